@@ -245,7 +245,7 @@ def test_paths_of_the_formats_page_are_complete():
     pages = [ROOT / "docs" / name for name in ("formats.md", "compiled-graphs.md")]
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
 
-    assert [path for path in layouts.PATHS.values() if f"`{path}`" not in text] == []
+    assert [kind for kind in layouts.PathKind if f"`{kind.path}`" not in text] == []
 
 
 def organization():

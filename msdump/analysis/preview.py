@@ -61,7 +61,7 @@ from msdump.reasons import Reason
 from msdump.record import IO, Buffer, OperatorRef
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store import Key, PathKind, outline
-from msdump.store.write import Sink, SyncSink, size_of
+from msdump.store.write import DiskFiles, Sink, SyncSink, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -743,10 +743,11 @@ class _OneSinkProcess(Process):
         return _SOME_TIME
 
 
-class _CountingFiles:
+class _CountingFiles(DiskFiles):
     """Sizes of the files that would be written, by path; contents only of files that are read again."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sizes: dict[str, int] = {}
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
@@ -755,7 +756,7 @@ class _CountingFiles:
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         self.sizes[f"{directory}/{name}"] = size_of(buffers)
 
-    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = 0) -> int:
+    def stream(self, directory: str, name: str, pieces: Iterable[Any], mode: int = 0) -> int:
         del mode
         size = self.sizes[f"{directory}/{name}"] = sum(size_of((piece,)) for piece in pieces)
         return size
@@ -769,7 +770,7 @@ class _CountingFiles:
     def exists(self, directory: str, name: str) -> bool:
         return f"{directory}/{name}" in self.sizes
 
-    def read(self, _directory: str, _name: str) -> bytes:
+    def read(self, directory: str, name: str) -> bytes:  # noqa: ARG002 - the signature of files
         return b""
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msdump.capture import steps
 from msdump.capture.statistics import RowSheet, Statistics
@@ -102,13 +102,6 @@ def shows_outputs_as_run(plan: DumpPlan) -> bool:
     return plan.files.tree is Tree.RANKS and not what.keeps_device_format and what.sample_count is None
 
 
-class Skip(Protocol):
-    """Counts tensors that get no file."""
-
-    def __call__(self, reason: Reason, count: int = 1, /) -> None:
-        """Count tensors."""
-
-
 class OperatorTensors(NamedTuple):
     """The tensors of an operator on their way into files and rows.
 
@@ -139,7 +132,7 @@ class Pipeline:
         self,
         steps: Sequence[Step],
         writer: ArtifactWriter,
-        skip: Skip,
+        skip: Callable[..., None],
         watch: GraphWatch | None = None,
     ) -> None:
         """Join steps and writer.

@@ -30,7 +30,6 @@ from msdump.store.write import (
     FILE_MODE,
     Budget,
     DiskFiles,
-    Files,
     Sink,
     SyncSink,
     TracedFiles,
@@ -229,7 +228,7 @@ def _sink(plan: DumpPlan) -> Sink:
     return SyncSink(plan.files.on_write_error, budget, files())
 
 
-def _files(plan: DumpPlan) -> Callable[[], Files]:
+def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
     """Return a function that opens a thread's own access to the disk."""
     # vendor: CANN's own files may be written by their owner, MindSpore's only read
     mode = DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE

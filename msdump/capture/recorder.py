@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.capture import Capture, Marks
-from msdump.capture.compiled.dump import SingleOperator
+from msdump.capture.compiled.dump import CompiledDump, SingleDump, SingleOperator
 from msdump.capture.graph_files import GraphDump
 from msdump.capture.memory import FaultyMemory, RunMemory, faulty_memory
 from msdump.capture.process import DumpWriter, Process, claim
@@ -59,13 +59,9 @@ def dump_of(
     if plan.files.tree is Tree.RANKS:
         return NetworkDump(graph, plan, process, device, variables=variables)
     assert device is not None, "only Ascend compiles whole graphs"
-    if not isinstance(model, ModelIdentity):
-        from msdump.capture.compiled.dump import SingleDump
-
-        return SingleDump(plan, process, device, memory, model)
-    from msdump.capture.compiled.dump import CompiledDump
-
-    return CompiledDump(plan, process, device, memory, model)
+    if isinstance(model, ModelIdentity):
+        return CompiledDump(plan, process, device, memory, model)
+    return SingleDump(plan, process, device, memory, model)
 
 
 _log = logging.getLogger("msdump.capture")
@@ -316,36 +312,30 @@ class Recorder:
         marked = self.marks.take()
         if marked is not None and self._dump is not None:
             self._dump.mark(marked)
-        run = self._runs.next
+        run, dump = self._runs.next, self._dump
         try:
-            return self._run_and_dump(run, inputs, execute)
+            if dump is None or not self._process.dumps(dump.plan, run.iteration):
+                if dump is not None:
+                    dump.pass_by(run)
+                return self._run_measured(inputs, None, execute)
+            watch = self._watch = self._process.watch(dump.plan)
+            watch.begin(run.iteration)
+            try:
+                try:
+                    outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
+                except BaseException:
+                    dump.broken_off()  # captured files stay, and none may read inputs that change later
+                    raise
+                dump.end()
+                watch.compare_ranks(self._number, run.iteration)
+            except BaseException as error:
+                watch.broken_off(run.iteration, error)
+                raise
+            watch.end()
+            return outputs
         finally:  # a run that fails is a run; a graph without operators has none
             if self._has_nodes:
                 self._runs.ended(run)
-
-    def _run_and_dump(self, run: Run, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
-        dump = self._dump
-        if dump is None:
-            return self._run_measured(inputs, None, execute)
-        if not self._process.dumps(dump.plan, run.iteration):
-            dump.pass_by(run)
-            return self._run_measured(inputs, None, execute)
-        watch = self._watch = self._process.watch(dump.plan)
-        watch.begin(run.iteration)
-        try:
-            outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
-        except BaseException as error:
-            dump.broken_off()  # captured files stay, and none may read inputs that change later
-            watch.broken_off(run.iteration, error)
-            raise
-        try:
-            dump.end()
-            watch.compare_ranks(self._number, run.iteration)
-        except BaseException as error:
-            watch.broken_off(run.iteration, error)
-            raise
-        watch.end()
-        return outputs
 
     def _run_measured(
         self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute

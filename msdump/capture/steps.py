@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, Self
 
@@ -52,9 +52,6 @@ class Addresses(Protocol):
 Memory = Callable[[], Addresses | None]
 """Gives the device memory of the run that goes on, None where there is none."""
 
-FindBlock = Callable[[], Block | None]
-"""Gives the block of one tensor in the run that goes on, None where it has none."""
-
 
 def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
     """Return a function that gives the addresses of a device's graph.
@@ -81,14 +78,18 @@ class DeviceSlot:
         placed: How the operator holds it, None: as on the host.
         slot: Index among the operator's inputs or outputs.
         origin: Full name of the operator that gave an output before the graph was compiled.
-        block: Gives its block in the run that goes on.
+        memory: Gives the addresses of the run that goes on.
+        place: Position and side of the operator; a name for a value of the graph.
+        pinned_address: Its address in every run, None: it depends on the run.
     """
 
     device: Ascend
     placed: DeviceTensor | None
     slot: int
     origin: str
-    block: FindBlock
+    memory: Memory
+    place: tuple[int, IO] | str
+    pinned_address: int | None = None
 
     @property
     def format(self) -> str:
@@ -103,7 +104,12 @@ class DeviceSlot:
     @property
     def address(self) -> int:
         """Where it lies, 0 where that is not known."""
-        block = self.block()
+        if self.pinned_address is not None:
+            return self.pinned_address
+        addresses, place = self.memory(), self.place
+        if addresses is None:
+            return 0
+        block = addresses.blocks.get(place) if isinstance(place, str) else addresses.block(*place, self.slot)
         return 0 if block is None else block.address
 
     def element_type(self, host: DType) -> DType:
@@ -124,9 +130,8 @@ class DeviceSlot:
         return array if self.placed is None else self.device.laid_out(array, self.placed)
 
     def pinned(self) -> Self:
-        """Return the same with the block that it has now: a loop's next iteration may have another."""
-        block = self.block()
-        return replace(self, block=lambda: block)
+        """Return the same with the address that it has now: a loop's next iteration may have another."""
+        return replace(self, pinned_address=self.address)
 
 
 class OperatorRecords:
@@ -156,8 +161,8 @@ class OperatorRecords:
         inputs: Arrays,
         outputs: Arrays,
         now: Callable[[], int],
-    ) -> Iterator[TensorRecord]:
-        """Yield the inputs and outputs of an operator that are tensors, as the host holds them.
+    ) -> list[TensorRecord]:
+        """Return the inputs and outputs of an operator that are tensors, as the host holds them.
 
         Args:
             operator: The operator, as files name it.
@@ -166,7 +171,7 @@ class OperatorRecords:
             outputs: The same of the outputs.
             now: Gives each record its timestamp.
         """
-        device = self._device
+        device, records = self._device, []
         for io, arrays, known in ((IO.INPUT, inputs, self._inputs), (IO.OUTPUT, outputs, self._outputs)):
             if not arrays:
                 continue
@@ -180,13 +185,13 @@ class OperatorRecords:
                 dtype = dtypes.from_numpy(array.dtype)
                 number = present if self._counts_present else slot
                 part = None if device is None else parts[slot]
-                # made when it is taken, after the one before was written: timestamps give the order of files
-                yield TensorRecord(operator, io, number, dtype, array, now(), DEFAULT_FORMAT, part)
+                records.append(TensorRecord(operator, io, number, dtype, array, now(), DEFAULT_FORMAT, part))
                 present += dtype is not STRING
+        return records
 
     def at_once(
         self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, timestamp: int
-    ) -> Iterator[TensorRecord]:
+    ) -> list[TensorRecord]:
         """Return the inputs of an operator, then its outputs, all of one moment; see ``of``."""
         return self.of(operator, position, inputs, outputs, lambda: timestamp)
 
@@ -196,7 +201,7 @@ class OperatorRecords:
         """Return a graph input as the output of the operator that stands for it."""
         part = None
         if self._device is not None:
-            part = DeviceSlot(self._device, None, 0, name, _of_value(self._memory, name))
+            part = DeviceSlot(self._device, None, 0, name, self._memory, name)
         return TensorRecord(
             operator, IO.OUTPUT, 0, dtypes.from_numpy(array.dtype), array, timestamp, device=part
         )
@@ -222,35 +227,9 @@ class OperatorRecords:
         node = device.graph.nodes[position]
         values, origin = (node.inputs, "") if io is IO.INPUT else (node.outputs, _origin(node))
         return tuple(
-            DeviceSlot(
-                device,
-                device.tensor(position, io, slot),
-                slot,
-                origin,
-                _of_slot(self._memory, position, io, slot),
-            )
+            DeviceSlot(device, device.tensor(position, io, slot), slot, origin, self._memory, (position, io))
             for slot in range(len(values))
         )
-
-
-def _of_slot(memory: Memory, position: int, io: IO, slot: int) -> FindBlock:
-    """Return a function that finds the block of an operator's input or output in the run that goes on."""
-
-    def find() -> Block | None:
-        addresses = memory()
-        return None if addresses is None else addresses.block(position, io, slot)
-
-    return find
-
-
-def _of_value(memory: Memory, name: str) -> FindBlock:
-    """Return a function that finds the block of a value as it was made, in the run that goes on."""
-
-    def find() -> Block | None:
-        addresses = memory()
-        return None if addresses is None else addresses.blocks.get(name)
-
-    return find
 
 
 def unwritten(device: Ascend, position: int) -> list[Array]:

@@ -13,49 +13,6 @@ from typing import Final
 
 from msdump.store.templates import NUMBER, PART, Field, Template
 
-
-class PathKind(enum.Enum):
-    """Kinds of files and directories of a dump."""
-
-    RANK = enum.auto()
-    METADATA = enum.auto()
-    CONFIG = enum.auto()
-    DEVICE = enum.auto()
-    IR = enum.auto()
-    PB = enum.auto()
-    EXECUTION_ORDER = enum.auto()
-    ITERATIONS_RUN = enum.auto()
-    NETWORK = enum.auto()
-    GRAPH = enum.auto()
-    ITERATION = enum.auto()
-    CONSTANTS = enum.auto()
-    STATISTICS = enum.auto()
-    MAPPING = enum.auto()
-    KERNEL_ARGS = enum.auto()
-    TENSOR = enum.auto()
-    CONSTANT_STATISTICS = enum.auto()
-    CONSTANT_MAPPING = enum.auto()
-    CONSTANT = enum.auto()
-    ACL_CONFIG = enum.auto()
-    WORLD = enum.auto()
-    STEP = enum.auto()
-    TIME = enum.auto()
-    SINGLE = enum.auto()
-    MODEL = enum.auto()
-    MODEL_NUMBER = enum.auto()
-    EXECUTION = enum.auto()
-    OPERATOR = enum.auto()
-    SINGLE_OPERATOR = enum.auto()
-    CAPTURED_GRAPH = enum.auto()
-    CAPTURED_STEP = enum.auto()
-    CAPTURED_TENSOR = enum.auto()
-    EXTRA_INFO = enum.auto()
-    DATA_DUMP = enum.auto()
-    EXCEPTIONS = enum.auto()
-    EXCEPTION = enum.auto()
-    HISTORY = enum.auto()
-
-
 MAPPING: Final = "mapping.csv"
 STATISTICS: Final = "statistic.csv"
 FAILED_LIST: Final = "convert_failed_file_list.txt"
@@ -78,75 +35,63 @@ _EXECUTION: Final = f"{_SINGLE}/{{model}}/{{model_id}}/{{iteration}}"
 _CAPTURED_STEP: Final = f"{_WORLD}/{CAPTURED_GRAPH}/{{iteration}}"
 _EXCEPTIONS: Final = "extra-info/data-dump/{device}"
 
-PATHS: Final = {
-    PathKind.RANK: "rank_{rank}",
-    PathKind.METADATA: "rank_{rank}/.dump_metadata",
-    PathKind.CONFIG: "rank_{rank}/.dump_metadata/data_dump.json",
-    PathKind.DEVICE: "rank_{rank}/.dump_metadata/config.json",
-    PathKind.IR: f"{_GRAPHS}.ir",
-    PathKind.PB: f"{_GRAPHS}.pb",
-    PathKind.EXECUTION_ORDER: f"{_ORDER}/ms_execution_order_graph_{{graph}}.csv",
-    PathKind.ITERATIONS_RUN: f"{_ORDER}/ms_global_execution_order_graph_{{graph}}.csv",
-    PathKind.NETWORK: "rank_{rank}/{net}",
-    PathKind.GRAPH: "rank_{rank}/{net}/{graph}",
-    PathKind.ITERATION: _ITERATION,
-    PathKind.CONSTANTS: _CONSTANTS,
-    PathKind.STATISTICS: f"{_ITERATION}/{STATISTICS}",
-    PathKind.MAPPING: f"{_ITERATION}/{MAPPING}",
-    PathKind.KERNEL_ARGS: f"{_ITERATION}/{{name}}.json",
-    PathKind.TENSOR: f"{_ITERATION}/{{name}}.npy",
-    PathKind.CONSTANT_STATISTICS: f"{_CONSTANTS}/{STATISTICS}",
-    PathKind.CONSTANT_MAPPING: f"{_CONSTANTS}/{MAPPING}",
-    PathKind.CONSTANT: f"{_CONSTANTS}/{{name}}.npy",
-    PathKind.ACL_CONFIG: "acl_dump_{device}.json",
-    PathKind.WORLD: _WORLD,
-    PathKind.STEP: f"[{_WORLD}/]{{step}}",
-    PathKind.TIME: _TIME,
-    PathKind.SINGLE: _SINGLE,
-    PathKind.MODEL: f"{_SINGLE}/{{model}}",
-    PathKind.MODEL_NUMBER: f"{_SINGLE}/{{model}}/{{model_id}}",
-    PathKind.EXECUTION: _EXECUTION,
-    PathKind.OPERATOR: f"{_EXECUTION}/{{name}}",
-    PathKind.SINGLE_OPERATOR: f"{_SINGLE}/{{name}}",
-    PathKind.CAPTURED_GRAPH: f"{_WORLD}/{CAPTURED_GRAPH}",
-    PathKind.CAPTURED_STEP: _CAPTURED_STEP,
-    PathKind.CAPTURED_TENSOR: f"{_CAPTURED_STEP}/{{name}}.npy",
-    PathKind.EXTRA_INFO: "extra-info",
-    PathKind.DATA_DUMP: "extra-info/data-dump",
-    PathKind.EXCEPTIONS: _EXCEPTIONS,
-    PathKind.EXCEPTION: f"{_EXCEPTIONS}/{{name}}",
-    PathKind.HISTORY: "msdump_history_{rank}.json",
-}
-"""Every path of the layouts below the root; the first that fits a path decides its kind.
 
-What stands in brackets may be missing: ``STEP`` where the tree has no steps (GE, acl), ``WORLD``
-everywhere but under torchair.
-"""
+class PathKind(enum.Enum):
+    """Kinds of files and directories of a dump, with their paths below the root; directories end in a slash.
 
-DIRECTORIES: Final = frozenset(
-    {
-        *(
-            PathKind.RANK,
-            PathKind.METADATA,
-            PathKind.NETWORK,
-            PathKind.GRAPH,
-            PathKind.ITERATION,
-            PathKind.CONSTANTS,
-        ),
-        *(
-            PathKind.WORLD,
-            PathKind.STEP,
-            PathKind.TIME,
-            PathKind.SINGLE,
-            PathKind.MODEL,
-            PathKind.MODEL_NUMBER,
-            PathKind.EXECUTION,
-        ),
-        *(PathKind.CAPTURED_GRAPH, PathKind.CAPTURED_STEP),
-        *(PathKind.EXTRA_INFO, PathKind.DATA_DUMP, PathKind.EXCEPTIONS),
-    }
-)
-"""The kinds that are directories. ``graphs`` and ``execution_order`` are networks without graphs."""
+    The first kind that fits a path is the kind of the path. A part in brackets may be missing: the step where
+    the tree has no steps (GE, acl), the world everywhere but under torchair. ``graphs`` and
+    ``execution_order`` are networks without graphs.
+    """
+
+    RANK = "rank_{rank}/"
+    METADATA = "rank_{rank}/.dump_metadata/"
+    CONFIG = "rank_{rank}/.dump_metadata/data_dump.json"
+    DEVICE = "rank_{rank}/.dump_metadata/config.json"
+    IR = f"{_GRAPHS}.ir"
+    PB = f"{_GRAPHS}.pb"
+    EXECUTION_ORDER = f"{_ORDER}/ms_execution_order_graph_{{graph}}.csv"
+    ITERATIONS_RUN = f"{_ORDER}/ms_global_execution_order_graph_{{graph}}.csv"
+    NETWORK = "rank_{rank}/{net}/"
+    GRAPH = "rank_{rank}/{net}/{graph}/"
+    ITERATION = f"{_ITERATION}/"
+    CONSTANTS = f"{_CONSTANTS}/"
+    STATISTICS = f"{_ITERATION}/statistic.csv"
+    MAPPING = f"{_ITERATION}/mapping.csv"
+    KERNEL_ARGS = f"{_ITERATION}/{{name}}.json"
+    TENSOR = f"{_ITERATION}/{{name}}.npy"
+    CONSTANT_STATISTICS = f"{_CONSTANTS}/statistic.csv"
+    CONSTANT_MAPPING = f"{_CONSTANTS}/mapping.csv"
+    CONSTANT = f"{_CONSTANTS}/{{name}}.npy"
+    ACL_CONFIG = "acl_dump_{device}.json"
+    WORLD = f"{_WORLD}/"
+    STEP = f"[{_WORLD}/]{{step}}/"
+    TIME = f"{_TIME}/"
+    SINGLE = f"{_SINGLE}/"
+    MODEL = f"{_SINGLE}/{{model}}/"
+    MODEL_NUMBER = f"{_SINGLE}/{{model}}/{{model_id}}/"
+    EXECUTION = f"{_EXECUTION}/"
+    OPERATOR = f"{_EXECUTION}/{{name}}"
+    SINGLE_OPERATOR = f"{_SINGLE}/{{name}}"
+    CAPTURED_GRAPH = f"{_WORLD}/graph_{{graph}}/"
+    CAPTURED_STEP = f"{_CAPTURED_STEP}/"
+    CAPTURED_TENSOR = f"{_CAPTURED_STEP}/{{name}}.npy"
+    EXTRA_INFO = "extra-info/"
+    DATA_DUMP = "extra-info/data-dump/"
+    EXCEPTIONS = f"{_EXCEPTIONS}/"
+    EXCEPTION = f"{_EXCEPTIONS}/{{name}}"
+    HISTORY = "msdump_history_{rank}.json"
+
+    @property
+    def path(self) -> str:
+        """The path with fields in braces, without the slash of a directory."""
+        return str(self.value).rstrip("/")
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is the kind of a directory."""
+        return str(self.value).endswith("/")
+
 
 _FIELDS: Final = {
     "rank": NUMBER,
@@ -161,8 +106,8 @@ _FIELDS: Final = {
     "model": PART,
     "model_id": NUMBER,
 }
-TEMPLATES: Final = {kind: Template(text, _FIELDS) for kind, text in PATHS.items()}
-"""``PATHS`` as what formats and parses a path."""
+TEMPLATES: Final = {kind: Template(kind.path, _FIELDS) for kind in PathKind}
+"""Writers and parsers of paths, in the order of the kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +119,7 @@ class Key:
 
     Attributes:
         net: Directory of the network.
-        name: File name without its suffix; the whole name where ``PATHS`` gives none.
+        name: File name without its suffix; the whole name where the kind has none.
         world: Number of ranks that run together (torchair).
         step: Number of the user's training step (Ascend O2).
         time: When the dump was configured, ``YYYYMMDDHHMMSS``.
@@ -219,7 +164,7 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
     ``is_directory``: whether the path is a directory or a file; None: either.
     """
     for kind, template in TEMPLATES.items():
-        if is_directory is not None and is_directory != (kind in DIRECTORIES):
+        if is_directory is not None and is_directory != kind.is_directory:
             continue
         fields = template.parse(path)
         if fields is not None:

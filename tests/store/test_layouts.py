@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from msdump.store import Key, Layout, ModelLayout, PathKind, layouts
-from msdump.store.layouts import DIRECTORIES, PATHS
 
 LAYOUT = Layout("/dump/", 2, "LeNet")
 MODEL = ModelLayout("/dump/", 3, "lenet", 1)
@@ -174,9 +173,7 @@ BOOLS = st.booleans()
 def keys(draw):
     """Draw a key of any kind with the fields of its kind."""
     kind = draw(st.sampled_from(PathKind))
-    template = "".join(
-        part for part in re.split(r"(\[[^]]*\])", PATHS[kind]) if part[:1] != "[" or draw(BOOLS)
-    )
+    template = "".join(part for part in re.split(r"(\[[^]]*\])", kind.path) if part[:1] != "[" or draw(BOOLS))
     fields = {field: draw(value) for field, value in VALUES.items() if f"{{{field}}}" in template}
     return Key(kind, **fields)
 
@@ -185,4 +182,4 @@ def keys(draw):
 @given(keys())
 def test_parse_inverts_path(key):
     """Every place is found again under its path."""
-    assert key == layouts.parse(key.path, is_directory=key.kind in DIRECTORIES)
+    assert key == layouts.parse(key.path, is_directory=key.kind.is_directory)

@@ -35,71 +35,62 @@ def record(operator=CONV, io=IO.OUTPUT, slot=0, dtype="float32", memory_format="
     return TensorRecord(operator, io, slot, row, np.zeros(1, row.saved), TIME, memory_format)
 
 
-SCOPED = f"Conv2D.Default__backbone-LeNet_conv1-Conv2d_Conv2D-op0.0.0.{TIME}.output.0.DefaultFormat"
-SHORT = f"Conv2D.Conv2D-op0.0.0.{TIME}.output.0.DefaultFormat"
+SCOPED = "Conv2D.Default__backbone-LeNet_conv1-Conv2d_Conv2D-op0"
+SHORT = "Conv2D.Conv2D-op0"
+NAMED = {
+    (Naming.V2_5, DeviceTarget.CPU): f"{SCOPED}.0.0.{TIME}.output.0.DefaultFormat.npy",
+    (Naming.V2_5, DeviceTarget.GPU): f"{SCOPED}.0.0.{TIME}.output.0.DefaultFormat.npy",
+    (Naming.V2_5, DeviceTarget.ASCEND): f"{SCOPED}.0.0.{TIME}.output.0.DefaultFormat.float32.npy",
+    (Naming.V2_7, DeviceTarget.CPU): f"{SCOPED}.0.0.{TIME}.output.0.DefaultFormat.Float32.npy",
+    (Naming.V2_7, DeviceTarget.GPU): f"{SCOPED}.0.0.{TIME}.output.0.DefaultFormat.Float32.npy",
+    (Naming.V2_7, DeviceTarget.ASCEND): f"{SCOPED}.0.0.{TIME}.output.0.DefaultFormat.float32.npy",
+    (Naming.CLASSIC, DeviceTarget.CPU): f"{SHORT}.0.0.{TIME}.output.0.DefaultFormat.npy",
+    (Naming.CLASSIC, DeviceTarget.GPU): f"{SHORT}.0.0.{TIME}.output.0.DefaultFormat.npy",
+    (Naming.CLASSIC, DeviceTarget.ASCEND): f"{SHORT}.0.0.{TIME}.output.0.DefaultFormat.npy",
+}
+"""The name of one tensor in each generation and on each device."""
 
-NAMES = {
-    "2.5 CPU": (Naming.V2_5, DeviceTarget.CPU, record(), f"{SCOPED}.npy"),
-    "2.5 GPU": (Naming.V2_5, DeviceTarget.GPU, record(), f"{SCOPED}.npy"),
-    "2.5 Ascend": (Naming.V2_5, DeviceTarget.ASCEND, record(), f"{SCOPED}.float32.npy"),
-    "2.7 CPU": (Naming.V2_7, DeviceTarget.CPU, record(), f"{SCOPED}.Float32.npy"),
-    "2.7 GPU": (Naming.V2_7, DeviceTarget.GPU, record(), f"{SCOPED}.Float32.npy"),
-    "2.7 Ascend": (Naming.V2_7, DeviceTarget.ASCEND, record(), f"{SCOPED}.float32.npy"),
-    "classic CPU": (Naming.CLASSIC, DeviceTarget.CPU, record(), f"{SHORT}.npy"),
-    "classic GPU": (Naming.CLASSIC, DeviceTarget.GPU, record(), f"{SHORT}.npy"),
-    "classic Ascend": (Naming.CLASSIC, DeviceTarget.ASCEND, record(), f"{SHORT}.npy"),
-    "input": (
-        Naming.V2_7,
-        DeviceTarget.CPU,
+CPU, _, ASCEND, NEW_CPU, *_ = NAMED
+OLD_WEIGHT = OperatorRef("Parameter", "block/conv1.weight")
+HOSTILE = OperatorRef("my.domain/Op", "a b/../c\\d:é-op0")
+NAMES = [
+    *((style, record(), name) for style, name in NAMED.items()),
+    (
+        NEW_CPU,
         record(io=IO.INPUT, slot=2, dtype="bool"),
-        SCOPED.replace("output.0", "input.2") + ".Bool.npy",
+        f"{SCOPED}.0.0.{TIME}.input.2.DefaultFormat.Bool.npy",
     ),
-    "device format": (
-        Naming.V2_5,
-        DeviceTarget.ASCEND,
+    (
+        ASCEND,
         record(dtype="bfloat16", memory_format="NC1HWC0"),
-        SCOPED.replace("DefaultFormat", "NC1HWC0") + ".bfloat16.npy",
+        f"{SCOPED}.0.0.{TIME}.output.0.NC1HWC0.bfloat16.npy",
     ),
-    "weight": (
-        Naming.V2_7,
-        DeviceTarget.CPU,
+    (
+        NEW_CPU,
         record(WEIGHT),
         f"Parameter.conv1_weight.0.0.{TIME}.output.0.DefaultFormat.Float32.npy",
     ),
-    "classic weight": (
-        Naming.CLASSIC,
-        DeviceTarget.CPU,
-        record(OperatorRef("Parameter", "block/conv1.weight")),
+    (
+        (Naming.CLASSIC, DeviceTarget.CPU),
+        record(OLD_WEIGHT),
         f"Parameter.block_conv1_weight.0.0.{TIME}.output.0.DefaultFormat.npy",
     ),
-    "constant": (
-        Naming.V2_5,
-        DeviceTarget.CPU,
-        record(names.constant(3)),
-        f"Parameter.data-3.0.0.{TIME}.output.0.DefaultFormat.npy",
-    ),
-    "constant on Ascend": (
-        Naming.V2_5,
-        DeviceTarget.ASCEND,
+    (CPU, record(names.constant(3)), f"Parameter.data-3.0.0.{TIME}.output.0.DefaultFormat.npy"),
+    (
+        ASCEND,
         record(names.constant(3), dtype="int64"),
         f"Parameter.data-3.0.0.{TIME}.output.0.DefaultFormat.int64.npy",
     ),
-    "hostile op_type": (
-        Naming.V2_5,
-        DeviceTarget.CPU,
-        record(OperatorRef("my.domain/Op", "a b/../c\\d:é-op0")),
-        f"my_domain_Op.a_b____c_d__-op0.0.0.{TIME}.output.0.DefaultFormat.npy",
-    ),
-}
+    (CPU, record(HOSTILE), f"my_domain_Op.a_b____c_d__-op0.0.0.{TIME}.output.0.DefaultFormat.npy"),
+]
 
 
-@pytest.mark.parametrize(("naming", "target", "tensor", "expected"), NAMES.values(), ids=NAMES)
-def test_names_of_each_generation(naming, target, tensor, expected):
+@pytest.mark.parametrize(("generation", "tensor", "expected"), NAMES)
+def test_names_of_each_generation(generation, tensor, expected):
     """Each generation and device gives its documented name, the second time as the first."""
-    name = names.namer(naming, target)
+    name = names.namer(*generation)
 
-    assert expected == name(tensor)
-    assert expected == name(tensor)
+    assert [expected, expected] == [name(tensor), name(tensor)]
 
 
 def shown(value):
@@ -109,7 +100,7 @@ def shown(value):
 
 PARSED = {
     names.parse: {
-        SCOPED.replace("output", "input") + ".Float32.npy": (
+        f"{SCOPED}.0.0.{TIME}.input.0.DefaultFormat.Float32.npy": (
             TensorName(
                 "Conv2D",
                 "Default__backbone-LeNet_conv1-Conv2d_Conv2D-op0",

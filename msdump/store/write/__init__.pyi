@@ -9,7 +9,6 @@ from .directories import open_directory as open_directory
 from .files import DUMP_MODE as DUMP_MODE
 from .files import FILE_MODE as FILE_MODE
 from .files import DiskFiles as DiskFiles
-from .files import Files as Files
 from .files import TracedFiles as TracedFiles
 from .files import WriteStream as WriteStream
 from .files import probe as probe

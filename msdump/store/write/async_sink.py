@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from msdump.record import Artifact, Buffer
-    from msdump.store.write.files import Files
     from msdump.store.write.sinks import Budget
 
 
 THREAD_NAME: Final = "msdump-writer"
 QUEUE_BYTES: Final = 256 << 20
 INLINE_BYTES: Final = 128 << 10
-"""Files of fewer bytes cost about as much to hand over as to write."""
+"""DiskFiles of fewer bytes cost about as much to hand over as to write."""
 
 
 class _Job:
@@ -59,7 +58,7 @@ class _Job:
         self._buffers: Sequence[Buffer] = artifact.buffers
         self._is_begun = False
 
-    def write(self, files: Files) -> None:
+    def write(self, files: DiskFiles) -> None:
         """Write the file, unless an earlier call completed it before Ctrl-C ended the call."""
         try:
             if not self._is_begun or not files.exists(self._directory, self._name):
@@ -73,7 +72,7 @@ class _Job:
         self._buffers = ()
         self.is_done = True
 
-    def write_in_thread(self, make_files: Callable[[], Files]) -> None:
+    def write_in_thread(self, make_files: Callable[[], DiskFiles]) -> None:
         """Write the file in a thread of the queue, which keeps no exception to itself."""
         try:
             self.write(make_files())
@@ -90,11 +89,11 @@ class _Job:
 class _WriterThreads:
     """Threads with files of their own each; they start with the first job."""
 
-    def __init__(self, make_files: Callable[[], Files], count: int) -> None:
+    def __init__(self, make_files: Callable[[], DiskFiles], count: int) -> None:
         self._make_files = make_files
         self._pool = ThreadPoolExecutor(count, THREAD_NAME, lower_priority)
         self._own = threading.local()
-        self._opened: list[Files] = []
+        self._opened: list[DiskFiles] = []
 
     def submit(self, job: _Job) -> None:
         """Let a thread write a file; without threads (the interpreter ends) a caller that waits does."""
@@ -110,19 +109,19 @@ class _WriterThreads:
         while self._opened:
             self._opened.pop().close()
 
-    def _files(self) -> Files:
+    def _files(self) -> DiskFiles:
         """Return the files of the calling thread."""
         if not hasattr(self._own, "files"):
             self._own.files = self._make_files()
             self._opened.append(self._own.files)
-        files: Files = self._own.files
+        files: DiskFiles = self._own.files
         return files
 
 
 class AsyncSink(SyncSink):
     """Writes large files in threads; any thread may call it.
 
-    Files that were handed over are written also where Ctrl-C interrupts a later call,
+    DiskFiles that were handed over are written also where Ctrl-C interrupts a later call,
     where the interpreter ends and, if the sink came to life in the main thread and
     the process has no handler of its own, where SIGTERM arrives. The parent of a
     forked child writes the files that the child inherits.
@@ -134,7 +133,7 @@ class AsyncSink(SyncSink):
         self,
         on_write_error: OnWriteError = OnWriteError.RAISE,
         budget: Budget | None = None,
-        files: Callable[[], Files] = DiskFiles,
+        files: Callable[[], DiskFiles] = DiskFiles,
         *,
         queue_bytes: int = QUEUE_BYTES,
         writer_threads: int = 1,
@@ -149,7 +148,7 @@ class AsyncSink(SyncSink):
             queue_bytes: Most bytes that are on their way; a file beyond them waits until there is
                 room, one that is larger than all of them goes alone.
             writer_threads: Threads that write, from 1.
-            inline_bytes: Files of fewer bytes are written before the call returns.
+            inline_bytes: DiskFiles of fewer bytes are written before the call returns.
         """
         super().__init__(on_write_error, budget, files())
         self._make_files = files
@@ -186,7 +185,7 @@ class AsyncSink(SyncSink):
 
     @property
     def summary(self) -> Summary:
-        """Files written, skipped and lost so far, without the ones on their way."""
+        """DiskFiles written, skipped and lost so far, without the ones on their way."""
         with self._lock:
             self._count_done()
             return super().summary

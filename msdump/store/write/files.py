@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msdump import reading
 from msdump.errors import DumpWriteError, cause_of, is_foreign
@@ -51,31 +51,6 @@ REMEDIES: Final = {
 _TRIES: Final = 5
 _MOST_DIRECTORIES: Final = 32  # open at once; each is a file descriptor, as each row file is
 _MOST_ROW_FILES: Final = 8
-
-
-class Files(Protocol):
-    """Where a sink puts its files; every method raises OSError where it fails."""
-
-    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file; FileExistsError where the name is taken, and no later one can be."""
-
-    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a file, in place of an older one of the name."""
-
-    def stream(self, directory: str, name: str, pieces: Iterable[Buffer], mode: int = FILE_MODE) -> int:
-        """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
-
-    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
-        """Add whole rows to a file, the header first where other titles hold; tell whether it was new."""
-
-    def exists(self, directory: str, name: str) -> bool:
-        """Tell whether a name is taken."""
-
-    def read(self, directory: str, name: str) -> bytes:
-        """Return the contents of a file, nothing where there is none."""
-
-    def close(self) -> None:
-        """Close files; later calls open them again."""
 
 
 class DiskFiles:

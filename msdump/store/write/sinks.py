@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from msdump.record import Artifact, Buffer
-    from msdump.store.write.files import Files
 
 
 LONGEST_NAME: Final = 255
@@ -50,7 +49,7 @@ class StandIns:
         bytes: Bytes of their lines.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: DiskFiles) -> None:
         """Choose stand-ins for names of files."""
         self._files = files
         self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
@@ -121,7 +120,7 @@ class Summary:
             is written again and again counts once.
         bytes: Bytes of these files and of rows.
         skipped: Tensors not written on purpose, by `msdump.reasons.Reason`, which equals its text.
-        lost: Files that could not be written, by cause.
+        lost: DiskFiles that could not be written, by cause.
     """
 
     files: int
@@ -168,7 +167,7 @@ class Sink(Protocol):
 
     @property
     def summary(self) -> Summary:
-        """Files written, skipped and lost so far."""
+        """DiskFiles written, skipped and lost so far."""
 
     def flush(self) -> None:
         """Return when everything taken is on disk; DumpWriteError as in ``write``."""
@@ -233,14 +232,14 @@ class SyncSink:
         self,
         on_write_error: OnWriteError = OnWriteError.RAISE,
         budget: Budget | None = None,
-        files: Files | None = None,
+        files: DiskFiles | None = None,
     ) -> None:
         """Write to disk, or to the given files."""
         # Reentrant: methods call one another. SIGTERM waits until it is left.
         self._lock = exits.new_guard()
         self._raises = on_write_error is OnWriteError.RAISE
         self._budget = Budget() if budget is None else budget
-        self._files: Files = DiskFiles() if files is None else files
+        self._files: DiskFiles = DiskFiles() if files is None else files
         self._stand_ins = StandIns(self._files)
         self._replaced = _ReplacedFiles()
         self._count = 0
@@ -342,7 +341,7 @@ class SyncSink:
 
     @property
     def summary(self) -> Summary:
-        """Files written, skipped and lost so far."""
+        """DiskFiles written, skipped and lost so far."""
         with self._lock:
             files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
             return Summary(files, size, dict(self._skipped), dict(self._lost))

@@ -79,27 +79,6 @@ def test_a_row_that_is_being_made_holds_up_nobody(sink, tmp_path):
     assert path.read_bytes() == HEADER + b"1,1\n2,2\n3,3\n"
 
 
-def test_what_finds_no_room_is_made_by_the_caller(tmp_path):
-    """Waiting tensors have no more bytes than allowed, and one that is too large waits alone."""
-    sink = HashingSink(SyncSink(), most_bytes=LARGE)
-    path = tmp_path / "statistic.csv"
-    gate = Gate(b"1,1\n")
-    makers = []
-
-    def make():
-        makers.append(threading.current_thread())
-        return b"2,2\n"
-
-    sink.append_later(str(path), gate, HEADER, 2 * LARGE)
-    assert gate.is_begun.wait(60)
-    sink.append_later(str(path), make, HEADER, LARGE)
-
-    assert makers == [threading.current_thread()]
-    gate.opens.set()
-    sink.close()
-    assert path.read_bytes() == HEADER + b"1,1\n2,2\n"
-
-
 def test_who_waits_makes_rows_too(sink, tmp_path):
     """While a thread makes one row, flush makes the others, and releases their tensors."""
     path = tmp_path / "statistic.csv"
@@ -122,19 +101,6 @@ def test_who_waits_makes_rows_too(sink, tmp_path):
     assert makers == [threading.current_thread()]
     assert path.read_bytes() == HEADER + b"1,1\n2,8\n"
     assert held() is None
-
-
-def test_the_only_thread_makes_all_rows(monkeypatch, tmp_path):
-    """With one thread for operators there is none for hashes."""
-    monkeypatch.setenv(env.THREADS, "1")
-    sink = HashingSink(SyncSink(), most_bytes=2 * LARGE)
-    path = tmp_path / "statistic.csv"
-
-    sink.append_later(str(path), lambda: b"1,1\n", HEADER, 8)
-    assert not path.exists()
-    sink.append_later(str(path), lambda: b"2,2\n", HEADER, LARGE)
-
-    assert path.read_bytes() == HEADER + b"1,1\n2,2\n"
 
 
 def test_a_failure_is_told_and_loses_no_other_row(tmp_path):

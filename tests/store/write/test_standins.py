@@ -23,27 +23,17 @@ def test_mapping_inverts_the_stand_ins(originals):
     assert found == parse_mapping(files.read("/x", "mapping.csv"))
 
 
-def test_a_name_keeps_its_stand_in_when_its_file_is_there():
-    """A name that comes again has the stand-in that its file got, and one line in mapping.csv."""
+def test_a_name_keeps_its_stand_in():
+    """A name that comes again, after many directories too, has the stand-in of its file, and one line."""
     files = MemoryFiles()
     stand_ins = StandIns(files)
     name = "a" * 300 + ".npy"
-    first = stand_ins.name("/x", name)
-    files.create("/x", first, [b"x"])
-
-    second = stand_ins.name("/x", name)
-
-    assert first == second
-    assert f"{first},{name}\n".encode() == files.read("/x", "mapping.csv")
-
-
-def test_many_directories_are_not_all_remembered():
-    """Names mapped in a directory long ago keep their stand-ins."""
-    stand_ins = StandIns(MemoryFiles())
-    name = "a" * 300 + ".npy"
-
     first = [stand_ins.name(f"/{number}", name) for number in range(30)]
+    for number, stand_in in enumerate(first):
+        files.create(f"/{number}", stand_in, [b"x"])
+
     second = [stand_ins.name(f"/{number}", name) for number in range(30)]
 
     assert first == second
+    assert {f"{first[0]},{name}\n".encode()} == {files.read(f"/{n}", "mapping.csv") for n in range(30)}
     assert len(stand_ins._mappings) <= 8
