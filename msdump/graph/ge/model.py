@@ -124,22 +124,16 @@ _IR: Final = 10
 
 _NAMES: Final = {
     **{row.name: name for name, row in ONNX_OPERATORS.items() if row.name and isinstance(row.name, str)},
-    # names that rules choose
-    "AvgPool3D": "AveragePool",
-    "MaxPool3D": "MaxPool",
+    # a name that a rule chooses
     "TensorScatterUpdate": "ScatterND",
 }
 """ONNX operators by their names in MindSpore and GE; every other name is ONNX's own."""
 
 _RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
-    "MaxPool": {"ksize": "kernel_shape", "padding": "auto_pad"},
-    "AveragePool": {"ksize": "kernel_shape", "padding": "auto_pad"},
     "Concat": {"concat_dim": "axis"},
     "Gemm": {"transpose_a": "transA", "transpose_b": "transB"},
 }
 """ONNX's names of GE's attributes, by ONNX operator, where GE's operator is ONNX's."""
-
-_WINDOWS: Final = frozenset({"MaxPool", "AveragePool"})
 
 
 def onnx_name(op_type: str) -> str:
@@ -204,9 +198,6 @@ def _onnx_node(
     for old, new in _RENAMED.get(target, {}).items():
         if old in renamed:
             renamed[new] = renamed.pop(old)
-    # called by another name, the windows are in the other library's terms
-    if target in _WINDOWS and op_type != target:
-        _window(renamed, len(inputs[0].shape) if inputs else 0)
     defaults = {
         name: REQUIRED if item.required else None
         for name, item in onnx.defs.get_schema(target, OPSET).attributes.items()
@@ -215,14 +206,3 @@ def _onnx_node(
     kept = {name: value for name, value in completed.items() if value is not None}
     names = [f"x{index}" for index in range(len(inputs))]
     return helper.make_node(target, names, [f"y{index}" for index in range(outputs)], name=op_type, **kept)
-
-
-def _window(attributes: dict[str, Any], rank: int) -> None:
-    """Rewrite windows with numbers for batch and channels, and pads in GE's order, as ONNX has them."""
-    for name in ("strides", "dilations", "kernel_shape"):
-        if isinstance(attributes.get(name), list) and len(attributes[name]) == rank:
-            attributes[name] = attributes[name][2:]
-    if isinstance(attributes.get("pads"), list):
-        attributes["pads"] = attributes["pads"][0::2] + attributes["pads"][1::2]
-    if attributes.get("auto_pad") == "SAME":
-        attributes["auto_pad"] = "SAME_UPPER"

@@ -32,7 +32,7 @@ OPERATORS = {
     "MindSpore spelling": ("ReLU", [A], {}, np.maximum(A, 0)),
     "ONNX convolution": ("Conv", [IMAGE, KERNEL], {"strides": [2, 2], "pads": [0, 0, 0, 0]}, WINDOWS),
     "GE pooling": (
-        "MaxPool3D",
+        "MaxPool",
         [IMAGE],
         {"ksize": [1, 1, 2, 2], "strides": [1, 1, 2, 2], "padding": "VALID"},
         np.array([[[[5, 7], [13, 15]]]], np.float32),
