@@ -14,64 +14,42 @@ F32 = "float32"
 IMAGE = {"x": (F32, 1, 3, 224, 224), "w": (F32, 64, 3, 7, 7)}
 UNKNOWN = {}
 
+CONVOLUTION = {
+    "kernel_size": (7, 7),
+    "mode": 1,
+    "out_channel": 64,
+    "input_names": ["x", "w"],
+    "pad": (0, 0, 0, 0),
+    "pad_mod": "valid",
+    "format": "NCHW",
+    "pad_list": (0, 0, 0, 0),
+    "groups": 1,
+    "stride": (1, 1, 1, 1),
+    "group": 1,
+    "dilation": (1, 1, 1, 1),
+    "output_names": ["output"],
+}
+OF_UNKNOWN_SHAPES = {
+    name: value
+    for name, value in CONVOLUTION.items()
+    if name not in {"kernel_size", "out_channel", "pad_list"}
+}
+
 # op_type, attributes, types, expected arguments
 CASES = {
     "conv with pads": (
         "Conv",
         {"kernel_shape": (7, 7), "strides": (2, 2), "pads": (3, 2, 1, 0), "dilations": (1, 1), "group": 1},
         IMAGE,
-        {
-            "kernel_size": (7, 7),
-            "mode": 1,
-            "out_channel": 64,
-            "input_names": ["x", "w"],
-            "pad": (3, 1, 2, 0),
-            "pad_mod": "pad",
-            "format": "NCHW",
-            "pad_list": (3, 1, 2, 0),
-            "groups": 1,
-            "stride": (1, 1, 2, 2),
-            "group": 1,
-            "dilation": (1, 1, 1, 1),
-            "output_names": ["output"],
-        },
+        CONVOLUTION
+        | {"pad": (3, 1, 2, 0), "pad_mod": "pad", "pad_list": (3, 1, 2, 0), "stride": (1, 1, 2, 2)},
     ),
-    "conv without attributes": (
-        "Conv",
-        {},
-        IMAGE,
-        {
-            "kernel_size": (7, 7),
-            "mode": 1,
-            "out_channel": 64,
-            "input_names": ["x", "w"],
-            "pad": (0, 0, 0, 0),
-            "pad_mod": "valid",
-            "format": "NCHW",
-            "pad_list": (0, 0, 0, 0),
-            "groups": 1,
-            "stride": (1, 1, 1, 1),
-            "group": 1,
-            "dilation": (1, 1, 1, 1),
-            "output_names": ["output"],
-        },
-    ),
+    "conv without attributes": ("Conv", {}, IMAGE, CONVOLUTION),
     "conv of unknown shapes, same": (
         "Conv",
         {"auto_pad": "SAME_UPPER", "strides": (2,)},
         UNKNOWN,
-        {
-            "mode": 1,
-            "input_names": ["x", "w"],
-            "pad": (0, 0, 0, 0),
-            "pad_mod": "same",
-            "format": "NCHW",
-            "groups": 1,
-            "stride": (1, 1, 2),
-            "group": 1,
-            "dilation": (1, 1, 1, 1),
-            "output_names": ["output"],
-        },
+        OF_UNKNOWN_SHAPES | {"pad_mod": "same", "stride": (1, 1, 2)},
     ),
     "gemm": (
         "Gemm",
