@@ -12,7 +12,7 @@ from msdump.errors import is_final, is_foreign
 from msdump.execute import values
 from msdump.execute.control import Frame, Frames, RunnableBody, Site, control
 from msdump.execute.host import Exchange, host_operator
-from msdump.execute.kernels import Kernel, KernelFactory, RoundingsOf, as_the_model_says
+from msdump.execute.kernels import KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, cpu_runtime, failure
 from msdump.execute.segment_compiler import Joining, SegmentCompiler
 from msdump.execute.segments import (
@@ -86,7 +86,6 @@ class Program:
         parts = graph, self._weights, self._runtime, roundings, distant
         self._factory = kernels(*parts, float_status=float_status)
         self._results = [(value.name, self.slots[value.name]) for value in graph.outputs]
-        self._wholes: dict[str, Kernel] = {}
         self._programs: list[Self] = []
         # a body may return one of its inputs as it is: the output of control flow is then no new tensor
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
@@ -121,7 +120,8 @@ class Program:
             return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
         bodies = {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
-        inside = control(Site(node, bodies, self._frames.value, lambda frame: self._whole(node, frame)))
+        whole = ProgramOperator(position, node, dead)
+        inside = control(Site(node, bodies, self._frames.value, lambda frame: self._run_whole(whole, frame)))
         return ProgramOperator(
             position,
             node,
@@ -271,17 +271,26 @@ class Program:
         if operator.control is not None:
             outputs = operator.control(frame, observer)
         else:
-            run = operator.run or self._compile(operator, frame)
-            try:
-                outputs = run({name: frame[slot] for name, slot in operator.feeds}, operator.names, None)
-            except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-                outputs = self._rescued(operator.node, frame, error, observer, operator.position)
+            outputs = self._kernel_outputs(operator, frame, observer, operator.position)
         for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
         if observer is not None and observer.interest.shows(operator.position):
             self._show((operator,), frame, observer)
         for slot in operator.dead:
             frame[slot] = None
+
+    def _kernel_outputs(
+        self,
+        operator: ProgramOperator,
+        frame: Frame,
+        observer: Observer | None = None,
+        position: int | None = None,
+    ) -> Any:
+        run = operator.run or self._compile(operator, frame)
+        try:
+            return run({name: frame[slot] for name, slot in operator.feeds}, operator.names, None)
+        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+            return self._rescued(operator.node, frame, error, observer, position)
 
     def results(self, frame: Frame) -> Frame:
         """Return the graph's outputs after a run as values of the runtime."""
@@ -315,22 +324,11 @@ class Program:
         operator.run = _timed(kernel.run, node)
         return operator.run
 
-    def _whole(self, node: Node, frame: Frame) -> Frame:
+    def _run_whole(self, operator: ProgramOperator, frame: Frame) -> Frame:
         """Run control flow as one operator of the runtime; return all outputs, unused ones as None."""
-        kernel = self._wholes.get(node.name)
-        if kernel is None:
-            try:
-                kernel = self._wholes[node.name] = self._factory.make(node, self._frames.fed((node,), frame))
-            except Exception as error:
-                raise self._failure(node, frame, error) from error
-        try:
-            results = kernel.run(
-                {feed: self._frames.value(name, frame) for feed, name in kernel.feeds}, kernel.results, None
-            )
-        except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-            results = self._rescued(node, frame, error)
-        outputs = {position: value for (_, position), value in zip(kernel.outputs, results)}  # noqa: B905 - see the class
-        return [outputs.get(position) for position in range(len(node.outputs))]
+        results = self._kernel_outputs(operator, frame)
+        outputs = dict(zip(operator.results, results))  # noqa: B905 - see the class
+        return [outputs.get(self.slots[name]) if name else None for name in operator.node.outputs]
 
     def _rescued(
         self,
