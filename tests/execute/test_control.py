@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper, parser
+from onnx import numpy_helper
 
 from msdump.errors import ExecutionError, MsdumpError
 from msdump.execute import values
@@ -15,8 +15,8 @@ from msdump.graph import loader
 from msdump.session import Network
 from tests.execute import whole
 from tests.execute.watching import Watch
+from tests.execute.whole import model_of, network_of
 
-HEAD = '<ir_version: 10, opset_import: ["" : 20, "own" : 1]>'
 RNG = np.random.default_rng(7)
 X = RNG.standard_normal((2, 3)).astype(np.float32)
 W = RNG.standard_normal((3, 3)).astype(np.float32)
@@ -143,18 +143,6 @@ WITH_WEIGHTS = {
         {"w": X[0]},
     ),
 }
-
-
-def model_of(text: str, **initializers) -> onnx.ModelProto:
-    """Return a model of ONNX's text form."""
-    model = parser.parse_model(HEAD + text)
-    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
-    return model
-
-
-def network_of(text: str, **initializers) -> Network:
-    """Return a network of ONNX's text form."""
-    return Network(loader.load(model_of(text, **initializers)))
 
 
 def looked_into(network: Network, feeds):

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper, parser
+from onnx import helper, parser
 
 from msdump.errors import ExecutionError, UnsupportedOpError
 from msdump.execute import WeightStore, cpu_runtime, kernels, values
@@ -16,19 +16,12 @@ from msdump.graph import compile_graph, loader
 from msdump.graph.kernel import FLOAT16, Rounding
 from msdump.session import Network
 from tests.execute import whole
+from tests.execute.whole import HEAD, model_of
 
-HEAD = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.ml" : 3]>'
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 W = np.random.default_rng(0).standard_normal((3, 400)).astype(np.float32)
 ONE = np.array(1, np.float32)
 YES, NO = np.array(True), np.array(False)
-
-
-def model_of(text: str, head: str = HEAD, **initializers) -> onnx.ModelProto:
-    """Return a model of ONNX's text form."""
-    model = parser.parse_model(head + text)
-    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
-    return model
 
 
 def map_model(node: onnx.NodeProto, kind: onnx.TypeProto) -> onnx.ModelProto:
@@ -336,7 +329,7 @@ UNSUPPORTED = {
 @pytest.mark.parametrize(("body", "message"), UNSUPPORTED.values(), ids=UNSUPPORTED)
 def test_unsupported_operators(tmp_path, body, message):
     """The error of an unknown operator names the file, its node, domain and opset."""
-    head = HEAD.replace("3]", '3, "somewhere" : 1]')
+    head = HEAD.replace('"own"', '"somewhere"')
     model = model_of(f"g (float[2,3] x) => (float[2,3] y) {{ {body} }}", head)
     model.graph.node[0].name = "n"
     path = tmp_path / "m.onnx"

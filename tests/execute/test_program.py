@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper, parser
+from onnx import helper
 
 from msdump.analysis import inputs
 from msdump.execute import Program, cpu_runtime, values
@@ -17,9 +17,9 @@ from msdump.graph import functions, loader
 from msdump.session import Network
 from tests.execute import whole
 from tests.execute.watching import Watch
+from tests.execute.whole import model_of, network_of
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
-HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 # Inputs of networks that made-up numbers do not suit.
 FEEDS = {
@@ -38,18 +38,6 @@ def run_watched(network: Network, feeds) -> dict[str, np.ndarray]:
         for name, array in zip(network.graph.nodes[position].outputs, outputs, strict=True)
         if array is not None
     }
-
-
-def network_of(text: str, **initializers) -> Network:
-    """Return a network of ONNX's text form."""
-    return Network(loader.load(model_of(text, **initializers)))
-
-
-def model_of(text: str, **initializers) -> onnx.ModelProto:
-    """Return a model of ONNX's text form."""
-    model = parser.parse_model(HEAD + text)
-    model.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in initializers.items())
-    return model
 
 
 @pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)

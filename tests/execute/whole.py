@@ -6,10 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import onnx
+import onnx.parser
 import onnxruntime
 
 from msdump.execute import values
+from msdump.graph import loader
+from msdump.session import Network
+
+HEAD = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.ml" : 3, "own" : 1]>'
+
+
+def model_of(text: str, head: str = HEAD, **initializers: np.ndarray) -> onnx.ModelProto:
+    """Return a model of ONNX's text form, with further weights."""
+    model = onnx.parser.parse_model(head + text)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for name, array in initializers.items()
+    )
+    return model
+
+
+def network_of(text: str, **initializers: np.ndarray) -> Network:
+    """Return a network of ONNX's text form."""
+    return Network(loader.load(model_of(text, **initializers)))
 
 
 def run(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
