@@ -15,15 +15,12 @@ from msdump import dtypes
 from msdump.convert import LAYOUTS
 from msdump.device import formats
 from msdump.encode import DataSpan, TensorInfo, dump_data, dump_message, elements, npy
-from msdump.errors import DumpReadError, FormatError, ToolError
-from msdump.read import Folder, FolderKind, NamedFile, RecentFiles, load_beginning, load_file
+from msdump.errors import FormatError, ToolError
+from msdump.read import Folder, FolderKind, NamedFile, load_file, read_npy_header
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.return_codes import ReturnCode
 
 _LAYOUTS: Final = frozenset(layout for layouts in LAYOUTS.values() for layout in layouts)
-
-
-_BEGINNING: Final = 512  # bytes; headers of .npy files have 128 but for the longest shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +114,15 @@ _AS_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "", "ND", "RESERVED", "NC", "CN"
 
 
 def read_operands(
-    folder: Folder, files: Sequence[NamedFile], recent: RecentFiles | None = None
+    folder: Folder, files: Sequence[NamedFile], *, is_long_list: bool = False
 ) -> tuple[DumpedOperand, ...]:
     """Return the tensors of an operator, inputs first; their elements are not read yet.
 
     Args:
         folder: The directory of the files.
         files: Files of one execution of the operator.
-        recent: For a list of very many: files with one tensor are let go, and read again by this where their
-            elements are needed. None: they are kept open.
+        is_long_list: Whether very many operands are listed: files with one tensor are not kept open then, but
+            opened again for the elements.
 
     Raises:
         DumpReadError: A file is missing, truncated or corrupt.
@@ -135,20 +132,8 @@ def read_operands(
         sides = {file.io or "": file.path for file in files}
         each = (_from_dump_file(path, folder.version) for _, path in sorted(sides.items()))
         return tuple(operand for operands in each for operand in operands)
-    tensors = [_from_npy(file) if recent is None else _listed(file, recent) for file in files]
+    tensors = [_from_npy(file, is_kept=not is_long_list) for file in files]
     return tuple(sorted(tensors, key=attrgetter("io", "index")))
-
-
-def _listed(file: NamedFile, recent: RecentFiles) -> DumpedOperand:
-    path = file.path
-    beginning = load_beginning(path, _BEGINNING)
-    if len(beginning) < _BEGINNING:  # that is all of it, as of many a constant
-        return _of_npy(file, npy.read_header(beginning, path), lambda _path: beginning)
-    try:
-        header = npy.read_header(beginning, path)
-    except DumpReadError:  # a longer one, or none
-        header = npy.read_header(load_file(path), path)
-    return _of_npy(file, header, recent.load)
 
 
 def _from_dump_file(path: str, version: int) -> tuple[DumpedOperand, ...]:
@@ -190,8 +175,10 @@ def _type_name(info: TensorInfo) -> str:
         return dump_message.data_type_name(info.data_type)
 
 
-def _from_npy(file: NamedFile) -> DumpedOperand:
+def _from_npy(file: NamedFile, *, is_kept: bool) -> DumpedOperand:
     # Only the header is read here: a comparison lists all tensors before it loads one after the other.
+    if not is_kept:
+        return _of_npy(file, read_npy_header(file.path), load_file)
     view = load_file(file.path)
     return _of_npy(file, npy.read_header(view, file.path), lambda _path: view)
 

@@ -4,13 +4,12 @@ from .dump import open_dump as open_dump
 from .dump import open_iteration as open_iteration
 from .executions import Execution as Execution
 from .executions import ordinals as ordinals
-from .files import RecentFiles as RecentFiles
-from .files import load_beginning as load_beginning
 from .files import load_file as load_file
 from .files import read_bytes as read_bytes
 from .files import read_execution_order as read_execution_order
 from .files import read_iterations_run as read_iterations_run
 from .files import read_json as read_json
+from .files import read_npy_header as read_npy_header
 from .folder import Folder as Folder
 from .folder import FolderKind as FolderKind
 from .folder import NamedFile as NamedFile

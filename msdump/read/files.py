@@ -6,14 +6,14 @@ import json
 import logging
 import mmap
 import os
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump import reading
+from msdump.encode import npy
 from msdump.errors import DAMAGED, DumpReadError, cause_of
 from msdump.store import ORDER_HEADER
-from msdump.threads import SignalSafeWeakSet, new_lock
+from msdump.threads import SignalSafeWeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -202,50 +202,22 @@ def _whole(fd: int, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def load_beginning(path: str, size: int) -> memoryview:
-    """Return the first bytes of a file, fewer where it has no more.
+_PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file ends
+
+
+def read_npy_header(path: str) -> npy.Header:
+    """Return the header of a .npy file; its elements are not read.
 
     Raises:
-        DumpReadError: It cannot be read.
+        DumpReadError: The file cannot be read, or its header is corrupt.
     """
     try:
         with reading.OpenDescriptor(path) as (fd, _):
-            return memoryview(os.read(fd, size))
+            data = os.read(fd, _PREFIX)
+            missing = npy.header_size(data, path) - len(data)
+            data += os.read(fd, missing) if missing > 0 else b""
+    except DumpReadError:
+        raise
     except OSError as error:
         raise DumpReadError(path, cause_of(error)) from error
-
-
-_MOST_BYTES: Final = 1 << 24  # outputs are read again by who reads them: a few operators later at most
-
-
-class RecentFiles:
-    """The bytes of the files that were read last, as many as a processor's cache holds; for any thread.
-
-    Memory that is used again costs a fraction of memory that is new for every file.
-    """
-
-    def __init__(self) -> None:
-        """Hold nothing yet."""
-        self._held: OrderedDict[str, memoryview] = OrderedDict()
-        self._bytes = 0
-        self._lock = new_lock()
-
-    def load(self, path: str) -> memoryview:
-        """Return the bytes of a file, read-only.
-
-        Raises:
-            DumpReadError: It cannot be read.
-        """
-        with self._lock:
-            if path in self._held:
-                self._held.move_to_end(path)
-                return self._held[path]
-        view = load_file(path)
-        with self._lock:
-            if path not in self._held:
-                self._held[path] = view
-                self._bytes += len(view)
-            while self._bytes > _MOST_BYTES and len(self._held) > 1:
-                _, oldest = self._held.popitem(last=False)
-                self._bytes -= len(oldest)
-        return view
+    return npy.read_header(data, path)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from msdump import dtypes, reading
+from msdump import dtypes
 from msdump.device import formats
 from msdump.encode import DataSpan, DumpData, TensorInfo, dump_data, dump_message, npy, op_debug
-from msdump.errors import DAMAGED, DumpReadError, FormatError, cause_of
+from msdump.errors import DAMAGED, DumpReadError, FormatError
 from msdump.read import files
 from msdump.read.operator_graph import GraphOperator, SourceKind, ValueSource
 from msdump.read.statistic_table import Cell, Measurements, Row, read_dtype, read_shape
@@ -117,9 +117,6 @@ class DumpedOperator:
     def __str__(self) -> str:
         """Return ``Conv2D Default/conv1-Conv2d/Conv2D-op0``."""
         return f"{self.op_type} {self.full_name}"
-
-
-_PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +249,7 @@ class Record:
             DumpReadError: The file must be read and cannot be.
         """
         if self.name.dtype is None:
-            return dtypes.from_numpy(self._header().dtype).name
+            return dtypes.from_numpy(files.read_npy_header(self.path).dtype).name
         try:
             return dtypes.from_name(self.name.dtype).name
         except FormatError:  # a type that msdump lacks, in a dump of MindSpore's own
@@ -265,7 +262,7 @@ class Record:
         Raises:
             DumpReadError: The file is missing or its header is corrupt.
         """
-        return self._header().shape
+        return files.read_npy_header(self.path).shape
 
     @property
     def array(self) -> np.ndarray:
@@ -295,24 +292,9 @@ class Record:
         """
         return Measurements(self.directory.row_of(self), lambda: self.raw if self.path else None)
 
-    def _header(self) -> npy.Header:
-        return npy.read_header(_load_header(self.path), self.path)
-
     def __str__(self) -> str:
         """Return ``Conv2D Default_conv1_Conv2D-op0 output 0``."""
         return f"{self.op_type} {self.full_name or self.op_name} {self.io} {self.slot}"
-
-
-def _load_header(path: str) -> bytes:
-    try:
-        with reading.open_file(path) as file:
-            start = file.read(_PREFIX)
-            missing = npy.header_size(start, path) - len(start)
-            return start + file.read(missing) if missing > 0 else start
-    except DumpReadError:
-        raise
-    except OSError as error:
-        raise DumpReadError(path, cause_of(error)) from error
 
 
 _log = logging.getLogger("msdump.store")

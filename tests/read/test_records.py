@@ -8,7 +8,7 @@ import pytest
 
 from msdump.encode import npy
 from msdump.errors import DumpReadError
-from msdump.read import Iteration, RecentFiles, Record, files
+from msdump.read import Iteration, Record, files
 from msdump.record import IO
 from msdump.store import Key, PathKind, TensorName
 
@@ -98,25 +98,3 @@ def test_a_header_longer_than_one_read(tmp_path):
 
     assert tensor.shape == (3,)
     assert tensor.array.tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("expected", "sizes", "most"),
-    [
-        ([True, True, True], (10, 10, 10), 30),
-        ([False, True, True], (10, 10, 10), 29),
-        ([False, False, True], (10, 10, 40), 30),
-    ],
-    ids=["all fit", "the oldest goes", "a large one stays alone"],
-)
-def test_recent_files_are_read_once(expected, sizes, most, tmp_path, monkeypatch):
-    """A file is read once more only where others have taken its place."""
-    monkeypatch.setattr(files, "_MOST_BYTES", most)
-    recent, views = RecentFiles(), {}
-    for number, size in enumerate(sizes):
-        path = tmp_path / f"{number}.npy"
-        path.write_bytes(bytes([number]) * size)
-        views[str(path)] = recent.load(str(path))
-
-    assert [bytes([number]) * size for number, size in enumerate(sizes)] == [*map(bytes, views.values())]
-    assert expected == [recent.load(path) is view for path, view in reversed(views.items())][::-1]

@@ -46,7 +46,7 @@ from msdump.analysis.judge import (
 from msdump.device import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.executors import ExecutorChoice, file_size, map_items
-from msdump.read import Folder, FolderKind, NamedFile, RecentFiles
+from msdump.read import Folder, FolderKind, NamedFile
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.store import operator_names
@@ -330,12 +330,12 @@ def file_groups(folder: Folder, files: tuple[NamedFile, ...]) -> Iterable[tuple[
 
 
 def readable_operands(
-    folder: Folder, files: tuple[NamedFile, ...], recent: RecentFiles | None = None
+    folder: Folder, files: tuple[NamedFile, ...], *, is_long_list: bool = False
 ) -> Iterator[DumpedOperand]:
     """Yield the tensors of an execution's files, but for files that cannot be read."""
     for group in file_groups(folder, files):
         with suppress(DumpReadError):  # said where the tensors themselves are compared
-            yield from read_operands(folder, group, recent)
+            yield from read_operands(folder, group, is_long_list=is_long_list)
 
 
 def _compared_tensor(dumped: DumpedOperand, measured: MeasuredExecution) -> TensorEvidence:

@@ -39,19 +39,17 @@ from msdump.analysis.rerun import (
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import ToolError
 from msdump.graph import loader
-from msdump.read import GraphOperator, OperatorGraph, RecentFiles, SourceKind
+from msdump.read import GraphOperator, OperatorGraph, SourceKind
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.store import names
 
 
-def _rerun_operator(
-    folder: ComparedFolder, order: int, graph: OperatorGraph | None, recent: RecentFiles
-) -> RerunOperator:
+def _rerun_operator(folder: ComparedFolder, order: int, graph: OperatorGraph | None) -> RerunOperator:
     """Return an execution of an operator, given by its order, with its files and its facts in the graph."""
     execution = folder.matched.executions[order - 1]
     last = execution.files[-1]
-    operands = readable_operands(folder.dumped, execution.files, recent)
+    operands = readable_operands(folder.dumped, execution.files, is_long_list=True)
 
     def golden(place: tuple[IO, int]) -> DumpedOperand | None:
         counterpart = execution.counterparts.get(place)
@@ -112,7 +110,6 @@ class Rerunning:
         self.golden = golden
         self.mine: Arithmetic | None = None
         self.runs: list[Reexecution] = []
-        self._recent = RecentFiles()
         self._model: CompiledModel | None = None
         self._reruns: dict[tuple[str, int], tuple[RerunOperator, Rerun]] = {}  # by label and order
         self._strangers: list[tuple[RerunOperator, str]] = []
@@ -135,10 +132,7 @@ class Rerunning:
             return  # a directory of constants
         executions.sort(key=lambda each: each[0].time)
         graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
-        listed = [
-            _rerun_operator(folder, order, graphs[folder.label], self._recent)
-            for _, folder, order in executions
-        ]
+        listed = [_rerun_operator(folder, order, graphs[folder.label]) for _, folder, order in executions]
         if self._model is None:
             self._model = self._fitting(listed)
         labels = self._of_model(listed)

@@ -103,7 +103,7 @@ def test_optimised_weights_stay_shared():
 
 
 def test_every_operator_of_the_examined_side_has_a_finding(compared):
-    """Operators come in the order of execution, each once; an input shows the error of the output it reads."""
+    """Operators come once, in the order of execution; an input shows the error of the output it reads."""
     both = compared("lenet")
 
     names = [node.operator.full_name for node in both.mine.graph.nodes]
