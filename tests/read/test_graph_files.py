@@ -27,6 +27,7 @@ from msdump.read import (
     read_ir,
     read_pb,
 )
+from tests.read.written import put
 
 O2 = Context(DeviceTarget.ASCEND, JitLevel.O2)
 BUILD = """\
@@ -84,13 +85,6 @@ graph {
   }
 }
 """
-
-
-def put(path, text):
-    """Write a file and the directories above it; return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return str(path)
 
 
 def test_text_of_ge(tmp_path):

@@ -18,6 +18,7 @@ from msdump.read import (
     read_listed_operators,
 )
 from msdump.read.ir import parse_operands
+from tests.read.written import put
 
 MINDSPORE = """\
 # IR entry: @kernel_graph3
@@ -62,12 +63,6 @@ subgraph @kernel_graph3() {
 TITLE = "NodeExecutionOrder-FullNameWithScope\n"
 BODY = "Default/Loop_0/body/"
 SPLIT, CONCAT = "Default/Split-op0", "Default/fc-Dense/Concat-op0"
-
-
-def put(path, text):
-    """Write a file and the directories above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from msdump.device import formats
 from msdump.encode import DumpData, TensorInfo, dump_data, npy, op_debug
 from msdump.errors import DumpReadError
 from msdump.store import OperatorName
+from tests.read.written import put
 
 TIME = "20240112093000"
 LATER = "20240112093001"
@@ -21,12 +22,6 @@ ND = 2
 FLOAT = 1
 FLOAT16 = 2
 IMAGE = np.arange(24, dtype=np.float16).reshape(1, 3, 2, 4)
-
-
-def put(path, data):
-    """Write a file and the directories above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
 
 
 def conv():

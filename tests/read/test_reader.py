@@ -19,6 +19,7 @@ from msdump.plan import DeviceTarget, Naming
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import Layout, PathKind, names, operator_names
 from msdump.store.write import SyncSink
+from tests.read.written import put
 
 CONV = OperatorRef("Conv2D", "Default/conv1-Conv2d/Conv2D-op0")
 RELU = OperatorRef("ReLU", "Default/relu-ReLU/ReLU-op0")
@@ -39,12 +40,6 @@ REFERENCE_FILES = [
     "rank_0/Net/3/0/Parameter.fc_bias.0.0.1795219073860607.output.0.DefaultFormat.Float32.npy",
 ]
 REFERENCE_ORDER = f"{TITLE}Default/Sin-op0\nDefault/Add-op1\nDefault/Add-op0\n"
-
-
-def put(path, data):
-    """Write a file and the directories above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
 def tensor_bytes(array):
