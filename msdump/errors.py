@@ -20,7 +20,7 @@ MsdumpError
 └── ToolError
 
 Messages start in lower case, name the file and the place, show the offending
-value, state what is allowed and end with the remedy. The library raises; only
+value, state the allowed ones and end with the remedy. The library raises; only
 the command line prints and exits.
 """
 
