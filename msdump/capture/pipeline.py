@@ -8,7 +8,7 @@ Every door has its pipeline from here, so that a step that is added to ``compile
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msdump.capture import steps
@@ -47,16 +47,6 @@ class ArtifactKind(enum.Enum):
     FAILURE = enum.auto()
 
 
-_DROPS: Final[Mapping[ArtifactKind, Callable[[DumpPlan], Sequence[Step]]]] = {
-    ArtifactKind.TENSOR: lambda _: (steps.drop_text(drops_empty=True),),
-    # A dump file describes a tensor without elements, and a table has a row even for text.
-    ArtifactKind.OPERATOR: lambda _: (steps.drop_text(),),
-    ArtifactKind.OPERATOR_TABLE: lambda _: (),
-    ArtifactKind.FAILURE: lambda _: (steps.drop_text(),),
-}
-"""The steps that may drop a tensor, given the plan, by the contents of an artifact."""
-
-
 def artifact_kind(plan: DumpPlan) -> ArtifactKind:
     """Return the contents of one artifact of a plan."""
     if plan.compiled.operator_statistics is not None:
@@ -76,12 +66,15 @@ def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
         plan: The plan.
         kind: Contents of the artifact.
     """
-    return (*compile_drops(plan, kind), *_showing(plan, kind))
+    return (*compile_drops(kind), *_showing(plan, kind))
 
 
-def compile_drops(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
+def compile_drops(kind: ArtifactKind) -> tuple[Step, ...]:
     """Return the steps that may drop a tensor; ``check`` and ``explain`` show their reasons."""
-    return tuple(_DROPS[kind](plan))
+    # a table has a row even for text, a dump file describes a tensor without elements
+    if kind is ArtifactKind.OPERATOR_TABLE:
+        return ()
+    return (steps.drop_text(drops_empty=kind is ArtifactKind.TENSOR),)
 
 
 def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:

@@ -84,7 +84,7 @@ class GraphRefusals:
 
 def dropping(plan: DumpPlan) -> tuple[Step, ...]:
     """Return the steps that may drop a tensor."""
-    return compile_drops(plan, artifact_kind(plan))
+    return compile_drops(artifact_kind(plan))
 
 
 def refusals(

@@ -86,12 +86,17 @@ class _Job:
         return not self.is_done and (self.future is None or self.future.cancel())
 
 
+def _begin_writer() -> None:
+    threading.current_thread().name = THREAD_NAME  # as traces show it
+    lower_priority()
+
+
 class _WriterThreads:
     """Threads with files of their own each; they start with the first job."""
 
     def __init__(self, make_files: Callable[[], DiskFiles], count: int) -> None:
         self._make_files = make_files
-        self._pool = ThreadPoolExecutor(count, THREAD_NAME, lower_priority)
+        self._pool = ThreadPoolExecutor(count, initializer=_begin_writer)
         self._own = threading.local()
         self._opened: list[DiskFiles] = []
 
