@@ -619,7 +619,7 @@ class TestCheck:
         assert "did you mean 'tensor'?" in done.stderr
 
     def test_unknown_dimension_is_refused(self, config):
-        """A dimension that the model lacks is named, with those that it has."""
+        """A dimension that the model lacks is named beside the ones that it has."""
         done = call("check", config(), "--model", DYNAMIC, "--dim", "M=4")
 
         assert done.exit_code == 2

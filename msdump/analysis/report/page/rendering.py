@@ -264,7 +264,7 @@ def encode_tables(tables: Mapping[str, np.ndarray], budget: int) -> tuple[dict[s
     """Return the chunks of tables by name, and the names of tables that have no room.
 
     Numbers have three bytes, or two where the tables would be too long; then tables are left out, the last
-    ones first, but for those that a page needs.
+    ones first, except the tables that a page needs.
 
     Args:
         tables: The numbers by name, NaN for none; the most important tables first.
