@@ -10,7 +10,38 @@ import pytest
 
 import msdump
 from msdump.errors import ExecutionError
-from tests.dump import keys, nets, trees
+from tests.dump import nets, trees
+
+STATISTIC_NAMES = (
+    *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
+    *("negative inf count", "positive inf count", "zero count", "md5", "l2norm"),
+    *("hash", "hash:md5", "hash:sha1"),  # since MindSpore 2.7
+)
+
+KEYS = {
+    "op_debug_mode": ("0", "3", "4"),
+    "dump_mode": ("0", "1", "2"),
+    "path": ("given", "from the environment"),
+    "net_name": ("given",),
+    "iteration": ("all", "one", "range", "several", "with spaces"),
+    "saved_data": ("tensor", "statistic", "full"),
+    "input_output": ("0", "1", "2"),
+    "kernels": ("names", "type", "expression", "none"),
+    "support_device": ("with", "without"),
+    "statistic_category": ("default", *STATISTIC_NAMES),
+    "overflow_number": ("0", "2"),
+    "initial_iteration": ("5",),
+    "enable": ("missing",),  # true and false are the two ways of every test
+    "trans_flag": ("true", "false"),
+    "stat_calc_mode": ("host", "device"),
+    "device_stat_precision_mode": ("high", "low"),
+    "sample_mode": ("0", "1"),
+    "sample_num": ("default", "4"),
+    "save_kernel_args": ("true", "false"),
+}
+
+ALL = {f"{key} {value}" for key, values in KEYS.items() for value in values}
+"""Names of the rows of tests, such as ``iteration all``."""
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
@@ -379,5 +410,5 @@ def test_every_key_has_a_row():
     rows = {*CHOICES, *PLACES, *TABLES, *PRECISIONS, *OVERFLOWS} - {"saturation"}
 
     own = {"enable missing", "op_debug_mode 4", "save_kernel_args true", "trans_flag false"}
-    assert own == keys.ALL - rows
-    assert rows <= keys.ALL
+    assert own == ALL - rows
+    assert rows <= ALL
