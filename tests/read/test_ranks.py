@@ -8,7 +8,7 @@ from tests.bench import rank_tree
 
 def test_ranks_of_one_program_share_its_graphs(tmp_path):
     """A graph is one object for all ranks with equal files; another order makes another one."""
-    dump = rank_tree.grow(tmp_path / "made", 4, operators=3, shape=(2,), scale=1.0, is_linked=False)
+    dump = rank_tree.grow(tmp_path / "made", 4, operators=3, shape=(2,), scale=1.0)
     order, missing = (dump / f"rank_{rank}/execution_order/ms_execution_order_graph_0.csv" for rank in (2, 3))
     title, *names = order.read_text().splitlines()
     order.unlink()
@@ -25,7 +25,7 @@ def test_ranks_of_one_program_share_its_graphs(tmp_path):
 
 def test_a_list_that_cannot_be_read_is_told_by_its_own_rank(tmp_path, caplog):
     """A rank with a broken list of operators is read without it, and hands its graph to no other one."""
-    dump = rank_tree.grow(tmp_path / "made", 3, operators=2, shape=(2,), scale=1.0, is_linked=False)
+    dump = rank_tree.grow(tmp_path / "made", 3, operators=2, shape=(2,), scale=1.0)
     order = dump / "rank_1/execution_order/ms_execution_order_graph_0.csv"
     order.unlink()
     order.write_text("broken\n")
