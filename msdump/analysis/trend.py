@@ -181,7 +181,7 @@ def alike(operator: str, names: Sequence[str]) -> str:
     """Return a hint for an unknown operator name: similar names, or else some existing ones."""
     text = operator.strip("*?").lower()
     like = [name for name in names if text and text in name.lower()]
-    hint = name_hint(operator, [*names, *(name.rpartition("/")[2] for name in names)])
+    hint = "" if like else name_hint(operator, [*names, *(name.rpartition("/")[2] for name in names)])
     shown = like or ([] if hint else names)
     more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
     there = f"; there are {', '.join(shown[:_LISTED])}{more}" if shown else ""

@@ -245,7 +245,10 @@ def test_names(dump, name):
             "op0",
             "nothing is known of 'op0'; there are Default/conv1-Conv2d/Conv2D-op0, Default/fc-Dense/Bias",
         ),
-        ("dense", "; there are Default/fc-Dense/BiasAdd-op0, Default/fc-Dense/MatMul-op0\n"),
+        (
+            "dense",
+            "known of 'dense'; there are Default/fc-Dense/BiasAdd-op0, Default/fc-Dense/MatMul-op0\n",
+        ),
         ("Conv2D-op1", "nothing is known of 'Conv2D-op1' (did you mean 'Conv2D-op0'?)\n"),
         ("zzz", "nothing is known of 'zzz'; there are Default/conv1-Conv2d/Conv2D-op0, "),
     ],
