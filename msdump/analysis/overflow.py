@@ -83,7 +83,7 @@ def overflowed_tasks(overflows: Iterable[Overflow]) -> Counter[Task]:
     tasks: Counter[Task] = Counter()
     for overflow in overflows:
         with contextlib.suppress(ToolError):
-            tasks.update(unit.task for unit in reporting_units(overflow.path, overflow.told))
+            tasks.update(unit.task for unit in reporting_units(overflow.path, overflow.fields))
     return tasks
 
 

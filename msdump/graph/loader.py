@@ -230,7 +230,7 @@ def _schema(domain: str, name: str) -> defs.OpSchema:
 
 
 def _infer(kind: Collective | None, context: Context) -> None:
-    """Set the types of outputs: those of inputs, with other sizes on some axes; Receive states its own."""
+    """Give outputs the types of inputs with other sizes on some axes; Receive states its own types."""
     if kind is Collective.RECEIVE:
         dtype = _attribute(context, "dtype")
         name, number = dtype.s.decode(), dtype.i or onnx.TensorProto.FLOAT

@@ -111,12 +111,12 @@ class Overflow:
     """The record of an operator that overflowed.
 
     Attributes:
-        told: The fields, nested as in its JSON form.
+        fields: The fields, nested as in its JSON form.
     """
 
     name: OperatorName
     path: str
-    told: Any = field(repr=False, compare=False)
+    fields: Any = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Dump files for tests of the tools, and what they become."""
+"""Dump files for tests of the tools, and the files that the tools make of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def file(path, *outputs, inputs=(), buffers=(), spaces=(), op_name=OP_NAME):
 
 
 def counted(shape, dtype="f2"):
-    """Return an array whose elements all differ."""
+    """Return an array of distinct elements."""
     return np.arange(1, int(np.prod(shape)) + 1).astype(dtype).reshape(shape)
 
 

@@ -66,7 +66,7 @@ def test_overflow(ge):
 
     (iteration,) = open_dump(ge.path).iterations
     assert ["Add", "ReLU"] == [file.name.op_type for file in iteration.files]
-    assert [0, 1] == [told.told["acc_list"]["data"]["task_id"] for told in iteration.overflows]
+    assert [0, 1] == [told.fields["acc_list"]["data"]["task_id"] for told in iteration.overflows]
 
 
 @pytest.mark.parametrize("value", ["0", "", "yes"])

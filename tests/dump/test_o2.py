@@ -467,7 +467,7 @@ class TestOverflow:
 
         (iteration,) = open_dump(door.path).iterations
         file, told = iteration.files[0], iteration.overflows[0]
-        details = told.told["acc_list"]["data"]
+        details = told.fields["acc_list"]["data"]
         assert ("Add", "Default_add_Add-op0") == (file.name.op_type, file.name.op_name)
         assert expected == file.records[-1].host[0]
         assert 3 == len(file.records)
@@ -488,11 +488,11 @@ class TestOverflow:
         told = iteration.overflows[0]
         text = open(told.path, encoding="utf-8").read()  # noqa: PTH123, SIM115 - read as it is
         *_, output = (record for record in iteration.records if record.op_type == "Add")
-        assert json.dumps(told.told, sort_keys=True, separators=(",", ":")) == text
-        assert ["AI Core", "DHA Atomic Add", "L2 Atomic Add"] == list(told.told)
+        assert json.dumps(told.fields, sort_keys=True, separators=(",", ":")) == text
+        assert ["AI Core", "DHA Atomic Add", "L2 Atomic Add"] == list(told.fields)
         assert (output.name.task_id, output.name.stream_id) == (
-            told.told["AI Core"]["task_id"],
-            told.told["AI Core"]["stream_id"],
+            told.fields["AI Core"]["task_id"],
+            told.fields["AI Core"]["stream_id"],
         )
         assert expected == output.array[0]
         assert {"Add"} == {record.op_type for record in iteration.records} - CARRIES_ON

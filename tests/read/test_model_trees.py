@@ -111,7 +111,7 @@ def test_npy_files_of_operators(tmp_path):
     np.testing.assert_array_equal(IMAGE, record.host)
     assert ({"Op Type": "Conv2D", "Op Name": "conv"},) == iteration.statistics
     overflow_name = OperatorName("Opdebug", "Node_OpDebug", 9, 8, STAMP)
-    assert (overflow_name, {"AI Core": {"task_id": 2}}) == (told.name, told.told)
+    assert (overflow_name, {"AI Core": {"task_id": 2}}) == (told.name, told.fields)
     assert () == iteration.ignored
 
 
@@ -125,7 +125,7 @@ def test_overflow_files_are_no_operators(tmp_path):
 
     (told,) = iteration.overflows
     assert [CONV] == [str(file.name) for file in iteration.files]
-    assert 2 == told.told["acc_list"]["data"]["task_id"]
+    assert 2 == told.fields["acc_list"]["data"]["task_id"]
     assert {"Conv2D"} == {record.op_type for record in iteration.records}
 
 

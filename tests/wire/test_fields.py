@@ -76,7 +76,7 @@ def test_bytes_are_written_as_protobuf_does(data):
 
 @pytest.mark.parametrize(("text", "fault", "start"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_told_with_their_place(text, fault, start):
-    """What is no field is told, and the byte at which it begins."""
+    """Bytes that are no field are an error that gives their offset."""
     with pytest.raises(WireError) as caught:
         read(bytes.fromhex(text))
 

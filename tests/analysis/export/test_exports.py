@@ -1,4 +1,4 @@
-"""``msdump report`` for other programs: Model Explorer, Netron and TensorBoard read what it writes."""
+"""``msdump report`` for other programs: files for Model Explorer, Netron and TensorBoard."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def builders():
         }
     except PackageNotFoundError:
         pytest.skip("Model Explorer is not installed; scripts/test.sh does so")
-    # its own package imports a web server, and what reads other formats
+    # its own package imports a web server and readers of other formats
     holder = types.ModuleType("model_explorer")
     holder.__path__ = [str(package)]
     sys.modules["model_explorer"] = holder
@@ -104,7 +104,7 @@ def rebuilt(data, builder):
 
 
 def test_node_data_is_what_the_builder_makes(dumps, builders, tmp_path):
-    """Each file of data holds what Model Explorer's own builder writes, of nodes that the graph has."""
+    """Each file of data equals the output of Model Explorer's own builder and names nodes of the graph."""
     mine, golden = dumps
 
     code, text, _ = call("report", mine, golden, "--model-explorer", tmp_path / "me")
@@ -213,7 +213,7 @@ def test_annotating_again_replaces(dumps, model, tmp_path):
 
 
 def test_weights_in_other_files(dumps, tmp_path):
-    """A model whose weights lie beside it is not written where they are not."""
+    """A model with weights in files beside it is written into the folder of these files only."""
     path = ROOT / "graphs" / "external_data.onnx"
 
     code, _, told = call("report", dumps[0], "--annotate", path, tmp_path / "out.onnx")
@@ -280,7 +280,7 @@ def test_tensorboard_reads_histograms(dumps, tmp_path):
 
 
 def test_tags_are_capped(dumps, tmp_path):
-    """Of many tensors those that are not finite are reported first, and how many are left out."""
+    """Of many tensors the ones that are not finite are reported first, with the number of the others."""
     _, text, _ = call("report", dumps[0], "--tensorboard", tmp_path / "run", "--tensorboard-tensors", 2)
 
     tags = {tag for tag in accumulated(tmp_path / "run").summary_metadata if tag.startswith("Default")}

@@ -47,7 +47,7 @@ def analyse(folder, count=0):
 
 
 def test_block_has_the_documented_form(tmp_path):
-    """A block tells operator, unit, ids, status, time, and of each tensor the file and what it holds."""
+    """A block states operator, unit, ids, status and time, and each tensor's file and contents."""
     record(tmp_path / "dump", AIC)
     mul(tmp_path / "dump")
 
@@ -81,7 +81,7 @@ def test_record_and_tensors_are_converted(tmp_path):
 
 
 def test_oldest_overflow_comes_first(tmp_path):
-    """Records anywhere below the directory are reported by their time, as many as asked for."""
+    """Records anywhere below the directory are reported in the order of time, up to the requested number."""
     record(tmp_path / "dump" / "1", AIC, 50)
     record(tmp_path / "dump" / "2" / "deep", DebugRecord(Unit.AICPU, {"task_id": 5}, (1,)), 40)
     record(tmp_path / "dump", DebugRecord(Unit.SDMA, {"task_id": 6}, (1,)), 60)
@@ -98,7 +98,7 @@ def test_oldest_overflow_comes_first(tmp_path):
     ("places", "ids"), [(("", ""), "8.2"), (("0", "1"), "9.2")], ids=["ids", "iteration"]
 )
 def test_record_without_a_dump_file(tmp_path, places, ids):
-    """A record whose operator was not dumped, or elsewhere, has a block without operator and tensors."""
+    """A record of an operator that was dumped elsewhere or not at all has a block without both."""
     record(tmp_path / "dump" / places[0], AIC)
     mul(tmp_path / "dump" / places[1], ids=ids)
 
@@ -108,7 +108,7 @@ def test_record_without_a_dump_file(tmp_path, places, ids):
 
 
 def test_files_of_the_same_name_do_not_meet(tmp_path):
-    """Operators of two iterations whose files have the same name keep both their results."""
+    """Operators of two iterations with equal file names keep both results."""
     for number in (0, 1):
         record(tmp_path / "dump" / str(number), AIC, number)
         mul(tmp_path / "dump" / str(number))
@@ -137,7 +137,7 @@ RECORDS = {
 
 @pytest.mark.parametrize(("told", "lines"), RECORDS.values(), ids=RECORDS)
 def test_every_kind_of_record(tmp_path, told, lines):
-    """Records with several words of status and those of older devices are told, and find their operator."""
+    """Records with several words of status and records of older devices are reported with their operator."""
     record(tmp_path / "dump", told)
     mul(tmp_path / "dump")
 
@@ -148,7 +148,7 @@ def test_every_kind_of_record(tmp_path, told, lines):
 
 
 def test_record_without_numbers_tells_of_no_operator(tmp_path):
-    """A record whose task is no number is reported as it is, and no operator is taken for its own."""
+    """A record with a task that is no number is reported unchanged, without an operator."""
     folder = tmp_path / "dump"
     folder.mkdir()
     told = {"AI Core": {"task_id": [9], "stream_id": {}, "status": 32}}
@@ -195,7 +195,7 @@ def test_records_beside_npy_files(tmp_path):
 
 
 def test_passes_of_a_loop_are_told_apart(tmp_path):
-    """Each record of a loop's body is joined to the file of its own pass, whose number follows the name."""
+    """Each record of a loop's body is joined to the file of its own pass, by the number behind the name."""
     for number in (0, 10, 20):
         record(tmp_path / "dump", AIC, number)
         mul(tmp_path / "dump", number + 2)
@@ -209,7 +209,7 @@ def test_passes_of_a_loop_are_told_apart(tmp_path):
 
 
 def test_passes_beside_npy_files_are_told_apart(tmp_path):
-    """The .npy files of one pass are shown, not those of every pass of the loop."""
+    """The .npy files of one pass are shown, not the files of every pass of the loop."""
     folder = tmp_path / "dump"
     folder.mkdir()
     for number in (0, 10):
@@ -246,7 +246,7 @@ def test_json_form_beside_its_record_counts_once(tmp_path):
     ids=["status 0", "older device without a status", "foreign", "torn"],
 )
 def test_bad_records_are_told(tmp_path, damage, code, message):
-    """A record that cannot be read or tells of none is an error with its code; the others have blocks."""
+    """An unreadable or empty record is an error with its code; the other records have blocks."""
     bad = record(tmp_path / "dump", AIC)
     damage(bad)
     record(tmp_path / "dump", AIC, 9)
@@ -323,7 +323,7 @@ class TestPrograms:
         assert "1 of 2 overflows" in done.stdout
 
     def test_msaccucmp_tells_the_first(self, tmp_path, dump):
-        """msaccucmp.py overflow tells one overflow unless -n asks for more."""
+        """msaccucmp.py overflow reports one overflow, or as many as -n says."""
         code = accucmp.run(["overflow", "-d", str(dump), "-out", str(tmp_path / "out")])
 
         text = next((tmp_path / "out").glob("overflow_summary_*.txt")).read_text(encoding="utf-8")

@@ -37,11 +37,11 @@ SETTINGS = {
     },
 }
 UNKNOWN_SHAPES = {"contrib", "dynamic_shapes", "optional"}
-BRANCHES = {"if", "loop", "scan"}  # whose files only the run tells
+BRANCHES = {"if", "loop", "scan"}  # only a run shows their files
 
 
 def written(root):
-    """Return what stands on disk."""
+    """Return the files on disk."""
     files = [path for path in root.rglob("*") if path.is_file()]
     return Amount(len(files), sum(path.stat().st_size for path in files))
 
@@ -91,10 +91,10 @@ def test_tensors_that_no_array_holds_are_counted(tmp_path, text, size, count, el
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
 @pytest.mark.parametrize("name", ["mini", "transformer"])
 def test_forecast_is_what_the_run_writes(tmp_path, name, context, settings):
-    """Files and bytes of all iterations are those on disk after the run, to the byte."""
+    """Files and bytes of all iterations equal the files on disk after the run, to the byte."""
     graph = loader.load(GRAPHS / f"{name}.onnx")
     plan = plans.changed(PLAN, context=context, path=str(tmp_path), **settings)
-    if context.device_target is DeviceTarget.GPU:  # whose list of iterations also has the undumped ones
+    if context.device_target is DeviceTarget.GPU:  # their list of iterations also has the undumped ones
         plan = plans.changed(plan, iterations=IterationSet.of([(0, 11)]))
 
     told = forecast(graph, plan, graph)
@@ -148,7 +148,7 @@ COMPILED = {
     "outputs": {"file_format": FileFormat.BIN, "keeps_inputs": False},
     "statistics": {"statistics": StatisticSpec(("md5",)), "keeps_tensors": False},
 }
-STAND_INS = {"transformer"}  # whose names are long: the digits in mapping.csv differ from run to run
+STAND_INS = {"transformer"}  # long names: the digits in mapping.csv differ from run to run
 CONTROL_FLOW = {"if", "loop", "scan"}  # of which nothing is foretold
 
 
@@ -157,7 +157,7 @@ CONTROL_FLOW = {"if", "loop", "scan"}  # of which nothing is foretold
     "name", sorted({path.stem for path in GRAPHS.glob("*.onnx")} - STAND_INS - CONTROL_FLOW)
 )
 def test_compiled_graphs_are_forecast(tmp_path, name, settings):
-    """Files and bytes of a compiled graph's dump are those on disk, or it is said how many are unknown."""
+    """Files and bytes of a compiled graph's dump equal the files on disk; unknown ones are counted."""
     graph = loader.load(GRAPHS / f"{name}.onnx")
     steps = IterationSet.of([(0, 1)])
     plan = plans.changed(

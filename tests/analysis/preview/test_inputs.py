@@ -23,7 +23,7 @@ FLAGS, METHOD = 8, 10  # of an entry of the archive's directory, from its signat
     ],
 )
 def test_an_archive_that_asks_for_more_is_refused(tmp_path, at, value, reason):
-    """An .npz file whose flags ask for what numpy cannot do is an error that names the file."""
+    """An .npz file with flags that numpy does not support is an error that names the file."""
     path = tmp_path / "x.npz"
     np.savez(path, x=np.ones((2, 4), np.float32))
     data = bytearray(path.read_bytes())

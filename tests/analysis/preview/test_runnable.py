@@ -1,4 +1,4 @@
-"""Operators that nothing can run: named by ``check``, and what a run that meets one exits with."""
+"""Operators that nothing can run: their names in ``check``, and the exit code of a run with one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASON = "nothing can run own.Secret (opset 1): "
 
 
 def secret(*before, scope="secret"):
-    """Return a network whose last operator is known to nobody."""
+    """Return a network with an unknown last operator."""
     names = ["x", *(f"v{at}" for at in range(len(before)))]
     rows = zip(before, names, names[1:], strict=False)
     lines = [f'["{kind}/{kind}"] {made} = {kind}({read})' for kind, read, made in rows]
@@ -105,7 +105,7 @@ def test_no_false_alarms(path):
 
 
 def test_what_is_not_known_is_not_named():
-    """An operator whose input has no known type is left out."""
+    """An operator with an input of unknown type is left out."""
     proto = secret()
     proto.graph.node.insert(0, helper.make_node("Open", ["x"], ["t"], domain="own"))
     proto.graph.node[1].input[0] = "t"
