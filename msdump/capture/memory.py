@@ -163,10 +163,11 @@ class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
     A run is measured operator by operator, and remembered by the shapes of its inputs, unless sizes depend on
-    contents: then every run is measured.
+    contents: then a run is measured if it is dumped or limited.
 
     Attributes:
-        now: Memory of the run that goes on, or else of the last one; None before the first.
+        now: Memory of the run that goes on, or else of the last one; None before the first run and for a run
+            that is not measured.
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
@@ -178,6 +179,7 @@ class RunMemory:
             limit: Bytes of the device, None: as many as needed.
         """
         self._device = device
+        self._variables = device.graph.variables
         self._plan = plan
         self._limit = limit
         self._remembered: dict[Hashable, MemoryUse] = {}
@@ -195,14 +197,15 @@ class RunMemory:
         self.now, self._new_key = self._remembered.get(key), None
         if self.now is not None:
             return capture  # the same addresses: no operator needs to be watched for them
+        if capture is None and self._limit is None and self._varies(frozenset(inputs) | self._variables):
+            return None  # measuring makes a run several times as slow, and nothing reads its addresses
         arrays = {**self._device.graph.weights, **inputs}
         self.now, self._new_key = MemoryUse.begin(self._main_residence, self._limit, arrays), key
         return Metered(self.now, capture, self._device.graph, self._residence_inside)
 
     def end(self, inputs: Mapping[str, Any]) -> None:
         """Remember the run that has ended, where the shapes of its inputs decide all sizes."""
-        changing = frozenset(inputs) | self._device.graph.variables
-        if self._new_key is None or self.now is None or self._varies(changing):
+        if self._new_key is None or self.now is None or self._varies(frozenset(inputs) | self._variables):
             return
         if len(self._remembered) >= _MOST_RUNS:
             del self._remembered[next(iter(self._remembered))]

@@ -16,6 +16,7 @@ from msdump.execute import Program
 from tests.dump import nets, o2
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
+LIMITED = {"max_device_memory": "1GB"}
 ROWS = 64
 
 
@@ -32,7 +33,7 @@ def elements(count):
     return {"x": x}
 
 
-@pytest.mark.parametrize("context", [O0, o2.CONTEXT], ids=["O0", "O2"])
+@pytest.mark.parametrize("context", [O0 | LIMITED, o2.CONTEXT | LIMITED], ids=["O0", "O2"])
 @pytest.mark.parametrize(
     "order", [(1, 4000), (4000, 1, 4000), (1, 9, 1, 9, 4000)], ids=["more", "less", "both"]
 )
@@ -111,10 +112,10 @@ def nonzero_twice():
 def test_each_of_several_sizes_counts(door):
     """A run is like another one only where every size that contents tell is the same."""
     runs = [(1, 1), (1, 3000), (2000, 1), (1, 3000), (2000, 3000), (1, 1), (2000, 1)]
-    network, actual, expected = door.load(nonzero_twice(), **O0), [], []
+    network, actual, expected = door.load(nonzero_twice(), **O0, **LIMITED), [], []
     for first, second in runs:
         feeds = {"x": elements(first)["x"], "x2": elements(second)["x"]}
-        fresh = door.load(nonzero_twice(), **O0)
+        fresh = door.load(nonzero_twice(), **O0, **LIMITED)
         fresh.run(feeds)
         network.run(feeds)
         expected.append(use(fresh))
@@ -127,7 +128,7 @@ def test_sizes_in_sequences(door):
     """Tensors taken from a sequence have their own sizes, though the sequence's type has no sizes."""
     nodes = [nets.node("SplitToSequence", "x i", "s", axis=0), nets.node("SequenceAt", "s w", "y")]
     inputs = [nets.value("x", [4000, 1]), nets.value("i", [2], onnx.TensorProto.INT64)]
-    network = door.load(nets.model(nodes, inputs, ["y"], {"w": np.array(0)}), **O0)
+    network = door.load(nets.model(nodes, inputs, ["y"], {"w": np.array(0)}), **O0, **LIMITED)
 
     sizes = []
     for rows in (1, 3999, 1):
@@ -158,11 +159,12 @@ def test_runs_with_known_sizes_are_not_observed(door, monkeypatch):
     assert [True, False, True, False, False] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
 
 
-def test_runs_with_sizes_that_contents_tell_are_observed(door, monkeypatch):
-    """Where contents decide sizes, every run is measured."""
+@pytest.mark.parametrize(("limit", "is_observed"), [({}, False), (LIMITED, True)], ids=["free", "limited"])
+def test_runs_with_sizes_that_depend_on_contents(door, monkeypatch, limit, is_observed):
+    """Where contents decide sizes, an undumped run is measured only against a limit."""
     runs = [elements(count) for count in (1, 1, 2)]
 
-    assert [True] * 3 == observed(door, monkeypatch, nonzero_elements(), runs, **O0)
+    assert [is_observed] * 3 == observed(door, monkeypatch, nonzero_elements(), runs, **O0, **limit)
 
 
 def test_oldest_shapes_are_forgotten(door, monkeypatch):
