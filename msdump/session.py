@@ -282,8 +282,8 @@ class Network:
         """Memory of the emulated device in the run that goes on, or else in the last one; None elsewhere.
 
         None, too, after a run that is neither dumped nor limited (``max_device_memory``), if the sizes of its
-        tensors depend on contents (NonZero). It has addresses from the moment at which an operator's tensors are
-        captured: ``network.device_memory.block(position, io, slot)``.
+        tensors depend on contents (NonZero). It has addresses from the moment at which tensors are captured:
+        ``network.device_memory.block(position, io, slot)``.
         """
         return self._recorder.memory_use
 
