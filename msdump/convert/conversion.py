@@ -29,7 +29,7 @@ class Conversion:
     Attributes:
         output: Directory of the results.
         skipped: Number of files that are no dump files, by suffix.
-        results: Result of each dump file, in their order.
+        results: Result of each dump file, in the order of the files.
     """
 
     output: str
@@ -38,7 +38,7 @@ class Conversion:
 
     @property
     def failed(self) -> list[FileResult]:
-        """Results of the files of which a tensor was not converted."""
+        """Results of the files with at least one tensor that was not converted."""
         return [result for result in self.results if result.failures]
 
     @property
@@ -58,7 +58,7 @@ class Conversion:
 
     @property
     def kept(self) -> int:
-        """Number of tensors that were written in their own format, as nothing converts it."""
+        """Number of tensors that were written in their own format, because they need no conversion (ND)."""
         return sum(result.kept for result in self.results)
 
 
@@ -70,7 +70,7 @@ def convert_files(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> Conversion:
-    """Convert dump files into a directory, which is made. A tensor that fails is listed in the results.
+    """Convert dump files into a directory, which is created. A tensor that fails is listed in the results.
 
     Args:
         dump_files: The files (``find_sources``).
@@ -89,12 +89,12 @@ def convert_files(
         raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
     try:
         make_directories(output)
-        # The list of a former conversion would be taken for this one's.
+        # The list of failures of an earlier conversion would be taken for the list of this conversion.
         Path(output, FAILED_LIST).unlink(missing_ok=True)
     except OSError as error:
         fault = f"{output}: no directory to write to: {error.strerror or error}"
         raise ToolError(ReturnCode.PATH, fault) from error
-    if target.format:  # loaded before threads ask for it all at once; without -f nothing needs it, nor numpy
+    if target.format:  # before threads import it all at once; needed with -f only
         importlib.import_module("msdump.convert.format")
     conversion = Conversion(output, dump_files.skipped)
     try:
@@ -140,7 +140,7 @@ def _check_target(target: Target, count: int) -> None:
 
 
 def _unknown_format(name: str) -> str:
-    import difflib  # not above: few give a wrong name
+    import difflib  # imported here: wrong names are rare
 
     close = difflib.get_close_matches(name, dump_message.FORMATS, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_message.FORMATS)}"
@@ -151,10 +151,10 @@ def _write_mappings(result: FileResult) -> None:
     """Add a line to ``mapping.csv`` for each name that was too long, unless a former conversion added it."""
     if not result.renamed:
         return
-    from msdump.store import MAPPING  # not above: few names are too long
+    from msdump.store import MAPPING  # imported here: long names are rare
     from msdump.store.write import parse_mapping
 
-    # Here, not where files are converted: several processes must not append to one file at once.
+    # In this process, not in the workers: several processes must not append to one file at once.
     with _writing() as files:
         for directory, stand_in, name in result.renamed:
             if stand_in not in parse_mapping(files.read(directory, MAPPING)):

@@ -69,7 +69,7 @@ class ConvertedTensor:
         shape: Shape of the elements.
         format: Name of their format.
         dtype: numpy's name of their type, one that .npy files hold.
-        descr: Their type as headers of .npy files tell it.
+        descr: Their type as in the header of a .npy file, ``<f2``.
         pieces: Their bytes, piece by piece, also ranges of another file.
         is_kept: Whether they stay in their format although another one is wanted.
     """
@@ -112,7 +112,7 @@ def _name_tensor(
 
 
 def shorten_name(name: str) -> str:
-    """Return the name itself, or the hash with the same suffix that stands for one that is too long.
+    """Return a file name, replaced by a hash with the same suffix if it is too long.
 
     >>> shorten_name("Add.output.0.npy"), shorten_name(f"{'x' * 300}.npy")
     ('Add.output.0.npy', '691bc0cab3063617ac0226a79780515d.npy')
@@ -199,7 +199,7 @@ class FileResult:
         size: Number of bytes that were written.
         kept: Number of tensors that were written in their own format, ND, which needs no conversion.
         failures: The tensors that were not converted.
-        renamed: Directory, hash and name of each file with too long a name.
+        renamed: (directory, hash, name) of each file that is named by a hash because its name is too long.
     """
 
     path: str
@@ -319,7 +319,7 @@ class _Converter:
         try:
             elements = self._in_format(block, info)
         except (MsdumpError, ValueError):
-            # vendor: a tensor that cannot be converted is written as it is where the name holds its format.
+            # vendor: msnpy file names state the format: a tensor that cannot be converted is written raw.
             if self.target.kind is OutputKind.MSNPY:
                 self._save(block, self._as_on_device(block, info), is_converted=False)
             raise
@@ -345,7 +345,7 @@ class _Converter:
 
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
-        if info.data_type == dump_message.UNDEFINED:  # bytes; their number is in the array alone
+        if info.data_type == dump_message.UNDEFINED:  # raw bytes: only the array has their number
             info = dataclasses.replace(info, shape=array.shape, format=dump_message.ND)
         target, source = self.target, convert_format.source_of(info)
         script = find_script(target.scripts, source, target.format) if target.scripts else None

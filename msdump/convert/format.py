@@ -89,7 +89,7 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Format, shape and element type of a tensor on the device, and groups of the reading convolution."""
+    """Format, shape and element type of a tensor on the device; of a weight, groups of its convolution."""
 
     format: str
     shape: Dims
@@ -109,7 +109,7 @@ class _Tensor:
         return self.groups if name == formats.FRACTAL_Z else 1
 
     def is_form_of(self, host: Dims) -> bool:
-        """Return whether a tensor of this host shape has the tensor's device shape."""
+        """Return whether a host shape, in the tensor's format, gives the tensor's device shape."""
         return formats.is_form(self.format, self.shape, host, self.groups_in(self.format))
 
 
@@ -160,7 +160,7 @@ def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
         return _encoded(tensor, host, target, decoded)
 
     def parts(array: np.ndarray) -> Iterator[np.ndarray]:
-        # Parts are samples; they follow each other in the result only where N is its first axis.
+        # Parts are samples; the result is their concatenation only if N is the first axis of the target.
         host_parts = decoded(array) if target.startswith("N") else iter((_joined(decoded(array)),))
         return (_transposed(part, layout, target) for part in host_parts)
 
@@ -212,7 +212,7 @@ def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims
 
 
 def _unsliced(tensor: _Tensor) -> Dims:
-    """Return the host shape with the padding of the channels, for a tensor without an original shape."""
+    """Return the host shape of a tensor without an original shape; channels include the padding."""
     # vendor: NC1HWC0 of unknown shape is converted with its padding; other formats need the shape.
     match tensor.format, tensor.shape:
         case ((formats.NC1HWC0 | "NC1HWC0_C04"), (n, c1, h, w, c0)):
@@ -256,7 +256,7 @@ def _transposed(array: np.ndarray, source: str, target: str) -> np.ndarray:
 
 
 def _part(shape: Dims, wanted_shape: Dims) -> Dims:
-    """Return the shape of the result: the array's, or a smaller shape that is cut out of it."""
+    """Return ``wanted_shape``, or ``shape`` if that is empty; ToolError if it is no part of ``shape``."""
     if not wanted_shape:
         return shape
     if len(wanted_shape) != len(shape) or any(

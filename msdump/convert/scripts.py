@@ -1,9 +1,9 @@
-"""Format conversions of the user's own, in msaccucmp's form, and other functions in scripts of theirs.
+"""Format conversions by scripts of the user, as msaccucmp takes them, and loading of functions from scripts.
 
 ``DIR/format_convert/convert_<SOURCE>_to_<TARGET>.py`` holds a function
-``convert(shape_from, shape_to, array)`` that returns an array. The array that it
-gets is flat; for the weight of a grouped convolution it also gets the number of
-groups, as a fourth argument. A script that others may change is refused.
+``convert(shape_from, shape_to, array)`` that returns an array. Its argument
+``array`` is flat; for the weight of a grouped convolution there is a fourth argument,
+the number of groups. A script that others may change is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FOLDER: Final = "format_convert"
 
 
 def check_scripts(directory: str) -> None:
-    """Refuse (ToolError) a directory without the folder, or with a script that others may change."""
+    """Refuse (ToolError) a directory without ``format_convert``, or with a script that others may change."""
     folder = Path(directory, _FOLDER)
     if not os.path.isdir(folder):
         raise ToolError(ReturnCode.PATH, f"{directory}: has no folder {_FOLDER} with scripts")
@@ -35,7 +35,7 @@ def check_scripts(directory: str) -> None:
 
 
 def find_script(directory: str, source: str, target: str) -> Callable[..., Any] | None:
-    """Return the function that converts a format to another, None where no script does."""
+    """Return the function that converts a format to another, None without a script for it."""
     path = Path(directory, _FOLDER, f"convert_{source}_to_{target}.py")
     return load_function(path, "convert", ReturnCode.CONVERT_FUNCTION) if os.path.isfile(path) else None
 
@@ -46,7 +46,7 @@ def call_script(
     shape_to: tuple[int, ...],
     groups: int,
 ) -> np.ndarray:
-    """Return an array that a script has converted, cut to the wanted shape, if that is not empty.
+    """Return an array converted by a script, and cut to ``shape_to`` unless that is empty.
 
     Raises:
         ToolError: The script fails, or returns no array.
@@ -71,7 +71,7 @@ _FOREIGN_WRITERS: Final = stat.S_IWGRP | stat.S_IWOTH
 # Cached: the function is loaded for each tensor.
 @functools.lru_cache(maxsize=64)
 def load_function(path: Path, name: str, code: ReturnCode) -> Callable[..., Any]:
-    """Return a function of a script; ``code`` is that of the ToolError of one that fails or lacks it."""
+    """Return a function of a script; ToolError with ``code`` if the script fails or lacks the function."""
     module = types.ModuleType(path.stem)
     module.__file__ = str(path)
     try:

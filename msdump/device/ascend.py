@@ -34,14 +34,14 @@ _DTYPE: Final = from_name("int32")
 
 
 class FloatStatus(threading.local):
-    """The register, one for each thread that runs a network.
+    """The overflow status register; each thread that runs a network has a register of its own.
 
     Attributes:
         is_raised: Whether an operator has saturated since the register was lowered.
     """
 
     def __init__(self) -> None:
-        """Begin lowered."""
+        """Begin with a lowered register."""
         self.is_raised = False
 
     def note_saturation(self) -> None:
@@ -63,7 +63,7 @@ def has_float_status(graph: Graph) -> bool:
 def float_status_of(graph: Graph, context: Context) -> FloatStatus | None:
     """Return the register of a network, None for a network without operators of the status.
 
-    Warns of a network that reads it where nothing raises it.
+    Warns if the network reads the register on a device without SATURATION_MODE, which never raises it.
     """
     if not has_float_status(graph):
         return None
@@ -89,12 +89,12 @@ def check_float_status(node: Node, type_of_input: ValueType) -> None:
 
 
 class Ascend:
-    """The device's view of a graph.
+    """A graph on the emulated device: formats, element types, roundings and tasks of its operators.
 
     Attributes:
-        bodies: The same of the graphs directly inside branches and loops, by their index.
+        bodies: The ``Ascend`` of each branch and loop body directly inside the graph, by index of the body.
         tasks: The task of each operator, None where the device runs none for it.
-        is_compiled: Whether the graph was compiled as a whole (O2, acl): its weights lie ready.
+        is_compiled: Whether the graph was compiled as a whole (O2, acl): weights have their readers' format.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class Ascend:
         numbers: Numbers | None = None,
         operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES,
     ) -> None:
-        """Place a graph on the device; ``numbers``: TransData and Cast operators are inserted (O2, acl)."""
-        # bodies first: the graph takes theirs in, with the operators that the device adds
+        """Place a graph on the device; with ``numbers``, insert TransData and Cast operators (O2, acl)."""
+        # bodies first: the graph takes in the bodies with the operators that the device adds
         self.bodies = {
             body.index: type(self)(
                 body, precision, overflow, reports=reports, numbers=numbers, operator_dtypes=operator_dtypes
@@ -122,7 +122,7 @@ class Ascend:
         self._roundings |= {node.name: (Rounding(),) for node in graph.nodes if node.bodies}
         for inner in self.bodies.values():
             self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
-        # before transfers, which follow from how operators hold their tensors
+        # before TransData and Cast are inserted: the placement decides where they are needed
         self.placement: Placement = place(self.graph, self.dtype_of)
         self.is_compiled = numbers is not None
         if numbers is not None:
@@ -136,7 +136,7 @@ class Ascend:
         self._roundings |= inserted.roundings
 
     def walk(self) -> Iterator[Ascend]:
-        """Yield the device's view of the graph and, in order of index, of graphs inside it."""
+        """Yield the graph on the device, then the graphs inside it in order of index."""
         yield self
         for inner in self.bodies.values():
             yield from inner.walk()
@@ -153,13 +153,13 @@ class Ascend:
             return None
         roundings = self._roundings[node.name]
         if io is IO.OUTPUT:
-            # the last part of a kernel writes
+            # of a fused operator, the last part writes the output
             return roundings[-1].write_type(host)
         readers = (index for index, part in enumerate(node.members) if value in part.inputs)
         return roundings[next(readers, 0)].read_type(host)
 
     def view(self) -> View:
-        """Return the view of values on the device for .ir texts."""
+        """Return the formats and types on the device, as .ir texts show them."""
         return device_view(self.graph, self.placement)
 
     def tensor(self, position: int, io: IO, slot: int) -> DeviceTensor | None:

@@ -50,8 +50,8 @@ Transpose = Callable[[np.ndarray, Dims], np.ndarray]
 """Returns an array in C order with its axes permuted."""
 
 DYNAMIC: Final = -1
-_FASTER_FROM: Final = 1 << 15  # bytes; below, calling the hook costs more than it saves
-_LARGEST_ITEM: Final = 8  # bytes of an element that the hook takes
+_FASTER_FROM: Final = 1 << 15  # bytes; for smaller arrays calling ``transpose`` costs more than it saves
+_LARGEST_ITEM: Final = 8  # bytes of an element that ``transpose`` takes
 
 
 def numpy_transpose(array: np.ndarray, order: Dims) -> np.ndarray:
@@ -74,7 +74,7 @@ class Stage(Protocol):
         """Return the shape that the step makes of a shape."""
 
     def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
-        """Return the array one step nearer to the device."""
+        """Return the array after this step towards the device's layout."""
 
     def decode(self, array: np.ndarray, dims: Dims, c0: int) -> np.ndarray:
         """Undo ``encode`` for an array that had the shape ``dims``."""
@@ -313,17 +313,17 @@ class _Layout:
     def _matching(self, host: np.ndarray, device: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for span, indices in self.pieces:
             place = device[indices]
-            # axes are only cut here, so that the part stays a view that decode writes through
+            # reshaping only splits axes, so the part stays a view through which decode writes
             yield host[span].reshape(place.shape), place
 
 
 def _moved(array: np.ndarray, order: Dims) -> np.ndarray:
-    """Return a C-ordered array with its axes permuted, by the way that suits the permutation."""
+    """Return a C-ordered array with its axes permuted, by the fastest method for the permutation."""
     if order[-1] == len(order) - 1:  # rows stay whole, which _assign copies in one piece each
         device = np.empty([array.shape[axis] for axis in order], array.dtype)
         _assign(device, array.transpose(order))
         return device
-    # below, the faster transposition costs more than it saves
+    # for smaller arrays ``transpose`` costs more than it saves
     is_worth_it = array.nbytes >= _FASTER_FROM and array.itemsize <= _LARGEST_ITEM
     return (transpose if is_worth_it and _moves_one(order) else numpy_transpose)(array, order)
 

@@ -114,8 +114,8 @@ class Format:
 
     Attributes:
         name: Its name in file names and attributes.
-        stages: How a host array becomes a device array; none: as it is.
-        pads_to: Rank that smaller host shapes are padded to, 0: they are not.
+        stages: Steps from host array to device array; empty: both are equal.
+        pads_to: Rank to which host shapes of a smaller rank are extended, 0: no extension.
         spelling: Its name in .ir texts where it differs.
         shape_rule: The shape of a format with undocumented bytes.
     """
@@ -148,11 +148,11 @@ def _volume(name: str, rule: str) -> Format:
 
 
 _Z_RULE: Final = "N C H W -> C/c*H*W N/16 N%16 C%c"
-# MindSpore counts ceil(N / C0) blocks of N here, which for int8 leaves half of the data no room; CANN 16
+# MindSpore counts ceil(N / C0) blocks of N, too few for int8 data (C0 is 32); CANN counts ceil(N / 16)
 _Z_GROUPS_RULE: Final = "G N C H W -> G*C/c*H*W N/16 N%16 C%c"
 
 FORMATS: Final = (
-    # as on the host
+    # equal to the host's layout
     Format(DEFAULT_FORMAT),
     Format("ND"),
     Format("NCHW"),
@@ -169,7 +169,7 @@ FORMATS: Final = (
     # matrices: fractals of 16 rows by C0 columns, a column of fractals after the other
     Format(FRACTAL_NZ, (Blocks("... H W -> ... W/c H/16 H%16 W%c"),), least=1),
     _image(C1HWNCOC0, Blocks("N C H W -> C/c H W N C%c"), Diagonal()),
-    # the same with depth
+    # NC1HWC0 and FRACTAL_Z with a depth axis
     _volume(NDC1HWC0, "N C D H W -> N D C/c H W C%c"),
     _volume(FRACTAL_Z_3D, "N C D H W -> D*C/c*H*W N/16 N%16 C%c"),
     # recurrent networks: shapes only

@@ -109,25 +109,25 @@ class DeviceMemory:
         return address
 
     def _grow(self, title: str, nbytes: int, size: int) -> int:
-        """Return the address behind everything in use; a hole that ends there is used first."""
+        """Extend the memory in use; return the address behind the last used byte."""
         address = self._end()
         if self.limit is not None and address + size - BASE > self.limit:
             raise DeviceMemoryError(self._refusal(title, nbytes))
-        # memory grows over the hole at its end
+        # the new block begins in the free hole at the end of memory
         if self._holes and self._holes[-1][0] == address:
             self._holes.pop()
         return address
 
     def _end(self) -> int:
-        """Return the address behind everything that is in use; a hole may begin there."""
-        # a hole's address and size add up to the address behind it
+        """Return the address behind the last used byte; a free hole may begin there."""
+        # sum of (address, size): the address behind the hole
         if self._holes and sum(self._holes[-1]) == BASE + self.extent:
             return self._holes[-1][0]
         return BASE + self.extent
 
     def _refusal(self, title: str, nbytes: int) -> str:
         assert self.limit is not None
-        # the last hole counts with the memory behind it, which was never in use
+        # a hole at the end is one piece with the memory behind it, which was never in use
         inner = (size for address, size in self._holes if address != self._end())
         largest = max((self.limit - (self._end() - BASE), *inner))
         return (
@@ -147,7 +147,7 @@ class DeviceMemory:
 
 
 def dead_values(graph: Graph) -> tuple[tuple[str, ...], ...]:
-    """Return the values without readers after each operator, its own unread results included.
+    """Return, for each operator, the values that no later operator reads: last read or made by this operator.
 
     Weights and graph outputs are never among them.
     """

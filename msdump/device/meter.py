@@ -27,10 +27,10 @@ from msdump.record import DEFAULT_FORMAT, IO
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A value in one of the ways in which it lies in device memory.
+    """A value with one of the formats and element types in which device memory holds it.
 
     Attributes:
-        dtype: Element type; None: that of the value itself.
+        dtype: Element type; None: the type of the host array.
     """
 
     value: str
@@ -44,7 +44,7 @@ class Form:
         dtype = self.dtype or dtypes.from_numpy(host_dtype)
         try:
             shape = formats.shape(self.format, host_shape, dtype, self.groups, cell=self.cell)
-        except FormatError:  # a shape, known only in the run, that the format cannot hold
+        except FormatError:  # a dynamic shape that turns out not to fit the format
             shape = host_shape
         return blocks(product(shape), dtype.per_byte) * dtype.numpy.itemsize
 
@@ -62,11 +62,11 @@ class Step:
     """Changes of device memory by one operator.
 
     Attributes:
-        makes: Form of each output that the operator declares.
-        results: Graph outputs among its outputs that are converted for the host.
-        views: Forms that share the memory of another one, and that one: the output of an operator that
+        makes: Form of each declared output, None for an unused one.
+        results: Converted copies of graph outputs of this operator, in the form in which the host gets them.
+        views: Owner of the memory, by form that shares it: the output of an operator that
             moves nothing, and the new values of inputs that an operator writes in place.
-        dead: Forms without readers afterwards, its own unread results included.
+        dead: Forms that no later operator reads, unread results of this operator included.
     """
 
     reads: Forms
@@ -82,9 +82,9 @@ class Residence:
     """Contents of device memory while a graph runs.
 
     Attributes:
-        first: Weights, then graph inputs: they are there before the first operator runs.
-        steps: One for each operator.
-        stays: Forms that stay without readers.
+        first: Weights, then graph inputs: in memory before the first operator runs.
+        steps: Changes by each operator.
+        stays: Forms that are not released after their last reader.
     """
 
     first: tuple[Form, ...]
@@ -100,18 +100,18 @@ def residence(
     Args:
         graph: The graph.
         placement: Formats and device types of its inputs and outputs.
-        kept: Names of values that stay as well.
-        prepares: Weights lie there as they are read, and a change of shape moves nothing, because
-            the graph was compiled (O2, acl).
+        kept: Names of further values that are not released.
+        prepares: Weights lie in memory in the form of their readers, and a change of shape moves
+            nothing, because the graph was compiled (O2, acl).
     """
     first = tuple(_first(graph, placement, prepares=prepares))
     return _Walk(graph, first, shares=prepares).run(placement.nodes, kept)
 
 
 def _first(graph: Graph, placement: Placement, *, prepares: bool) -> Iterator[Form]:
-    """Yield weights, prepared ones in every form in which they are read, and inputs as on the host."""
+    """Yield weights (with ``prepares`` in every form that operators read), and inputs as on the host."""
     forms: dict[str, dict[Form, None]] = {}
-    if prepares:  # a weight's TransData ran when the graph was compiled: only forms that are read lie there
+    if prepares:  # a weight's TransData ran at compilation: memory holds the forms that are read
         for node, placed in zip(graph.nodes, placement.nodes, strict=True):
             for form in filter(None, _forms(node.inputs, placed.inputs)):
                 forms.setdefault(form.value, {})[form] = None
@@ -139,7 +139,7 @@ class _Walk:
         staying = frozenset(self._owner(self._produced[name]) for name in stays)
         kept = {form for form in self._first if form.value in self._graph.weights}
         kept.update(staying, map(self._result, self._outputs))
-        # backwards, the first use is the last one; a use of a view is one of its owner's memory
+        # backwards, the first use found is the last use; a use of a view is a use of its owner
         seen, ended = set(map(self._owner, kept)), []
         for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
             used = dict.fromkeys(map(self._owner, self._used(node, step)))
@@ -161,9 +161,9 @@ class _Walk:
         return Step(read_forms, makes, copies, results, views)
 
     def _views(self, node: Node, read_forms: Forms, written: Forms) -> Iterator[tuple[Form, Form]]:
-        """Yield the outputs that share the memory of an input, and the form that owns it."""
+        """Yield (output, form that owns the memory) for outputs that share the memory of an input."""
         pairs = [(slot, output) for slot, output in node.update.new_values.items() if output < len(written)]
-        # a graph output has its own: the host reads it after the run, when its input may be gone
+        # a graph output has memory of its own: the host reads it after the run, the input may be gone by then
         if self._shares and moves_nothing(node) and node.outputs[0] not in self._outputs:
             pairs.append((0, 0))
         for slot, output in pairs:
@@ -177,9 +177,9 @@ class _Walk:
 
     def _used(self, node: Node, step: Step) -> Iterator[Form]:
         yield from filter(None, step.reads)
-        # a copy is made of the form that the operator's producer wrote, which must still be there
+        # a converted copy is made from the form that the producer wrote, so that form is used as well
         copied = {form.value for form in step.copies}
-        inside = (name for name in reads(node) if name not in node.inputs)  # read by its subgraphs
+        inside = (name for name in reads(node) if name not in node.inputs)  # read by subgraphs
         yield from (self._produced[name] for name in (*copied, *inside) if name in self._produced)
         yield from filter(None, step.makes)
         yield from step.results
@@ -204,13 +204,13 @@ def _forms(names: Sequence[str], tensors: Slots) -> Forms:
 class MemoryUse:
     """The device memory of a run of one graph: the address of each tensor, and the peak.
 
-    During the first run with inputs of such shapes it covers the part that has run so far. Sizes are
-    of device memory: the format's padding counts, and a float32 tensor that the device holds as
-    float16 has half the bytes.
+    Sizes follow from the first run with inputs of these shapes; until it ends, the operators that have not
+    run are missing. The format's padding counts, and a float32 tensor that the device holds as float16
+    has half the bytes.
 
     A branch or loop body runs several times (passes), in the memory of the graph around it. Results of a
-    pass stay until the next pass has ended, since the next iteration of a loop reads them. When control flow
-    ends, they are released, but for values that must stay; the body's own weights are never released.
+    pass are kept until the next pass has ended, since the next iteration of a loop reads them. When control
+    flow ends, they are released, except ``Residence.stays``; weights of the body are never released.
     """
 
     def __init__(self, contents: Residence, memory: DeviceMemory, index: int = 0) -> None:
@@ -219,10 +219,10 @@ class MemoryUse:
         self._memory = memory
         self._index = index
         self._pass = 0
-        self._placed: dict[int, set[Form]] = {0: set()}  # forms that each pass has placed
+        self._placed: dict[int, set[Form]] = {0: set()}  # forms with memory, by pass
         self._host_types: dict[str, tuple[Dims, np.dtype]] = {}
         self._blocks: dict[Form, Block] = {}
-        self._bodies: dict[int, MemoryUse] = {}  # directly inside the graph, by index
+        self._bodies: dict[int, MemoryUse] = {}  # bodies directly inside the graph, by index
 
     @classmethod
     def begin(cls, contents: Residence, limit: int | None, arrays: Mapping[str, object]) -> MemoryUse:
@@ -282,7 +282,7 @@ class MemoryUse:
         # views have no memory of their own
         self._place(form for form in step.makes if form and form not in step.views)
         for view, owner in step.views.items():
-            # an output that only holds the new value of an input is not shown by the operator
+            # such an output has no array in ``outputs``: its type is that of the input written in place
             if owner.value in self._host_types:
                 self._host_types.setdefault(view.value, self._host_types[owner.value])
             if owner in self._blocks:
@@ -305,7 +305,7 @@ class MemoryUse:
         return use
 
     def _share(self, outer: MemoryUse, names: Container[str]) -> None:
-        """Take over the tensors that a body reads where they lie for the graph around it.
+        """Take over blocks of the graph around a body for outer values that the body reads in the same form.
 
         Values that the body reads in another form get blocks of their own.
         """
@@ -333,7 +333,7 @@ class MemoryUse:
                 self._blocks[form] = self._memory.allocate(key, form.nbytes(*host_type), str(form))
 
     def _release(self, number: int, form: Form) -> None:
-        # a value that is no tensor, or that a branch did not make, never had memory
+        # sequences, optionals, and values of a branch that did not run have no memory
         key = self._index, number, form
         if key in self._memory.blocks:
             self._memory.release(key)

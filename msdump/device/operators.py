@@ -55,7 +55,7 @@ class Follows:
 
 @dataclass(frozen=True, slots=True)
 class Elementwise:
-    """An operator that computes in the format of its inputs where their elements still meet.
+    """An elementwise operator: computes in the inputs' format if broadcasting stays possible in it.
 
     Attributes:
         formats: Formats that it takes, None: every one.

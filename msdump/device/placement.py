@@ -23,12 +23,12 @@ from msdump.record import DEFAULT_FORMAT, IO
 def operator_formats(node: Node) -> OperatorFormats:
     """Return the formats of an operator.
 
-    A fused one has the formats of its first part, which the other parts take, their own parameters
-    as on the host; a chain of elementwise operators computes only where all of its parts can.
+    A fused operator has the formats of its first part; parameters of the other parts are as on the host.
+    A chain of elementwise operators has the formats that all of its parts accept.
     """
     if not node.parts:
         return FORMATS_OF.get(node.operator.op_type, HOST)
-    # a kernel holds the formats of its first part; only in chains of elementwise operators all parts count
+    # a fused operator: only in chains of elementwise operators all parts count
     first = operator_formats(node.parts[0])
     if first == HOST or isinstance(first, Follows):
         return first
@@ -115,7 +115,7 @@ def host_dtype(graph: Graph) -> SlotDType:
 
 
 def host_tensor(graph: Graph, name: str) -> DeviceTensor:
-    """Return how a value lies on the device as long as nothing changes its format or element type."""
+    """Return a value in the host's format and element type, the form before any conversion."""
     shape = host_shape(graph, name)
     return DeviceTensor(DEFAULT_FORMAT, graph.type_of(name).dtype, UNKNOWN_RANK if shape is None else shape)
 
@@ -221,7 +221,7 @@ class _Placer:
 
     def _has_rank(self, node: Node, rank: int) -> bool:
         first = host_shape(self._graph, node.inputs[0]) if node.inputs else None
-        # an unknown rank is taken for the right one
+        # an unknown rank counts as the required one
         return rank == 0 or first is None or len(first) == rank
 
     def _followed(self, node: Node, rule: Follows) -> Fixed:

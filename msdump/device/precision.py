@@ -45,7 +45,7 @@ from msdump.graph import CONVERTED_TYPES, GE_TYPES, Graph, Node
 from msdump.graph.kernel import FLOAT16, FLOAT16_MOST, FLOAT32, HALVES, OVERFLOWS_FROM, Rounding
 from msdump.plan import DtypeRule, MixLists, OperatorDtypes, OverflowMode, PrecisionMode
 
-# types of cube operators only; force_fp16, which every operator obeys, is none of these
+# modes that reduce cube operators only; force_fp16 reduces every operator, so it is not in the table
 _NARROW: Final[Mapping[PrecisionMode, DType]] = {
     PrecisionMode.ALLOW_FP32_TO_FP16: FLOAT16,
     PrecisionMode.ALLOW_FP32_TO_BF16: BFLOAT16,
@@ -130,7 +130,7 @@ def roundings(
     *,
     reports: bool = False,
 ) -> dict[str, tuple[Rounding, ...]]:
-    """Return the rounding of each original operator of every node, by the node's name; of bodies none."""
+    """Return the rounding of each original operator of every node, by node name; bodies are not included."""
     mixture = _Mixture(MIXED[mode], operator_dtypes.lists) if mode in MIXED else None
     exceptions = _Exceptions(operator_dtypes)
 
@@ -186,10 +186,10 @@ def _type_names(part: Node) -> tuple[str, ...]:
 
 
 def check_operator_dtypes(graph: Graph, mode: PrecisionMode, operator_dtypes: OperatorDtypes) -> None:
-    """Warn of operators that a model lacks, and of files without effect.
+    """Check operator_dtypes against a model: warn of operators that it lacks, and of files without effect.
 
     Raises:
-        InputError: Lists of mixed precision are changed in a mode that is none, which CANN refuses, too.
+        InputError: modify_mixlist without a mode of mixed precision, which CANN refuses, too.
     """
     lists = operator_dtypes.lists
     if lists is not None and mode not in MIXED:
@@ -222,7 +222,7 @@ def _unknown(graph: Graph, rules: Iterable[DtypeRule], lists: MixLists | None) -
 
 
 def _hint(rule: DtypeRule, nodes: Iterable[Node], names: set[str], types: set[str]) -> str:
-    """Return a likely correction: the ONNX type, the full name, a type without OpType::, a slip."""
+    """Return a hint for an unknown name: ONNX type, full name, type without OpType::, typing error."""
     for node in nodes:
         if rule.is_type and rule.name == node.op_type:
             return f"; ONNX's {node.op_type} is {_type_names(node)[-1]!r} here"

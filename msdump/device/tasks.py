@@ -80,10 +80,10 @@ def is_settled(primitive: str) -> bool:
 
 
 def is_view(primitive: str) -> bool:
-    """Return whether a primitive gives its first input another name or shape, which moves nothing."""
+    """Return whether a primitive only renames or reshapes its first input, without moving data."""
     return primitive in _primitives(_VIEWS)
 
 
 def moves_nothing(node: Node) -> bool:
-    """Return whether the first input is the output by another name or shape, where a graph is compiled."""
+    """Return whether a node of a compiled graph only renames or reshapes its input, without moving data."""
     return not node.domain and node.op_type in _VIEWS and not (node.parts or node.is_added)

@@ -1,10 +1,11 @@
 """Inserts TransData and Cast where a tensor is read in another format or element type than it was written in.
 
-A compiled graph has them as operators of their own. Constants need none: they are
+A compiled graph has these conversions as operators of their own. Constants need none: they are
 brought into the form in which they are read when the graph is compiled. Tensors
 stay in the host's layout, so a TransData moves nothing here; a Cast rounds. On the
 way to a smaller type the Cast comes first, on the way to a larger one last, so that
-TransData has less to move. Between two device formats the host's stands.
+TransData has less to move. From one device format to another there are two TransData, by
+way of the host's format.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from msdump.graph.kernel import FLOAT32, HALVES, Rounding
 from msdump.record import DEFAULT_FORMAT
 
 _BFLOAT16_SINCE: Final = 13  # opset
-_TENSORS: Final = ("tensor", "")  # a value of unknown type is one
+_TENSORS: Final = ("tensor", "")  # "": a value of unknown type counts as a tensor
 _FLOATS: Final = frozenset({FLOAT32, *HALVES})
 
 Numbers = Iterator[int]
@@ -41,7 +42,7 @@ class Inserted:
 def insert(graph: Graph, placement: Placement, rounding: Rounding, numbers: Numbers) -> Inserted:
     """Return a graph with TransData and Cast in front of operators that read another form of a value.
 
-    Graph outputs, and outer values of branches and loops, have the host's form.
+    Graph outputs, and values that branches and loops read from outside, are converted to the host's form.
     """
     return _Inserter(graph, placement, rounding, numbers).run()
 
@@ -71,7 +72,7 @@ class _Inserter:
     def run(self) -> Inserted:
         for node, placed in zip(self._graph.nodes, self._placed, strict=True):
             self._add(node, placed)
-        # outputs that no reader has needed in the host's form yet
+        # graph outputs that no operator read in the host's form
         for value in self._graph.outputs:
             self._hand_out(value.name)
         graph = replace(self._graph, nodes=tuple(self._nodes), types=self._types)
@@ -99,14 +100,14 @@ class _Inserter:
             if tensor is None or self._graph.type_of(name).kind not in _TENSORS:
                 continue
             self._produced[name] = tensor
-            # its own name is for the host's form
+            # the original name is for the value in the host's form
             if name in self._read_on_host and tensor != host_tensor(self._graph, name):
                 value = self._forms[name, tensor] = self._new_value(name)
                 self._types[value] = self._graph.type_of(name)
                 yield name, value
 
     def _converted(self, node: Node, name: str, wanted: DeviceTensor) -> str:
-        """Return the value in the form that an operator reads; constants stay."""
+        """Return the name of the value in the form that an operator reads; constants are not converted."""
         if name not in self._produced:
             return name
         return self._in_form(name, host_tensor(self._graph, name) if node.bodies else wanted)
@@ -116,7 +117,7 @@ class _Inserter:
             self._in_form(name, host_tensor(self._graph, name))
 
     def _in_form(self, name: str, wanted: DeviceTensor) -> str:
-        """Return the value that holds ``name`` in a form; its first reader has it inserted."""
+        """Return the name of a value in a form; the conversion is inserted before its first reader."""
         produced = self._produced[name]
         value = self._forms.get((name, produced), name)
         for before, after in _steps(produced, wanted, host_tensor(self._graph, name)):
@@ -148,7 +149,7 @@ class _Inserter:
             self._types.setdefault(target, replace(host_type, dtype=FLOAT32))
             self._roundings[node_name] = (Rounding(),)
             return compilation.cast(node_name, source, target, FLOAT32)
-        # where others read the value too, the host keeps its type and the Cast only rounds
+        # with other readers than cube operators the value keeps its type on the host; the Cast only rounds
         stays = name in self._widened
         self._types.setdefault(target, host_type if stays else replace(host_type, dtype=after.dtype))
         reads_as = after.dtype if stays else FLOAT32
@@ -156,7 +157,7 @@ class _Inserter:
         return compilation.cast(node_name, source, target, None if stays else after.dtype)
 
     def _new_name(self, primitive: str) -> str:
-        # all graphs of a model share the numbers; a name may be the model's own already
+        # all graphs of a model share the numbers; a node of the model may already have such a name
         names = (f"{INSERTED_PREFIX}{primitive}_{number}" for number in self._numbers)
         return next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
 
@@ -173,10 +174,10 @@ def _inner_reads(node: Node) -> set[str]:
 
 
 def _widened(graph: Graph, placement: Placement) -> Iterator[str]:
-    """Yield the values that keep the host's element type behind a Cast: not only cube operators read them.
+    """Yield values that stay float32 on the host behind a Cast, because not only cube operators read them.
 
-    The runtime computes in the wide type; only of cube operators it is sure that they take the small one,
-    and only since opset 13 that anything takes bfloat16.
+    onnxruntime computes in float32: only cube operators are sure to have kernels for the half types, and
+    bfloat16 inputs are allowed only since opset 13.
     """
     # ONNX's operators take bfloat16 since opset 13
     is_old = graph.opsets.get("", 1) < _BFLOAT16_SINCE

@@ -28,7 +28,7 @@ _SCAN_WITHOUT_BATCHES: Final = 9
 
 
 def protos(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
-    """Return the graphs of a control flow node by attribute, ordered as in ``ATTRIBUTES``; of others none."""
+    """Return the graphs of a control flow node in the order of ``ATTRIBUTES``; {} for any other node."""
     if canonical_domain(node.domain):
         return {}
     # HasField: a graph attribute that is not set reads as an empty graph
@@ -44,7 +44,7 @@ def obstacle(node: onnx.NodeProto, opset: int) -> str:
     for name, body in graphs.items():
         stored = {tensor.name for tensor in body.initializer}
         if any(value.name in stored for value in body.input):
-            return f"an input of its {name} has a default"  # a body's graph would take it for a weight
+            return f"an input of its {name} has a default"  # it would count as a weight
     scan = _scan_obstacle(node, opset) if node.op_type == "Scan" else ""
     return scan or _count_fault(node, graphs)
 
@@ -80,18 +80,18 @@ def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) ->
 
 def _counts(node: onnx.NodeProto) -> tuple[int, int]:
     input_count, output_count = len(node.input), len(node.output)
-    # branches take nothing: they read outer values by name
+    # branches have no inputs: they read outer values by name
     if node.op_type == "If":
         return 0, output_count
     if node.op_type == "Loop":
-        # a Loop's body gives its condition, the carried values, then the stacked ones
+        # outputs of a Loop's body: condition, carried values, scan outputs
         carried = max(input_count - LOOP_HEAD, 0)
         return LOOP_HEAD + carried, 1 + max(carried, output_count)
     return input_count, max(input_count - _scan_input_count(node), output_count)
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Return a graph with changed bodies; their inputs, outputs and outer values must stay."""
+    """Return a graph with changed bodies; ``change`` must keep inputs, outputs and outer values of a body."""
     nodes = (
         replace(node, bodies={name: change(body) for name, body in node.bodies.items()})
         if node.bodies
@@ -102,7 +102,7 @@ def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def rewritten(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Return a graph that is changed, then the graphs inside it, outer ones first."""
+    """Apply a change to a graph and to all graphs inside it, outer graphs first; return the graph."""
     return with_bodies(change(graph), lambda body: rewritten(body, change))
 
 
@@ -121,10 +121,10 @@ _SHAPES: Final = frozenset({"Shape", "Size"})
 
 
 def has_content_sizes(graph: Graph, fed: Collection[str]) -> bool:
-    """Return whether an operator may give other sizes while all inputs keep their shapes.
+    """Return whether output sizes of an operator may vary between runs with inputs of equal shapes.
 
-    Control flow does so where an output inside it varies; operators of unknown domains do, unless their
-    outputs have a fixed shape.
+    Sizes of control flow vary if sizes inside it vary; sizes of operators of unknown domains vary, unless
+    their outputs have a fixed shape.
 
     Args:
         graph: The graph.
@@ -134,13 +134,13 @@ def has_content_sizes(graph: Graph, fed: Collection[str]) -> bool:
 
 
 class _Walk:
-    """Follows the values that depend on the contents of a graph's inputs (``_dependent``)."""
+    """Collects in ``_dependent`` the names of values that depend on the contents of a graph's inputs."""
 
     def __init__(self, fed: set[str]) -> None:
         self._dependent = fed
 
     def varies(self, graph: Graph) -> bool:
-        """Return whether a size varies, up to the first operator that makes it."""
+        """Return whether a size in the graph varies; stops at the first operator with a varying size."""
         return any(self._node_varies(graph, part) for node in graph.nodes for part in node.members)
 
     def _node_varies(self, graph: Graph, node: Node) -> bool:
@@ -148,8 +148,8 @@ class _Walk:
         if node.bodies:
             return self._control_varies(node, slots)
         if not self._dependent.isdisjoint(set(reads(node)) - set(node.inputs)):
-            return True  # a graph inside an operator reads it
-        # nothing is known of the operator but its declared output shapes
+            return True  # a subgraph of the operator reads a dependent value
+        # of an operator of an unknown domain only the declared output shapes are known
         if node.domain not in _KNOWN_DOMAINS:
             outputs = filter(None, node.outputs)
             varies = bool(slots) and not all(graph.type_of(name).is_settled for name in outputs)
@@ -162,7 +162,7 @@ class _Walk:
     def _control_varies(self, node: Node, slots: set[int]) -> bool:
         if not slots.isdisjoint(_DECISIVE[node.op_type]):
             return True
-        while True:  # each pass of a loop may make more of the values that it carries dependent
+        while True:  # until nothing changes: each pass of a loop may make further carried values dependent
             count_before = len(self._dependent)
             for body in node.bodies.values():
                 self._enter(node, body)
@@ -172,12 +172,12 @@ class _Walk:
                 return False
 
     def _enter(self, node: Node, body: Graph) -> None:
-        """Mark the body's inputs that dependent values reach: from outside, or from its last pass."""
+        """Mark inputs of a body that take dependent values: inputs of the node, outputs of the last pass."""
         if node.op_type == "If":
             return
         inputs = [value.name for value in body.inputs if value.name not in body.outer]
         outputs = [value.name for value in body.outputs]
-        if node.op_type == "Loop":  # a body gives its condition, and takes the number of the pass before it
+        if node.op_type == "Loop":  # a body has inputs (number, condition, ...), outputs (condition, ...)
             pairs = [*zip(node.inputs[LOOP_HEAD:], inputs[LOOP_HEAD:], strict=False)]
             pairs += zip(outputs[1:], inputs[LOOP_HEAD:], strict=False)
         else:
@@ -186,7 +186,7 @@ class _Walk:
         self._dependent.update(target for source, target in pairs if source in self._dependent)
 
     def _leave(self, node: Node, body: Graph) -> bool:
-        """Mark outputs that dependent values of a body reach; return whether a loop's condition is one."""
+        """Mark node outputs that take dependent values of a body; return whether the condition is one."""
         outputs = [value.name for value in body.outputs]
         if node.op_type == "Loop":
             condition, *outputs = outputs

@@ -25,7 +25,7 @@ class BodyValue:
     __slots__ = ("body", "name")
 
     def __init__(self, body: OnnxBody, name: str) -> None:
-        """Name a value."""
+        """Create a value with a name in a body."""
         self.body = body
         self.name = name
 
@@ -43,8 +43,8 @@ class BodyValue:
 class OnnxBody:
     """Collects the nodes of one function; any operator of ONNX is a method.
 
-    Arguments are values, numbers (of the function's element type), or sequences of whole numbers and arrays
-    (as they are). ``outputs`` is the number of results, 1 by default.
+    Arguments are values, floats (constants of the function's element type), or sequences of integers and
+    arrays (constants of their own type). ``outputs`` is the number of results, 1 by default.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class OnnxBody:
         return self.constant(np.array(number, np.float32))
 
     def constant(self, array: np.ndarray) -> BodyValue:
-        """Return an array as a constant; equal ones are one value."""
+        """Return an array as a constant; equal arrays share one value."""
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
             constant = self._constants[key] = self._new_value()
@@ -107,6 +107,6 @@ class OnnxBody:
 
 
 def array_of(item: Constant) -> np.ndarray:
-    """Return a constant as an array; an empty sequence is one of whole numbers."""
+    """Return a constant as an array; an empty sequence becomes an array of int64."""
     array = np.asarray(item)
     return array if array.size or isinstance(item, np.ndarray) else array.astype(np.int64)

@@ -95,7 +95,7 @@ class Builder:
 
     def graph(self) -> Graph:
         """Build the graph and the graphs inside it."""
-        # before the bodies get theirs: outer graphs have lower numbers
+        # before the bodies get an index: outer graphs have lower ones
         index = self._shared.graphs
         self._shared.graphs += 1
         operators = self._lift_constants(list(self._proto.node))
@@ -130,7 +130,7 @@ class Builder:
 
     def _body_model(self) -> onnx.ModelProto:
         whole = self._shared.model
-        # weights are left out: kernels get them as arrays, from any graph
+        # without weights: kernels get weights as arrays
         model = onnx.ModelProto(ir_version=whole.ir_version)
         model.opset_import.extend(whole.opset_import)
         model.functions.extend(whole.functions)

@@ -33,11 +33,11 @@ from msdump.graph.operators import (
 from msdump.graph.order import reads, subgraphs
 from msdump.record import OperatorRef
 
-_ON_DEVICE: Final = ":device"  # ends the name of a value that a TransData or Cast brings into the host's form
+_ON_DEVICE: Final = ":device"  # suffix of a value in device form; the original name is for its host form
 
 
 def model_names(graph: Graph) -> dict[str, str]:
-    """Return, for every value of a compiled graph, the name that the model has for it."""
+    """Return the name in the model for each value of a compiled graph; all forms of a value share it."""
     sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.is_added}
     forms: dict[str, list[str]] = {}
     for value in dict.fromkeys(_values(graph)):
@@ -53,7 +53,7 @@ def model_names(graph: Graph) -> dict[str, str]:
 
 
 def with_model_types(graph: Graph) -> Graph:
-    """Return a compiled graph in which every form of a value has the type that the model declares."""
+    """Return a compiled graph with the model's declared types for values behind TransData and Cast, too."""
     types = {form: graph.type_of(name) for form, name in model_names(graph).items()}
     return replace(graph, types={**graph.types, **types})
 
@@ -100,7 +100,7 @@ def added_node(proto: onnx.NodeProto, primitive: str, attributes: Mapping[str, A
 
 
 def rewired(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> Node:
-    """Return a node with other inputs, and outputs renamed; parts of a fused one change with it."""
+    """Return a node with other inputs and renamed outputs; parts of a fused node are changed as well."""
     if not node.parts:
         return _renamed(node, inputs, outputs)
     inner = {name for part in node.parts for name in part.outputs}
@@ -210,7 +210,7 @@ class _Search:
         )
 
     def _folds(self, node: Node) -> bool:
-        # of operators of other domains it is not known whether they give the same in every run
+        # operators of other domains may give other results in each run
         is_opaque = node.domain or node.op_type in WITH_MEMORY or subgraphs(node.proto)
         if is_opaque or collective(node.domain, node.op_type) is not None:
             return False
@@ -219,12 +219,12 @@ class _Search:
         if any(name not in self.constant_bytes for name in reads(node)):
             return False
         sizes = [_tensor_bytes(self.graph.type_of(name)) for name in node.outputs if name]
-        # results may be as large as the inputs, which the graph then need not keep
+        # results may be as large as the inputs: folding makes these superfluous
         most = max(_LARGEST, sum(self.constant_bytes[name] for name in reads(node)))
         return all(size is not None for size in sizes) and sum(filter(None, sizes)) <= most
 
     def _folds_by_shape(self, node: Node) -> bool:
-        """Return whether an operator reads only a static shape, and keep its result."""
+        """Return whether an operator reads only a static shape; its result is added to ``shape_results``."""
         if node.op_type not in _OF_SHAPES:
             return False
         data = self.graph.type_of(node.inputs[0])
@@ -324,7 +324,7 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
 
 
 def meet_elementwise(chain: Sequence[Node], node: Node, _name: str) -> bool:
-    """Return whether an elementwise operator follows another one."""
+    """Return whether an operator and the last one of a chain are both elementwise (a rule for ``chains``)."""
     return _is_elementwise(chain[-1]) and _is_elementwise(node)
 
 
@@ -403,12 +403,12 @@ def compile_graph(
     Args:
         graph: The graph.
         fuses: Whether operators are fused (``fusion_switch``).
-        compute: Runs the part that is folded; None: no folding.
+        compute: Runs a graph of constant operators and returns the results; None: no folding.
         keeps_node_names: Operators are called by the model's node names, not by full names.
-        note: Takes the graph after each stage.
+        note: Called with the name of each stage and the graph after it.
     """
     note = note or (lambda _stage, _graph: None)
-    # first: kernels are typed and named after GE's types
+    # first: fused operators get their types and names from GE's types
     taken = _names(graph)
     graph = _with_nodes(graph, lambda node: _with_ge_type(node, taken))
     if keeps_node_names:
@@ -469,14 +469,14 @@ def _continues(chain: Sequence[Node], node: Node, name: str) -> bool:
 
 
 def _role(node: Node) -> Fusion:
-    # a kernel hands one value from part to part
+    # parts of a fused operator pass one value to the next part
     if node.domain or len(node.outputs) != 1:
         return Fusion.NONE
     return Fusion.BIAS if node.operator.op_type == "BiasAdd" else facts_of(node.op_type).fusion
 
 
 def _kernels(chain: Sequence[Node], join: Join, taken: set[str]) -> Sequence[Node]:
-    """Return the kernel of a chain; operators without a type that names a kernel stay alone."""
+    """Return a chain as one fused operator; a chain with nothing but ``PASSING`` operators stays as it is."""
     named_after = next((part for part in chain if part.operator.op_type not in PASSING), None)
     if len(chain) == 1 or named_after is None:
         return chain

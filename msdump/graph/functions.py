@@ -1,6 +1,6 @@
 """Inlines functions, so that the operators inside them are run and dumped one by one.
 
-Functions of the model are inlined, and ONNX's SequenceMap, which becomes a Loop. Functions of the domain
+Functions of the model and ONNX's SequenceMap (a Loop, once inlined) are inlined. Functions of the domain
 ``mindspore.ops`` stay: each is one operator of MindSpore. onnx's inliner forgets which call a node came from.
 Each call of a function of the model therefore gets a copy of it first, with nodes named after the call.
 """
@@ -45,7 +45,7 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
             copies.copy_call(node, node.name)
     except RecursionError as error:
         raise GraphError("functions are nested too deeply in each other to be inlined") from error
-    # the inliner takes an unknown call for an operator, and so leaves it
+    # calls of functions that are not passed to the inliner stay, like operators
     others = [function for function in model.functions if function.domain != MINDSPORE_DOMAIN]
     del model.functions[:]
     model.functions.extend((*others, *copies.functions))
@@ -72,10 +72,10 @@ def _without_sequence_maps(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     for call in calls:
         for body in subgraphs(call):
-            # before it is inlined: onnx's names would not tell which call they come from
+            # named before inlining: onnx's names do not show the call
             for position, node in enumerate(body.node):
                 node.name = _inner_name(call.name, node, position)
-    with passing_over(Exception):  # unknown types: it stays an operator that the runtime expands itself
+    with passing_over(Exception):  # with unknown types it stays an operator, for the runtime to expand
         return inliner.inline_selected_functions(model, [_SEQUENCE_MAP], inline_schema_functions=True)
     return model
 
@@ -89,7 +89,7 @@ class _CallCopies:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         versions = {opset.domain: opset.version for opset in model.opset_import}
-        # onnx's inliner does not convert operators of other versions
+        # only functions of the model's opsets: onnx's inliner converts no operators
         self._inlinable = {
             function_key(function): function
             for function in model.functions
@@ -106,7 +106,7 @@ class _CallCopies:
         # beyond the limit calls stay calls, which the runtime expands
         if function is None or len(self.functions) >= _MOST_CALLS:
             return
-        # by the names of the originals, since every call is renamed after its copy
+        # recursion shows in the original names: each copy has a new name
         title = "::".join(filter(None, (function.domain, function.name, function.overload)))
         if title in callers:
             raise GraphError(f"functions call each other: {' calls '.join((*callers, title))}")
@@ -181,7 +181,7 @@ def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -
             del graph.node[position]
     sources = {}
     for name, source in removable.items():
-        while source in removable:  # an Identity of an Identity
+        while source in removable:  # the source is itself removed: Identity of Identity
             source = removable[source]  # noqa: PLW2901 - follows the chain
         sources[name] = source
     for node in graph.node:
@@ -192,7 +192,7 @@ def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -
 
 
 def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
-    """Make a body return variables of the graph around it in place of their copies."""
+    """Make a body return outer variables directly, without an Identity in between."""
     own = {value.name for value in body.input} | {name for node in body.node for name in node.output}
     kept = {
         node.output[0]: node.input[0]

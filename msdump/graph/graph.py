@@ -137,7 +137,7 @@ class Update:
 
 
 NO_UPDATE: Final = Update()
-"""That of an operator that writes none of its inputs."""
+"""The ``Update`` of an operator that writes no input in place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Models of single operators as the graph files of MindSpore tell them: type, arguments, and inputs.
+"""Models of single operators from MindSpore's graph files, which hold type, arguments and inputs.
 
 Arguments stand among the attributes of an operator or, in files of newer versions, among its inputs as
-constants; both are looked for.
+constants; both places are searched.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PrimitiveCall:
     initializers: list[onnx.TensorProto] = field(default_factory=list)
 
     def x(self, slot: int) -> str:
-        """Return the name of an input; a constant becomes a tensor of the first tensor's type."""
+        """Return the name of an input; a constant becomes a tensor of the first input's element type."""
         tensor = self.tensors[slot] if slot < len(self.tensors) else None
         if tensor is not None:
             return tensor[0]
@@ -136,7 +136,7 @@ def primitive_model(
 
 
 def _elementwise(op_type: str) -> Build:
-    """Return the builder of an operator that is an elementwise one of ONNX."""
+    """Return the builder of an operator that is elementwise in ONNX; UnsupportedOpError for others."""
     try:
         target = onnx_name(op_type)
     except UnsupportedOpError:
@@ -184,7 +184,7 @@ def _pads(call: PrimitiveCall) -> dict[str, Any]:
 
 
 def _per_axis(call: PrimitiveCall, numbers: list[int]) -> list[int]:
-    """Return the numbers of the spatial axes; others, of batch and channels, stand before them."""
+    """Return the last numbers, one for each spatial axis; numbers of batch and channels are dropped."""
     count = call.rank - 2
     return (numbers * count)[-count:]
 

@@ -1,4 +1,4 @@
-"""A network in which some values are computed as another network of the same task computes them."""
+"""A network in which some values are computed by operators of another network for the same task."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class EmulatingRuntime:
     """How a device computes operators, and the runtime that emulates it.
 
     Attributes:
-        roundings: Its arithmetic, by operator.
-        rounded: Returns the weights of an operator that it rounds, as the operator reads them.
+        roundings: Returns the device's arithmetic for an operator; None: as the model says.
+        rounded: Returns by name the weights of an operator that the device rounds, after rounding.
         limits: Newest versions that the runtime reads.
     """
 
@@ -164,7 +164,7 @@ def _emulated(
     fed: Mapping[str, ValueShape],
     device: EmulatingRuntime,
 ) -> list[onnx.NodeProto]:
-    """Return operators with a device's casts around them; a model gets their functions and constants."""
+    """Return operators with a device's casts around them; functions and constants are added to ``model``."""
     protos: list[onnx.NodeProto] = []
     constants: dict[str, onnx.TensorProto] = {}
     for number, node in enumerate(nodes):
@@ -177,7 +177,7 @@ def _emulated(
         forms = {name: fed[name].dtype if name in fed else graph.type_of(name).dtype for name in reads(node)}
         types = {name: onenode.type_text(dtype) for name, dtype in forms.items() if dtype}
         roundings = device.roundings(node)
-        if roundings is not None:  # the status of the device is no output of the model
+        if roundings is not None:  # the model has no output for the overflow status
             roundings = [replace(each, reports=False) for each in roundings]
         computation = onenode.computation(
             graph,
@@ -207,7 +207,7 @@ def _add_input(body: onnx.GraphProto, name: str, form: ValueShape, renamed: dict
 
 
 def host_type(dtype: DType | None) -> DType | None:
-    """Return the element type in which dumps hold one that numpy lacks; every other one as it is."""
+    """Return the element type in which dumps store another one: the same, unless numpy lacks it."""
     if dtype is None or dtype is dtypes.STRING or dtype.numpy.isbuiltin == 1:
         return dtype
     return dtypes.from_numpy(dtype.saved)
@@ -230,8 +230,8 @@ class Spliced:
     """A network with parts of another one.
 
     Attributes:
-        taken: Its operators that are the other network's, with the casts around them, in order.
-        given: The operators of the first network that they replace.
+        taken: Operators that come from the other network, with the casts around them, in order.
+        given: Operators of the first network that are replaced.
     """
 
     graph: Graph
@@ -246,35 +246,35 @@ def splice(
     chosen: Collection[str],
     scales: tuple[Scales, Scales] = ({}, {}),
 ) -> Spliced:
-    """Return a network in which some values are computed as another one computes them.
+    """Return a network in which operators of another network compute some values.
 
-    The other network's operators read the values of this one wherever both have them; its other
-    values come along. Casts stand where the two hold a value in different element types, and operators
-    that quantise, or undo it, where one of them holds integers in the place of real numbers.
+    Operators of the other network read the first network's value wherever both have it; values that only
+    the other network has are computed by its operators, too. Where element types differ, a Cast is added;
+    where one network holds quantised integers, QuantizeLinear or DequantizeLinear.
 
     Args:
         graph: The network.
         other: The other network.
-        values: The value of the network that each value of the other one stands for; of several the last one
-            that is written.
-        chosen: Values of the network that are to be computed by the other one.
-        scales: How values of the network, and of the other one, stand for real numbers.
+        values: The corresponding value of ``graph``, by value of ``other``; if several values of
+            ``other`` have the same, the last one written counts.
+        chosen: Values of ``graph`` that operators of ``other`` shall compute.
+        scales: Scales and zero points of the quantised values of ``graph``, and of ``other``.
     """
     splicer = _Splicer(graph, other, values, frozenset(chosen), scales)
-    for node in graph.nodes:  # in order: operands of a value are mostly there
+    for node in graph.nodes:  # in execution order, so that operands are mostly added before
         for name in filter(None, node.outputs):
             splicer.add(name)
     return splicer.result()
 
 
 def exchangeable(graph: Graph, other: Graph, node: Node) -> bool:
-    """Return whether an operator of another network means the same under this one's opsets."""
+    """Return whether an operator of ``other`` has the same definition under the opsets of ``graph``."""
     own, theirs = graph.opsets.get(node.domain), other.opsets.get(node.domain)
     if own == theirs:
         return True
     if theirs is None or any(True for _ in subgraphs(node.proto)):
         return False
-    if own is None:  # it comes with its domain
+    if own is None:  # the domain is added with the operator
         return True
     try:
         versions = {
@@ -286,12 +286,12 @@ def exchangeable(graph: Graph, other: Graph, node: Node) -> bool:
 
 
 def is_taken(node: Node) -> bool:
-    """Return whether an operator of a spliced network, or of a body in it, is the other one's and no cast."""
+    """Return whether an operator of a spliced network, or of a body, is the other network's and no cast."""
     return node.name.startswith(_PREFIX) and not node.name.startswith(CAST)
 
 
 def forms(other: Graph, values: Mapping[str, str]) -> dict[str, str]:
-    """Return the value by which another network computes each value of this one: the last one written."""
+    """Return the value of ``other`` for each value of the network: of several, the last one written."""
     written = (name for node in other.nodes for name in node.outputs if name)
     return {values[name]: name for name in written if name in values}
 
@@ -375,7 +375,7 @@ class _Splicer:
         return target
 
     def _is_private(self, name: str, common: str) -> bool:
-        """Return whether a value of the other network is computed on from one that stands for the same."""
+        """Return whether another value of the other network, not this one, replaces ``common``."""
         return common in self.chosen and self.forms.get(common, name) != name and name in self.other_makers
 
     def _output(self, name: str, results: list[Node]) -> str:

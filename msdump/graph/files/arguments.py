@@ -11,19 +11,19 @@ from msdump import dtypes
 from msdump.graph.graph import Graph, Node
 from msdump.graph.operators import Argument, ArgumentRule, facts_of, plain
 
-_SHOWN: Final = 16  # elements of a tensor that are written out
+_SHOWN: Final = 16  # most elements that a tensor's text lists
 
 # vendor: graph files spell Conv's argument pad_mode without its last letter.
 _CONSTRUCTOR_NAMES: Final = {"pad_mod": "pad_mode"}
 
 
 def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
-    """Return a node's arguments under MindSpore's names, without a row of the table under ONNX's own.
+    """Return a node's arguments by MindSpore's names, or by ONNX's where the table of operators has none.
 
     Every attribute of the model appears once. Defaults appear where the table states
     them. A subgraph attribute appears as ``@`` and the name of the subgraph.
     """
-    # first by MindSpore's name: a BiasAdd is an Add to ONNX
+    # MindSpore's type comes first: an ONNX Add may be MindSpore's BiasAdd, which has other arguments
     rows: tuple[ArgumentRule, ...] = ()
     if not node.domain:
         rows = facts_of(node.operator.op_type).arguments or facts_of(node.op_type).arguments

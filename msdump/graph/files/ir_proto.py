@@ -79,7 +79,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
 _UNDEFINED: Final = 0
 _TUPLE: Final = 31
 _LIST: Final = 32
-_KINDS: Final = {"sequence": _TUPLE, "map": _TUPLE}  # MindInsight takes no list or dictionary for an output
+_KINDS: Final = {"sequence": _TUPLE, "map": _TUPLE}  # MindInsight accepts no list or dictionary type
 
 _BOOL: Final = dtypes.from_name("bool").ir
 _INT64: Final = dtypes.from_name("int64").ir
@@ -139,7 +139,7 @@ def _add_node(target: Any, statement: Statement, graph: Graph, graph_id: int) ->
         _set_value(node.attribute.add(name=name).value, value)
     if statement.node.update.new_values:
         _set_value(node.attribute.add(name="side_effect_mem").value, value=True)
-    # MindInsight finds a line only behind a colon, unlike the .ir text's parentheses
+    # MindInsight reads line numbers behind a colon; the .ir text has parentheses
     lines = [source_line(line, f":{line.line}") for line in reversed(statement.node.source)]
     if statement.node.forward and lines:
         lines.insert(0, FORWARD_LINES)
@@ -163,7 +163,7 @@ def _statement_name(number: int) -> str:
 def _set_type(target: Any, value_type: Type) -> None:
     if isinstance(value_type, tuple):
         target.data_type = _TUPLE
-        # an empty tuple is a tuple, too
+        # sets the field of an empty tuple, too
         target.sequence_type.SetInParent()
         for item in value_type:
             _set_type(target.sequence_type.elem_types.add(), item)

@@ -57,10 +57,10 @@ FORWARD_LINES: Final = "      # Corresponding forward node candidate:"
 
 
 def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
-    """Return the primal attributes of operators by node name; none for a graph without training.
+    """Return the primal attributes of operators by node name; {} for a graph without training.
 
-    A forward operator has a number, and each operator of its gradient names it; optimizers and sums of
-    gradients have none.
+    A forward operator has ``unique_id``, each operator of its gradient the forward operator's name and
+    id; optimizers and sums of gradients have no attributes.
     """
     if not graph.bindings:
         return {}
@@ -80,7 +80,7 @@ def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
 
 
 def _forward(graph: Graph) -> dict[int, Node]:
-    """Return the forward operators by position: needed by the results, and not behind a gradient."""
+    """Return the forward operators by position: operators that the results need and no gradient precedes."""
     after_gradient: set[str] = set()
     for node in graph.nodes:
         if node.forward or not after_gradient.isdisjoint(reads(node)):
@@ -279,7 +279,7 @@ def program(graph: Graph) -> GraphStatements:
             node,
         )
         statements.append(statement)
-        # readers of a new value that is no declared output read the input that it was written to
+        # files show the input written in place instead of an undeclared output with its new value
         values |= {name: values.get(written) for name, written in node.undeclared_outputs.items()}
         if len(outputs) == 1:
             values[outputs[0]] = statement
@@ -345,7 +345,7 @@ def host_view(graph: Graph) -> DeviceView:
 
 
 def _head(code: GraphStatements, name: str) -> Iterator[str]:
-    statements = len(code.statements) + 1  # Return is one of them
+    statements = len(code.statements) + 1  # and the statement Return
     yield f"# IR entry: @{name}"
     yield "# Total subgraphs: 1"
     yield ""
@@ -416,7 +416,7 @@ def _call(statement: Statement) -> str:
 
 
 def _has_side_effect(statement: Statement) -> bool:
-    """Return whether an operator writes inputs: a monad, which is no tensor, stands behind its operands."""
+    """Return whether an operator writes inputs in place; its last operand is then a monad, ``UMonad[U]``."""
     return statement.node is not None and bool(statement.node.update.new_values)
 
 
@@ -444,7 +444,7 @@ def shown_arguments(node: Node, graph: Graph, graph_id: int) -> str:
     """Return the arguments of an operator as the file shows them, ``axis: 1, keep_dims: true``."""
     values = arguments(node, graph) | body_names(node, graph, graph_id)
     pairs = [f"{name}: {_value(value)}" for name, value in values.items()]
-    if node.update.new_values:  # it writes inputs
+    if node.update.new_values:  # writes inputs in place
         pairs.append("side_effect_mem: Bool(1)")
     return ", ".join(pairs)
 
@@ -494,7 +494,7 @@ def _device(title: str, layout: str, dims: tuple[int, ...]) -> str:
 def _host(value_type: Type) -> str:
     if isinstance(value_type, tuple):
         shapes = ", ".join(map(_shape, value_type))
-        # neighbours that are equal as Tensor[Float32]*3
+        # runs of equal types as Tensor[Float32]*3
         runs = [(name, len(list(run))) for name, run in groupby(map(_type, value_type))]
         types = ",".join(name if count == 1 else f"{name}*{count}" for name, count in runs)
         return f"<Tuple[{types}], TupleShape({shapes})>"

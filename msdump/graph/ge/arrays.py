@@ -11,7 +11,7 @@ from msdump.graph.ge.body import REQUIRED, CallBody, GeOperator, Results, intege
 from msdump.graph.ge.networks import IMAGE, described
 
 _ANY: Final = (1, 1 << 20)
-_LAST: Final = 1 << 62  # beyond the end of every axis; ONNX cuts it to the axis
+_LAST: Final = 1 << 62  # an end beyond every axis; ONNX clips it to the axis
 _INT32: Final = dtypes.from_name("int32")
 _INT64: Final = dtypes.from_name("int64")
 
@@ -19,7 +19,7 @@ _INT64: Final = dtypes.from_name("int64")
 def _pair(
     name: str, build: Callable[[CallBody], Results], moved: Mapping[str, int], kind: str, **defaults: Any
 ) -> dict[str, GeOperator]:
-    """Return two operators, Tile and TileD: ``moved`` are inputs of the first, attributes of the second."""
+    """Return a pair such as Tile and TileD: ``moved`` arguments are inputs of Tile, attributes of TileD."""
     count = len(moved) + 1
     return {
         f"{name}D": GeOperator(build, {**dict.fromkeys(moved, REQUIRED), **defaults}, kind=kind),
@@ -28,7 +28,7 @@ def _pair(
 
 
 def _as_output(call: CallBody, value: Value, slot: int) -> Value:
-    """Return a value as a possible output, of the element type of an input."""
+    """Register a value as output with the element type of an input; return it."""
     return call.typed(value, call.inputs[slot].dtype)
 
 
@@ -278,7 +278,7 @@ def _log_softmax(call: CallBody) -> Value:
 
 
 def _shifted(call: CallBody, axes: list[int]) -> Value:
-    """Return x less its largest element along the axes, so that no exponential overflows."""
+    """Return x minus its maximum along the axes, so that exponentials do not overflow."""
     return call.x[0] - call.ReduceMax(call.x[0], axes)
 
 

@@ -20,11 +20,11 @@ REQUIRED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class CallOperand:
-    """An input or output of a call.
+    """An input or output of a call of a GE operator.
 
     Attributes:
         format: Memory format as the caller describes it: ``NCHW``, ``NHWC``, ``HWCN``, ``ND``, ...
-        value: Its elements, where the operator is built for them.
+        value: Elements of an input that the built operator depends on (``GeOperator.constants``), else None.
     """
 
     dtype: DType
@@ -45,8 +45,8 @@ class GeOperator:
         build: Appends the ONNX operators of a call to its body; returns the outputs.
         attributes: Defaults of its attributes, ``REQUIRED`` where there is none.
         kind: Primitive that decides its formats and rounding on the device; "": the first ONNX operator.
-        constants: Slots of inputs that ``build`` needs the elements of, attributes in ONNX; -1 is the
-            last input.
+        constants: Slots of inputs with elements that ``build`` reads, as they are attributes in ONNX; -1 is
+            the last input.
         inputs: Fewest and most inputs.
     """
 
@@ -58,7 +58,7 @@ class GeOperator:
 
 
 def integers(value: Any) -> list[int]:
-    """Return the integers of a list, of lists in lists in their order, or a single one."""
+    """Return an integer, or the integers of a list or nested lists, as a flat list."""
     if isinstance(value, (list, tuple)):
         return [number for item in value for number in integers(item)]
     return [int(value)]
@@ -112,12 +112,12 @@ class CallBody(OnnxBody):
         return self.constant(np.asarray(number, self.compute))
 
     def typed(self, value: Value, dtype: DType) -> Value:
-        """Return a value as a possible output, of an element type that is not the first input's."""
+        """Register a value as output with an element type other than the first input's; return it."""
         self.types[value.name] = dtype
         return value
 
     def cast(self, value: Value, dtype: DType) -> Value:
-        """Return a value converted to an element type, as a possible output."""
+        """Return a value converted to an element type, registered as output of that type."""
         return self.typed(self.Cast(value, to=dtype.onnx), dtype)
 
     def elements(self, slot: int) -> list[int]:

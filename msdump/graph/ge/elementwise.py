@@ -107,7 +107,7 @@ def _squared_difference(_call: CallBody, x: Value, y: Value) -> Value:
 
 
 def _filled(value: int) -> GeOperator:
-    # static shapes: the operator is built for each call
+    # the shape is a constant: each call has an operator of its own
     return GeOperator(
         lambda call: call.Identity(call.constant(np.full(call.inputs[0].shape, value, call.compute)))
     )
@@ -130,13 +130,13 @@ TABLE: Final[dict[str, GeOperator]] = {
         )
     },
     **{name: _plain(name, 2) for name in ("Add", "Sub", "Mul", "Div", "Pow")},
-    # ONNX has them under other names
+    # ONNX operators with other names
     "RealDiv": _plain("Div", 2),
     "Inv": _plain("Reciprocal"),
     "Rint": _plain("Round"),
     "Maximum": _plain("Max", 2),
     "Minimum": _plain("Min", 2),
-    # of several operators
+    # composed of several ONNX operators
     "Square": _unary(lambda _call, x: x * x),
     "Rsqrt": _unary(lambda call, x: call.Reciprocal(call.Sqrt(x))),
     "Muls": _with_value("Mul"),

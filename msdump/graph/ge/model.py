@@ -42,10 +42,10 @@ class InputCountError(InputError):
 
 
 def find(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> GeOperator | None:
-    """Return GE's operator of a name; None if there is none, or if a call means ONNX's of that name.
+    """Return GE's operator of a name; None if GE has none or the call means ONNX's operator of that name.
 
-    A call means ONNX's operator where it has an attribute that only ONNX's has, and where its inputs or
-    attributes do not fit GE's while ONNX's lacks none.
+    A call means ONNX's operator if it has an attribute that only ONNX defines, or if its inputs or
+    attributes do not fit GE's operator and all attributes that ONNX requires are given.
     """
     operator = OPERATORS.get(op_type)
     if operator is None or not onnx.defs.has(op_type, OPSET, ""):
@@ -64,7 +64,7 @@ def find(op_type: str, inputs: int, attributes: Mapping[str, Any]) -> GeOperator
 
 
 def constant_slots(operator: GeOperator, inputs: int) -> frozenset[int]:
-    """Return the slots of inputs with elements that a call is built for."""
+    """Return the slots of inputs with elements that the operator's builder reads."""
     return frozenset(slot % inputs for slot in operator.constants if -inputs <= slot < inputs)
 
 
@@ -87,13 +87,13 @@ def parts(
     types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
     given = [value.name for value in body.x]
     names = [f"y{index}" for index in range(len(results))]
-    # one operator on the call's own inputs needs no function around it
+    # a single ONNX operator on the call's inputs needs no function
     if len(body.nodes) == 1 and list(body.nodes[0].input) == given and len(results) == 1:
         (node,) = body.nodes
         node.output[:] = names
         node.name = op_type
         return node, [], types
-    # the function bears the name by which the device's tables know it
+    # the function's name is the key in the device's tables
     kind = body.kind or next(node.op_type for node in body.nodes if node.op_type != "Constant")
     opsets = [helper.make_opsetid("", _APART)]
     name = f"{GE_PREFIX}{kind}"
@@ -102,7 +102,7 @@ def parts(
 
 
 def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all attributes of an operator: a call's, else defaults; unknown ones are logged."""
+    """Return all attributes of an operator: from the call, else the default; unknown ones are logged."""
     names = ", ".join(defaults) or "none"
     missing = [name for name, default in defaults.items() if default is REQUIRED and name not in attributes]
     if missing:
@@ -124,7 +124,7 @@ _IR: Final = 10
 
 _NAMES: Final = {
     **{row.name: name for name, row in ONNX_OPERATORS.items() if row.name and isinstance(row.name, str)},
-    # a name that a rule chooses
+    # its row in the table has a rule in place of the name
     "TensorScatterUpdate": "ScatterND",
 }
 """ONNX operators by their names in MindSpore and GE; every other name is ONNX's own."""

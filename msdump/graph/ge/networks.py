@@ -44,7 +44,7 @@ class AxisOrder:
 
 
 def layout(call: CallBody) -> AxisOrder:
-    """Return the layout of images: that of ``data_format``, else that of their description.
+    """Return the layout of images: ``data_format``, else the format that the caller gives for input 0.
 
     Device formats start from channels before spatial axes (NCHW); another layout changes the call's kind,
     ``Conv2DOfNHWC``, which has no device format.
@@ -66,7 +66,7 @@ def described(call: CallBody) -> AxisOrder:
 
 
 def _filters(call: CallBody, images: AxisOrder) -> AxisOrder:
-    """Return the layout of a convolution's filters: as described, else the one that goes with the images'."""
+    """Return the layout of filters: as the caller describes them, else by the images' layout."""
     stated = call.inputs[1].format
     if sorted(stated) == sorted(_HOST):
         return AxisOrder(stated)
@@ -108,10 +108,10 @@ def _swapped(call: CallBody, slot: int) -> Value:
 
 
 def _product(first: str, second: str) -> Callable[[CallBody], Value]:
-    """Return the builder of a matrix product; the attributes of these names transpose its sides."""
+    """Return the builder of a matrix product; ``first``, ``second``: flags that transpose operands."""
 
     def build(call: CallBody) -> Value:
-        # GE's names of the flags and MindSpore's are both accepted
+        # both GE's and MindSpore's names of the flags are accepted
         flags = (call[first] or call["transpose_a"], call[second] or call["transpose_b"])
         sides = [_swapped(call, slot) if flag else call.x[slot] for slot, flag in enumerate(flags)]
         product = call.MatMul(*sides)
@@ -152,7 +152,7 @@ def _named_padding(call: CallBody) -> dict[str, Any]:
 
 
 def _padding(call: CallBody) -> dict[str, Any]:
-    """Return padding by name or in numbers (``CALCULATED``)."""
+    """Return ONNX's attributes for padding by name (SAME, VALID) or in numbers (``CALCULATED``)."""
     mode = call["padding_mode"]
     padding: dict[str, Any] = {"auto_pad": _SAME[mode]} if mode in _SAME else {"pads": _pads(call)}
     return padding | {"ceil_mode": int(call["ceil_mode"]), "is_global": call["global_pooling"]}
@@ -201,7 +201,7 @@ TABLE: Final[dict[str, GeOperator]] = {
         kind="DepthwiseConv2dNative",
         inputs=(2, 3),
     ),
-    # poolings: V3 of the largest, V2 of averages have padding in numbers
+    # poolings: MaxPoolV3 and AvgPoolV2 have padding in numbers
     "MaxPool": GeOperator(_pooled("MaxPool", _named_padding), _POOL, kind="MaxPool"),
     "AvgPool": GeOperator(_pooled("AveragePool", _named_padding), _POOL, kind="AvgPool"),
     "MaxPoolV3": GeOperator(_pooled("MaxPool", _padding), _POOL_V3, kind="MaxPool"),
