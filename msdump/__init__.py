@@ -6,7 +6,7 @@ heavy library.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own costs more to import than everything else here
+TYPE_CHECKING = False  # importing typing for its constant would take longer than the rest of this module
 if TYPE_CHECKING:
     from typing import Any
 
@@ -77,7 +77,7 @@ _DOORS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or the module that it stands for, from where it lives."""
+    """Import the module of a public name at its first use; return the object, or the module itself."""
     import importlib
 
     if name in _DOORS:

@@ -82,7 +82,7 @@ class RunCounter:
     def ended(self, run: Run) -> None:
         """Count a run that has ended, failed or not.
 
-        A captured graph and its network both tell it of each run, since either of them may fail, or
+        A captured graph and its network both report each run, since either of them may fail, or
         have nothing to run: a run that is reported twice counts once.
         """
         self.count = run.execution + 1  # not one more than it was: a run may be reported twice
@@ -110,9 +110,9 @@ class SharedRunCounter(RunCounter):
     def next(self) -> Run:
         """The numbers of the run that goes on, or else of the next one.
 
-        Where the shared iteration is a number that this network has used, the next one that it
-        has not used counts, so that no run adds to the files of another. Where the user
-        steps, the user's number holds.
+        If this network has already used the shared iteration, it takes the next unused one, so that
+        no run adds to the files of another. After ``set_init_iter`` the user's number is the
+        iteration, used or not.
         """
         iteration = self._counters.step
         if iteration is None:

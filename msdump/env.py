@@ -142,6 +142,6 @@ def number(text: str, most: int) -> int | None:
 
 
 def unset() -> dict[str, str]:
-    """Return the environment for a program that nothing but its arguments configures; its threads stay."""
+    """Return the environment without msdump's variables, except MSDUMP_THREADS, for a subprocess."""
     names = {variable.name for variable in VARIABLES} - {THREADS}
     return {name: value for name, value in os.environ.items() if name not in names}

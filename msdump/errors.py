@@ -80,7 +80,7 @@ _ROOMS = (
     *("accucmp", "acl", "capture", "communication", "config", "counters", "device", "execute", "frontends"),
     *("analysis", "graph", "session", "statistics", "store", "torchair", "training"),
 )
-for _room in _ROOMS:  # at each logger: handlers, which may be the user's, get its lines visible
+for _room in _ROOMS:  # escapes messages for all handlers, the user's too
     logging.getLogger(f"msdump.{_room}").addFilter(_Visible())
 
 
@@ -119,11 +119,11 @@ def _restored(kind: type[MsdumpError], args: tuple[object, ...], state: dict[str
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Tell whether an exception is the program's own, that of a signal handler, of a callback or of a thread.
+    """Return whether an exception comes from the user's program: a signal handler, a callback or a thread.
 
-    It has nothing to do with the call that it ends: no other way is tried, it reaches the caller as it is.
-    An exception of the runtime or the disk is of a class of theirs, says something, and comes through no
-    frame but of packages that are called; the disk's has the number of its error.
+    Such an exception only interrupts a call of the runtime or the system: it is raised unchanged, without a
+    retry. An error of the call itself has a class of the called packages, a message, and a traceback through
+    these packages alone; an OSError has an errno.
     """
     if not _is_called(type(error).__module__):
         return True
@@ -134,12 +134,12 @@ def is_foreign(error: BaseException) -> bool:
         if not _is_called(place.tb_frame.f_globals.get("__name__", "")):
             return True
         place = place.tb_next
-    # an exception that is raised into a thread by its class alone
+    # raised into this thread by PyThreadState_SetAsyncExc, which takes a class and no message
     return type(error) in {Exception, RuntimeError} and not error.args
 
 
 def cause_of(error: OSError) -> str:
-    """Return the system's text of a failure, without the path; raise it where it is the program's own."""
+    """Return the system's message of an error, without the path; raise a foreign error (``is_foreign``)."""
     if is_foreign(error):
         raise error
     return error.strerror or str(error)
@@ -150,12 +150,12 @@ def _is_called(module: str) -> bool:
 
 
 class passing_over(contextlib.suppress):  # noqa: N801 - as the class that it narrows
-    """Suppress exceptions of some classes in a ``with`` block, but none of the program's own."""
+    """Suppress exceptions of some classes in a ``with`` block, except foreign ones (``is_foreign``)."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
     ) -> bool:
-        """Say whether an exception of the block is passed over."""
+        """Return whether the exception of the block is suppressed."""
         return super().__exit__(kind, error, place) and error is not None and not is_foreign(error)
 
 
@@ -316,7 +316,7 @@ class ToolError(MsdumpError):
     """A failure of a command over finished dumps, with the return code that msaccucmp has for it.
 
     Attributes:
-        code: msaccucmp's return code for it (``tools/return_codes.py``).
+        code: msaccucmp's return code for it (``msdump/return_codes.py``).
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -325,7 +325,7 @@ class ToolError(MsdumpError):
         super().__init__(message)
 
 
-# the texts of glibc, of onnxruntime's thread pools, of Python, of numpy and of the dynamic loader
+# messages of glibc, onnxruntime's thread pools, Python, numpy and the dynamic loader
 _THREADS: Final = r"pthread_create failed|start new thread|Resource temporarily unavailable"
 _MEMORY: Final = (
     r"allocate memory|bad_alloc|bad allocation|[Oo]ut of memory|Unable to allocate|failed to map segment"
@@ -335,9 +335,8 @@ _MEMORY: Final = (
 def shortage(error: BaseException) -> str:
     """Return the exhausted resource and the remedy, "" where an error has another cause.
 
-    After such a failure no other way may run the operator: it would be slow, its last bits might differ, and
-    it would need memory as well. A thread that cannot be started for want of memory for its stack counts as
-    memory.
+    After such a failure no other executor may run the operator: it would be slow, its last bits might
+    differ, and it would need memory as well. A thread without memory for its stack counts as out of memory.
     """
     text = str(error)
     if isinstance(error, MemoryError) or re.search(_MEMORY, text):
@@ -348,7 +347,7 @@ def shortage(error: BaseException) -> str:
 
 
 def is_final(error: BaseException) -> bool:
-    """Tell whether no other way may be tried: something ran out, or an exception is the program's own."""
+    """Return whether an error must not be retried in another way: a shortage, or a foreign exception."""
     return is_foreign(error) or bool(shortage(error))
 
 

@@ -31,21 +31,21 @@ __all__ = ["ExecutorChoice", "directory_size", "file_size", "map_items"]
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_Unit = list[tuple[_Item, int]]  # items that one worker gets together, with their sizes
+_Unit = list[tuple[_Item, int]]  # items that one worker gets together, each with its bytes
 _Messages = list[tuple[str, int, str]]  # logger, level and text of each
 _Outcome = list[
     tuple[Any, _Messages, Exception | None]
-]  # result, or error, of each item up to one that failed
+]  # result, messages and error of each item, up to the first that failed
 
 WORTH_IT: Final = 32 << 20  # cost of work from which on processes take less time to start than they save
-ITEM_COST: Final = 1 << 17  # cost of an item itself, in bytes read in the same time
+ITEM_COST: Final = 1 << 17  # fixed cost of an item, as bytes that could be read in that time
 UNIT_COST: Final = 8 << 20  # cost of a unit, the items that a worker gets and returns together: 10 to 200 ms
 LARGE: Final = 4 << 20  # mean bytes of items from which on threads lose little to the interpreter's lock
 CONNECTING: Final = 10  # seconds that a Dask scheduler may take to answer
-WAITING: Final = 60  # seconds that it may have no worker: one that starts, or died and is started again
+WAITING: Final = 60  # seconds that a Dask scheduler may lack a worker, which may be starting or restarting
 
 _AHEAD: Final = 12  # units for each worker that are given out before the first result is taken
-_DEATHS: Final = 3  # of processes that work on a unit alone, until it is given up, as Dask does
+_DEATHS: Final = 3  # processes that a unit may kill before it is given up; Dask's limit, too
 _PATIENCE: Final = 1.0  # seconds without a result after which the workers are checked
 _ADDRESS: Final = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:[0-9]{1,5}")
 _ALONE: Final = "it has had no worker for {:g} s; start dask worker"
@@ -196,7 +196,7 @@ def _outcomes(
     """Yield units with their outcomes, in order, while workers have the next ones."""
     given: deque[tuple[_Unit[_Item], Any]] = deque()
     while True:
-        # units that a dead process lost run again alone, when they are the first
+        # once a process died, no more units are submitted: the lost ones run again first, one at a time
         while len(given) < workers.count * _AHEAD and not any(_is_lost(future) for _, future in given):
             if (following := next(units, None)) is None:
                 break
@@ -224,7 +224,7 @@ def _outcomes(
 def _is_done(future: Any) -> bool:
     """Return whether a unit is done; wait a moment for it."""
     try:
-        future.exception(_PATIENCE)  # not result: Dask's may take longer than that to travel
+        future.exception(_PATIENCE)  # not result(): in Dask its transfer may exceed the limit
     except TimeoutError:
         return False
     return True

@@ -41,8 +41,8 @@ class Interest(NamedTuple):
         inputs: Whether inputs are shown.
         outputs: Whether outputs are shown.
         need: The statistics that are wanted in place of elements; None: the elements are wanted.
-        one_by_one: Whether no operator runs before the one in front of it was shown, because the observer
-            may change values, or its interest. Else the operators of a segment are shown together.
+        one_by_one: Whether each operator is shown before the next one runs, because the observer may change
+            values, or its interest. Else the operators of a segment are shown together, after it.
     """
 
     positions: tuple[bool, ...] = ()
@@ -65,30 +65,30 @@ NO_INTEREST: Final = Interest()
 
 
 class ElementsNeededError(Exception):
-    """Statistics do not suffice: the operators run once more, and their elements are shown."""
+    """An observer needs elements, not statistics: the operators run once more, with elements shown."""
 
 
 class Observer:
     """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row.
 
     Attributes:
-        interest: The operators and tensors that it is shown. While it is the same object, segments stay.
+        interest: The operators and tensors that it is shown. Segments are planned anew when it is replaced.
     """
 
     interest = NO_INTEREST
 
     def starting(self, position: int, inputs: Arrays) -> None:
-        """Observe the inputs of a collective that is about to run; ``ran`` or ``failed`` follows."""
+        """Observe the inputs of a collective before it runs; ``ran`` or ``failed`` is called afterwards."""
 
     def ran(
         self, batch: Sequence[NodeRun], found: TotalsArray | None = None
     ) -> Mapping[str, np.ndarray] | None:
-        """Observe operators that have run, control flow after its bodies.
+        """Observe operators that have run; If, Loop and Scan come after the operators of their bodies.
 
         Args:
             batch: The operators in order. With statistics, their arrays have types and shapes, but no
-                elements, and while these stay the same it is the same object from run to run.
-            found: The statistics of the tensors that are there, in their order (``tensors_of``); None where
+                elements; runs with the same types and shapes pass the same object.
+            found: The statistics of the tensors of ``batch`` in the order of ``tensors_of``; None if
                 elements are shown.
 
         Returns:
@@ -111,7 +111,7 @@ class Observer:
 
 
 def tensors_of(batch: Iterable[tuple[Any, ...]]) -> list[np.ndarray]:
-    """Return the tensors of operators that are there, operator by operator, inputs first.
+    """Return the inputs and outputs of operators, operator by operator, without absent ones (None).
 
     Args:
         batch: Of each operator a tuple with inputs and outputs as second and third items.
@@ -120,6 +120,6 @@ def tensors_of(batch: Iterable[tuple[Any, ...]]) -> list[np.ndarray]:
 
 
 def places_of(kept: Iterable[np.ndarray], tensors: Iterable[np.ndarray]) -> list[int]:
-    """Return the place of each of some tensors among others: the same objects."""
+    """Return the index in ``tensors`` of each kept tensor, found by object identity."""
     places = {id(array): place for place, array in enumerate(tensors)}
     return [places[id(array)] for array in kept]

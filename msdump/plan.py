@@ -53,14 +53,14 @@ class MixLists:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDtypes:
-    """Contents of all such files; customized types win over kept ones, as in CANN."""
+    """Contents of the files of operators' types; customized types win over kept ones, as in CANN."""
 
     kept: tuple[DtypeRule, ...] = ()
     customized: tuple[DtypeRule, ...] = ()
     lists: MixLists | None = None
 
     def over(self, other: OperatorDtypes) -> OperatorDtypes:
-        """Return these, and of another one the kinds of files that are missing here."""
+        """Return these types, with the other's for each kind of file that these lack."""
         kept, customized = self.kept or other.kept, self.customized or other.customized
         return OperatorDtypes(kept, customized, self.lists or other.lists)
 
@@ -347,7 +347,7 @@ class FilePlan:
     existing: Existing = Existing.KEEP
     on_write_error: OnWriteError = OnWriteError.RAISE
     is_async: bool = False
-    # the next operator waits beyond that, so that memory stays bounded
+    # above this the next operator waits, so that memory stays bounded
     queue_bytes: int = 256 << 20
     writer_threads: int = 1
     max_bytes: int = 0

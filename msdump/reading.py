@@ -37,7 +37,7 @@ class NotRegularError(OSError):
 
 
 def close(descriptor: int) -> None:
-    """Close a descriptor; a failure says nothing of bytes that were read, or are in the file by now."""
+    """Close a descriptor; ignore an OSError, which affects neither bytes read nor bytes written before."""
     try:
         os.close(descriptor)
     except OSError as error:  # no ``with``: each file of a dump comes here

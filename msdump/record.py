@@ -103,17 +103,17 @@ class DevicePart(Protocol):
         """Return the device's element type of a tensor that has this one on the host."""
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
-        """Return an array in the device's element type."""
+        """Convert an array of the host to the device's element type."""
 
     def laid_out(self, array: np.ndarray) -> np.ndarray:
-        """Return an array in the device's layout.
+        """Convert an array of the host to the device's layout.
 
         Raises:
             FormatError: The format cannot hold it.
         """
 
     def pinned(self) -> Self:
-        """Return the same with the address that it has now, for later."""
+        """Return a copy that keeps the present address, which a later iteration of a loop may change."""
 
 
 class TensorRecord(NamedTuple):

@@ -115,12 +115,12 @@ class IterationSet:
         """Return the set with one more iteration."""
         if self.spans is None:
             return self
-        if self.spans and iteration == self.spans[-1][1] + 1:  # a network that counts adds one with each run
+        if self.spans and iteration == self.spans[-1][1] + 1:  # the usual case, without a sort
             return IterationSet((*self.spans[:-1], (self.spans[-1][0], iteration)))
         return IterationSet.of([*self.spans, (iteration, iteration)])
 
     def first_outside(self, iteration: int) -> int:
-        """Return an iteration, or the next one, that does not belong to a set with an end."""
+        """Return the first number from ``iteration`` on that is not in the set, which must be finite."""
         assert self.spans is not None, "every iteration belongs to the set"
         index = bisect_right(self.spans, (iteration, _LAST)) - 1
         return iteration if iteration not in self else self.spans[index][1] + 1

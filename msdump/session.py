@@ -88,9 +88,9 @@ class Network:
 
         Args:
             graph: The model.
-            plan: The dump plan; its context holds.
+            plan: The dump plan, None: no dump. Its context replaces ``context``.
             process: The state that all networks share.
-            context: Where the network runs without a plan.
+            context: Where the network runs, if there is no plan.
             model: Name of a compiled model, or the operator that is called alone; None: after
                 its file, with the process's next number.
             state: The state that it shares with the first network of the model; None: none.
@@ -234,7 +234,7 @@ class Network:
                     return self._trained(inputs)
                 return self._recorder.record(inputs, partial(self._program_runs.infer, inputs))
             except BaseException as error:
-                # its files are complete by now, and the other ranks may wait for it
+                # the files are complete; other ranks may wait in a collective for this one
                 if self._collectives is not None:
                     self._collectives.failed(f"{type(error).__name__}: {error}")
                 raise
@@ -480,7 +480,7 @@ class Names:
         return tuple(node.operator.full_name for node in self.nodes if self._is_within(node, scope))
 
     def _is_within(self, node: Node, scope: str) -> bool:
-        """Return whether a scope holds an operator; one that O2 has fused, where it holds a part of it."""
+        """Return whether a scope holds an operator, or one of the originals of an operator fused by O2."""
         parts = node.members if self._is_compiled else (node,)
         return any(lies_below(part.scope, scope) for part in parts)
 
@@ -494,7 +494,7 @@ def _has_part(node: Node, name: str) -> bool:
 
 
 def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:
-    """Return a counter for the runs of a network that shares iterations with others of its configuration."""
+    """Return a counter of a network's runs; networks of one configuration share the iteration number."""
     if plan is None:
         return process.counters.runs("", 0)
     return process.counters.runs(plan.source, plan.when.initial_iteration)

@@ -31,10 +31,10 @@ _MOST: Final = 8  # every session of the runtime has a pool: more cores would me
 
 
 class SignalSafeWeakSet(Generic[T]):
-    """A set of objects that does not keep them alive, and runs no Python code when one ends.
+    """A WeakSet without Python callbacks, in which a KeyboardInterrupt would be lost.
 
-    The callbacks of ``weakref.WeakSet`` are such code: Ctrl-C that came shortly before, in the runtime or
-    while garbage was collected, is raised in them, where Python only prints it, and the run goes on.
+    ``weakref.WeakSet`` runs Python code when an object is freed: a pending Ctrl-C is raised in that callback,
+    where Python only prints the exception, and the run goes on.
 
     >>> class Thing: pass
     >>> thing, things = Thing(), SignalSafeWeakSet()
@@ -68,7 +68,7 @@ class SignalSafeWeakSet(Generic[T]):
 
 
 class SignalSafeWeakValues(Generic[K, T]):
-    """A table that does not keep its objects alive, as ``SignalSafeWeakSet``."""
+    """A WeakValueDictionary without Python callbacks, as ``SignalSafeWeakSet``."""
 
     def __init__(self) -> None:
         """Hold nothing yet."""
@@ -113,7 +113,7 @@ def _renew_locks() -> None:
     for lock in _LOCKS:
         if lock.acquire(blocking=False):
             lock.release()
-        else:  # as logging does with its own
+        else:  # as ``logging`` does with its locks
             lock._at_fork_reinit()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
@@ -182,7 +182,7 @@ def split_by_size(items: Sequence[T], size: Callable[[T], int], least: int) -> l
 def submit_background(work: Callable[[], R]) -> Future[R]:
     """Begin work in a thread that leaves the cores to operators; its result is waited for later.
 
-    The process does not end before the work has. Where no thread can do it, it is done when this returns.
+    The process does not end before the work has. If no thread can be started, this call does the work itself.
     """
     return _BACKGROUND.submit(_call, work)
 
@@ -229,7 +229,7 @@ def _done(work: Callable[[T], R], part: T) -> Future[R]:
     future: Future[R] = Future()
     try:
         future.set_result(work(part))
-    except Exception as error:  # it is raised where the result is read
+    except Exception as error:  # result() raises it in the caller
         if is_foreign(error):
             raise
         future.set_exception(error)

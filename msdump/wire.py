@@ -134,7 +134,7 @@ def fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int,
     [(8, 300, 0, 1, 3), (58, 0, 3, 5, 8)]
 
     Raises:
-        WireError: A field that is none, or that goes beyond the end.
+        WireError: A tag is invalid, or a field goes beyond the end.
     """
     while at < end:
         start = at

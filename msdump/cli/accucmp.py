@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add(arguments: Any, options: Sequence[_Option]) -> None:
-    """Add options to a parser or to a group of one."""
+    """Add options to a parser, or to an argument group of a parser."""
     for flags, settings in options:
         arguments.add_argument(*flags, **settings)
 
@@ -231,7 +231,7 @@ def _check_values(options: argparse.Namespace) -> None:
     # The advisor looks for overflows in the column that only -overflow_detection adds.
     options.overflow_detection |= options.advisor
     limits = (("-n", options.topn, (1, cann.MOST_SHOWN)), ("-ml", options.max_line, cann.LINES))
-    # vendor: the ranges, and the return code of a number outside of them.
+    # vendor: the allowed ranges of -n and -ml, and the return code of a number outside of its range.
     for option, value, (low, high) in limits:
         if value is not None and not low <= value <= high:
             raise ToolError(ReturnCode.INDEX, f"{option} {value}: a number from {low} to {high}")
@@ -339,7 +339,7 @@ _TIME: Final = "%Y-%m-%d %H:%M:%S"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its return code; without arguments it is that of the process."""
+    """Run a command line (None: that of the process, ``sys.argv``) and exit with its return code."""
     with streams.standard():
         sys.exit(run(arguments))
 
@@ -359,7 +359,7 @@ def _show_log() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_LINE, _TIME))
     log = logging.getLogger("msdump")
-    # Replaced, not added: a second run in the same process must not say everything twice.
+    # The handlers are replaced: a second one would print each line of a second run in this process twice.
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
 
@@ -383,7 +383,7 @@ def _execute(options: argparse.Namespace) -> int:
         return int(ReturnCode.UNKNOWN)
 
 
-# Errors of rooms that know nothing of msaccucmp's codes.
+# The return codes of exceptions that carry none; a ToolError has its own.
 _CODES: Final = {DumpReadError: ReturnCode.DUMP_DATA, DumpWriteError: ReturnCode.WRITE}
 
 

@@ -228,7 +228,7 @@ def _mode(question: Question) -> PrecisionMode:
 
 @dataclass(frozen=True, slots=True)
 class _Shown(Progress):
-    """Shows a search as a bar of the operators that run, and with -v as lines."""
+    """Progress of a search: a bar that counts operators that ran, and with -v a line for each step."""
 
     bar: messages.Bar
 
@@ -248,7 +248,7 @@ class _Shown(Progress):
 
 def _truth(question: Question) -> Truth:
     side = make_side(question.graph, question.golden, WeightCopies(), trains=False)
-    # it runs seldom: packed weights are freed with each operator, and so none run together
+    # golden runs seldom: each operator has a session of its own, which frees its packed weights after the run
     side.runs.forget_sessions()
     alone = Observer()
     alone.interest = Interest((True,) * len(side.graph.nodes), one_by_one=True)
@@ -257,9 +257,10 @@ def _truth(question: Question) -> Truth:
 
 
 def _inputs(question: Question) -> tuple[Named, Named, Unseen]:
-    """Return the inputs of the search, inputs held back from it, and the function that makes up others.
+    """Return the inputs of the search, the inputs held back to confirm its result, and a generator of more.
 
-    The last one of several files is held back, and all beyond four. Made-up inputs are like the files.
+    The last of several files is held back, and all beyond four. Generated inputs draw
+    from the values of the files' arrays.
     """
     graph = question.graph
     read = [(path, bind_inputs(graph, (), inputs.from_file(graph, path))) for path in question.paths]

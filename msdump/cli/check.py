@@ -196,7 +196,7 @@ def command(
         found = FoundOperators(find, suggest(find, nodes), named)
         output.show(DOCUMENT, CheckedPlan(subjects(plan), found=found), _found_lines(found))
         return
-    # Loaded again with sizes: graph files show the names of sizes of the graph without them.
+    # Loaded again with the given sizes, which bytes depend on; graph files show the symbolic dimensions.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     checked = preview_model(graph, plan, settled.step if train else settled, device)
     if output.wanted():

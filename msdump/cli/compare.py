@@ -35,7 +35,7 @@ from msdump.store import STATISTICS as TABLE
 if TYPE_CHECKING:
     from msdump.analysis.compare import Rerunning
 
-_OF_FILES: Final = {TensorVerdict.DIFFERS: Verdict.OWN}  # other verdicts on two files are called alike
+_OF_FILES: Final = {TensorVerdict.DIFFERS: Verdict.OWN}  # other verdicts on files have equal values in both
 
 DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"), *SHAPES)
 
@@ -56,7 +56,7 @@ def _print_verdicts(
         shown = verdicts.print_listing(report, view)
         for line in answer.lines_below(report, shown):
             print(line)
-    # Behind the table, where a long one does not scroll them away.
+    # Warnings come after the table: a long table would scroll them away.
     for path in alone:
         messages.say(f"warning: {path} has no counterpart")
     messages.say_each("warning", report.networks + report.unreadable)
@@ -73,7 +73,7 @@ def _print_verdicts(
 
 
 def _warn_of_contradictions(path: str, execution: int) -> None:
-    """Warn of rows of a directory that do not measure the tensors beside them; the tensors are compared."""
+    """Warn if rows of a directory's statistic.csv contradict its tensor files; the files are compared."""
     if not os.path.isfile(f"{path}/{TABLE}"):
         return
     if found := list(contradictions(path, execution)):
@@ -133,7 +133,7 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         model: The model's file.
         arithmetic: Variant in which the golden side computed.
     """
-    # Not above: the rooms that run operators take longer to load than a comparison of few files takes.
+    # Imported late: loading the packages that run operators takes longer than comparing a few files.
     from msdump.analysis.compare import Rerunning
     from msdump.analysis.diff import Engine, models
     from msdump.analysis.rerun import Arithmetic
@@ -154,8 +154,8 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
 
 
 def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
-    """Print the error of the network's outputs with golden's outputs in place of some operators' own."""
-    from msdump.analysis.rerun import patch  # not above, as before
+    """Print the error of each network output when some operators' outputs are replaced by golden's."""
+    from msdump.analysis.rerun import patch  # imported late, as in ``rerun``
 
     write = messages.say if documents.wanted() else print
     for run in rerunning.runs:
@@ -287,7 +287,7 @@ def _matched(
         if pair.label and not comparison.is_paired(folder):
             messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
         operators += len(folder.matched.executions)
-        bar.expect(operators * len(pairs) // number)  # as many in each pair that is not matched yet
+        bar.expect(operators * len(pairs) // number)  # an estimate: pairs ahead have the mean of these
         yield folder
 
 
@@ -295,7 +295,7 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     """Print the scores of two files and the verdict; exit with 1 where they differ."""
     result = measure_files(dumped, golden, limits)
     if documents.wanted():
-        # An operator without inputs, named by the file: readers need not know two forms.
+        # Two files are shown as one operator without inputs, named by the file: the document has one form.
         report = Report()
         place = OperatorPlace(dumped, order=1)
         report.add(
@@ -303,7 +303,7 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
         )
         documents.put(DOCUMENT, ComparedDumps(report))
         leave(FAILED if result.is_bad else 0)
-    scores = result.evidence.scores  # none where nothing was compared
+    scores = result.evidence.scores  # empty if nothing was compared
     for name, score in zip(ALL[: len(scores)], scores, strict=True):
         print(f"{name}: {score}")
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")

@@ -32,7 +32,7 @@ FORMS: Final[Mapping[str, _Form]] = {
 
 
 def write_graph_file(graph: Graph, path: str, context: Context) -> None:
-    """Compile a model for Ascend O2 and write the graph that an operator dump's names belong to.
+    """Compile a model for Ascend O2 and write its graph, which has the operator names that dumps use.
 
     Args:
         graph: The model.

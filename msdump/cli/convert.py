@@ -50,7 +50,7 @@ def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 @click.command(name="convert")
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[FILE|DIR]...")
 @click.option(
-    # vendor: -d, its commas and the underscore. Arguments are for patterns that a shell expands.
+    # vendor: -d, --dump_file and commas. Positional paths exist because a shell expands patterns to them.
     *("-d", "--dump-file", "--dump_file", "dumps"),
     multiple=True,
     metavar="PATH[,PATH]...",

@@ -136,7 +136,7 @@ def _bisect(
         )
         try:
             part = search.find()
-        except InputError as error:  # there is nothing to look for, or it cannot be exchanged
+        except InputError as error:  # no difference, or no part can be exchanged
             messages.say(f"bisect: {error}")
             return None
     print(f"part      {', '.join(part.names)} of {mine.source}")
@@ -263,7 +263,7 @@ def command(
 
 
 def _widened(comparison: LockstepComparison) -> Limits:
-    """Return the limits of two models, of which one is quantised, or has its weights rounded."""
+    """Return the limits, wider if only one model is quantised, or has the other's weights rounded."""
     limits, kinds = (
         comparison.limits,
         [is_quantised(each.model) for each in (comparison.mine, comparison.golden)],

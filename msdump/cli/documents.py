@@ -117,7 +117,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 def _plain(value: Any, shapes: Mapping[type, Shape]) -> Any:
     """Return a value with the objects in it as dicts of their fields."""
-    if type(value) in _LISTS:  # a named tuple is an object
+    if type(value) in _LISTS:  # exact types: a named tuple becomes an object, not a list
         return [_plain(each, shapes) for each in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(each, shapes) for key, each in value.items()}
@@ -146,7 +146,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _shape(kind: type, shapes: Mapping[type, Shape]) -> Shape | None:
-    """Return the shape of a class: the declared one, all fields of another dataclass, None of others."""
+    """Return the declared shape of a class, else all fields of a dataclass; None for any other class."""
     if kind in shapes or not dataclasses.is_dataclass(kind):
         return shapes.get(kind)
     return Shape(kind, " ".join(field.name for field in dataclasses.fields(kind)))
@@ -204,9 +204,9 @@ class _Models:
 
 
 def _followed(hint: Any, names: list[str], field: str) -> tuple[Any, str]:
-    """Return type and description of the attribute at the end of a path that begins at a type.
+    """Return type and description of the attribute at the end of a path of attributes that starts at a type.
 
-    Where an attribute on the way has the field's name, the description is that of this attribute.
+    The description is that of the attribute on the path which has the field's name, else of the last one.
     """
     options = set(typing.get_args(hint)) if typing.get_origin(hint) in {Union, types.UnionType} else {hint}
     (kind,) = options - {types.NoneType}
@@ -238,7 +238,7 @@ def _returned(function: Callable[..., Any]) -> Any:
 
 
 def _evaluated(annotation: Any, names: dict[str, Any]) -> Any:
-    annotation = getattr(annotation, "__forward_arg__", annotation)  # named tuples have theirs wrapped
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # ForwardRef in named tuples
     return eval(annotation, names) if isinstance(annotation, str) else annotation  # noqa: S307 - of our modules
 
 
@@ -248,7 +248,7 @@ def _first(documented: Any) -> str:
 
 
 def _in_json(said: str, hint: Any = None) -> str:
-    """Return a description of an attribute in the words of JSON."""
+    """Return a description of an attribute with JSON's null for None, and for "" and -1 that become null."""
     said = re.sub(r"\bNone\b", "null", " ".join(said.split())).replace("``", "")
     return re.sub('""|-1', "null", said) if types.NoneType in typing.get_args(hint) else said
 

@@ -26,7 +26,7 @@ from msdump.read import Dump, MeasuredRecord, Record, open_dump
 from msdump.reasons import Reason
 from msdump.selector import IterationSet
 
-_ANYWHERE: Final = "/dump"  # a path that MindSpore takes
+_ANYWHERE: Final = "/dump"  # stands for any path that MindSpore allows
 
 
 def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
@@ -37,7 +37,7 @@ def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
         implied = {"device_target": DeviceTarget.ASCEND, "jit_level": JitLevel.O2}
     elif rank is not None and isinstance(rank.device, dict):
         implied = {"device_target": rank.device.get("device_target")}
-    elif rank is not None and rank.is_known:  # the metadata of CPU and GPU names the device
+    elif rank is not None and rank.is_known:  # only an Ascend's metadata names no device
         implied = {"device_target": DeviceTarget.ASCEND}
     explicit = {name: value for name, value in options_given.items() if value is not None}
     mindspore.set_options(**(implied | explicit))

@@ -23,11 +23,11 @@ _VERBOSITY: Final = "msdump.verbosity"
 
 
 class _Lines(logging.Handler):
-    """Prints log records as lines of the program, each message once, and counts the rest of one kind."""
+    """Prints log records: each message once, of each call site the first 20; further ones are counted."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.counts: Counter[tuple[str, int]] = Counter()  # by the place in the code that logs
+        self.counts: Counter[tuple[str, int]] = Counter()  # by file and line of the call that logs
 
     def emit(self, record: logging.LogRecord) -> None:
         is_damage = record.levelno == DAMAGED
@@ -65,8 +65,8 @@ _damages: Final[list[str]] = []
 def start() -> None:
     """Show the library's warnings from now on, more with -v and -vv."""
     speak_as("")
-    _said.clear()  # several commands may run in one process, each says its own
-    _log.addHandler(_lines)  # a handler that is there is not added again
+    _said.clear()  # several commands may run in one process: each prints all its messages
+    _log.addHandler(_lines)  # has no effect if the handler was added before
     _log.setLevel(_LEVELS[min(verbosity(), len(_LEVELS) - 1)])
 
 
@@ -105,7 +105,7 @@ verbose_in_full: Final = _option("--verbose", more="twice")
 
 
 def warn_of_executions(path: str, execution: int, executions: int) -> None:
-    """Warn which of several executions in a directory is taken, once for each dump and number."""
+    """Warn that a directory holds several executions, and which is read; once for each dump and number."""
     if executions > 1:
         say_once(
             f"warning: {path.rpartition('/rank_')[0] or path} holds {executions} executions in one directory;"
@@ -155,7 +155,7 @@ def show(text: str) -> None:
 
 
 def speak_as(speaker: str) -> None:
-    """Name who speaks in all messages from now on, one of several ranks; "" for a process alone."""
+    """Set the prefix of all later messages: the name of one of several ranks; "" for none."""
     global _speaker  # noqa: PLW0603 - the process has one
     _speaker = f"{speaker}: " if speaker else ""
 

@@ -22,7 +22,7 @@ class LossMonitor:
             per_print_times: Steps between two lines.
 
         Raises:
-            InputError: No number from 1.
+            InputError: It is no integer from 1.
         """
         if isinstance(per_print_times, bool) or not isinstance(per_print_times, int) or per_print_times < 1:
             raise InputError(
@@ -31,7 +31,7 @@ class LossMonitor:
         self._every = per_print_times
 
     def step_end(self, run_context: Any) -> None:
-        """Print the loss of a step; it ends training where it is no number."""
+        """Print the loss of a step; InputError, which ends training, if it is NaN or infinite."""
         arguments = run_context.original_args()
         outputs = arguments.net_outputs
         loss = float(np.mean(outputs[0] if isinstance(outputs, (tuple, list)) else outputs))

@@ -67,7 +67,7 @@ def context(command: _Command) -> _Command:
 
 
 def executor(command: _Command) -> Callable[..., Any]:
-    """Give a command the options that say who does its work; it gets them as ``executor``."""
+    """Give a command the options for processes and Dask; it gets them as ``executor``."""
 
     @functools.wraps(command)
     def chosen(*, jobs: int | None, scheduler: str, **others: Any) -> Any:

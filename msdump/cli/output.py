@@ -31,7 +31,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _FLAG: Final = "--json"
 _WANTED: Final = "msdump.json.wanted"
 _DOCUMENT: Final = "msdump.json.document"
-_HELP: Final = frozenset({"-h", "--help"})  # the help is a text, also beside --json
+_HELP: Final = frozenset({"-h", "--help"})  # --help prints text, even with --json
 
 
 def option(command: _Command) -> _Command:
@@ -42,7 +42,7 @@ def option(command: _Command) -> _Command:
 
 
 def wanted() -> bool:
-    """Tell whether the command that runs is to put a document instead of printing."""
+    """Return whether the running command has ``--json``: it puts a document instead of printing."""
     is_wanted: bool = click.get_current_context().meta.get(_WANTED, False)
     return is_wanted
 
@@ -95,7 +95,7 @@ def show(document: Document, shown: object, lines: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def one_document(ctx: click.Context, arguments: Sequence[str]) -> Iterator[None]:
-    """Print one document behind a command with ``--json``; all that it prints goes to standard error.
+    """Print one document after a command with ``--json``; text that the command prints goes to stderr.
 
     Args:
         ctx: Context of the program.

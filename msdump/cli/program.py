@@ -133,7 +133,7 @@ class CommandGroup(click.Group):
                 raise
             raise click.exceptions.Exit(FAILED) from None
         except (click.ClickException, click.Abort):
-            raise  # click itself has the words for these
+            raise  # click prints messages for these itself
         except KeyboardInterrupt:
             messages.say("interrupted")
             ctx.exit(INTERRUPTED)
@@ -141,7 +141,7 @@ class CommandGroup(click.Group):
             if messages.verbosity():
                 traceback.print_exc(file=sys.stderr)
             ctx.exit(_report(ctx, error))
-        if messages.has_damages():  # all that can be read was delivered
+        if messages.has_damages():  # the command ended, but parts of its input could not be read
             ctx.exit(FAILED)
         return result
 

@@ -257,7 +257,7 @@ def _report(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> 
     for run in runs:
         speaker = f"rank {run.rank}: " if has_speakers else ""
         texts.append("\n".join(f"{speaker}{line}" for line in _lines(run, seconds)))
-    output.show(DOCUMENT, FinishedRuns(seconds, runs), texts)  # each at once: other processes print, too
+    output.show(DOCUMENT, FinishedRuns(seconds, runs), texts)  # no other output between lines
 
 
 def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
@@ -393,7 +393,7 @@ def command(
 def _run_rank(request: RunRequest) -> None:
     """Run a model as the only rank of this process; print the results of a failed run, too."""
     run = _load(request)
-    mark_started(lambda: run.network.has_run)  # until an operator has run, an error is one of the inputs
+    mark_started(lambda: run.network.has_run)  # an earlier error is a fault of the inputs
     started = time.perf_counter()
     try:
         with messages.bar("iterations", request.steps) as advance:
@@ -410,7 +410,7 @@ def _run_rank(request: RunRequest) -> None:
             run.save()
         finally:
             seconds = time.perf_counter() - started
-            mindspore.finish()  # files may wait in a queue: the numbers below hold once they are written
+            mindspore.finish()  # writes queued files: only then the report's counts are final
             _report([run], seconds, has_speakers=current().identity.size > 1)
 
 

@@ -279,7 +279,7 @@ def _tree(dump: str) -> None:
 
 
 def _show(tensors: Sequence[InspectedTensor], png: str | None) -> None:
-    """Print tensors, or put their document; draw the only one."""
+    """Print tensors, or put their document; with ``png`` draw a single tensor into that file."""
     if png is not None and len(tensors) > 1:
         names = ", ".join(tensor.name for tensor in tensors)
         raise click.UsageError(f"--png is a picture of one tensor, here are {len(tensors)} (--slot): {names}")

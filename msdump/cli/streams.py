@@ -33,7 +33,7 @@ class ShownStream:
         self._form = form
 
     def __getattr__(self, name: str) -> Any:
-        """Answer as the stream does."""
+        """Return any other attribute from the wrapped stream."""
         return getattr(self.raw, name)
 
     def write(self, text: str) -> int:
@@ -55,7 +55,7 @@ class ShownStream:
             call(*arguments)
         except OSError as error:
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.raw.fileno())  # the rest of the buffer goes there
+            os.dup2(nowhere, self.raw.fileno())  # the rest of the buffer is discarded
             os.close(nowhere)
             if error.errno == errno.EPIPE:
                 raise SystemExit(CLOSED) from None
@@ -78,18 +78,18 @@ def standard() -> Iterator[None]:
             yield
         finally:
             try:
-                sys.stdout.flush()  # here and not when the interpreter ends, which would complain
+                sys.stdout.flush()  # else the interpreter reports a closed pipe at exit
             finally:
                 sys.stdin, sys.stdout, sys.stderr = before
 
 
 def unescaped(stream: TextIO) -> TextIO:
-    """Return a stream for texts that are visible already, or that programs read."""
+    """Return the stream without escaping: for texts escaped before, and for output that programs read."""
     return cast("TextIO", ShownStream(stream.raw, str)) if isinstance(stream, ShownStream) else stream
 
 
 def data() -> TextIO:
-    """Return standard output for programs, which take names as they are; on a terminal people read them."""
+    """Return standard output for data: unescaped in a file or pipe, escaped on a terminal."""
     return sys.stdout if sys.stdout.isatty() else unescaped(sys.stdout)
 
 

@@ -167,7 +167,7 @@ def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
         return top_findings(findings, view.top)
     if messages.verbosity() or (view.scope and len(findings) <= _SHOWN):
         return list(findings)
-    # Heirs are folded; where all are heirs, the first that differs stands for them.
+    # Operators that inherit an error are left out; if all do, the first that differs is listed.
     bad = [each for each in findings if each.is_bad or each.replaces]
     bad.sort(key=lambda each: each.place.time)
     sources = [each for each in bad if each.verdict not in answer.FOLLOWING]

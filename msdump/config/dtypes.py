@@ -129,7 +129,7 @@ def _mix_lists(data: bytes, source: str) -> MixLists:
 
 
 def _changes(document: Document, report: FaultReport) -> dict[str, Path]:
-    """Return the change of each type as a path; adding it to a list counts more than removing it from one."""
+    """Return operator type -> JSON path of its change; an addition to a list beats a removal from one."""
     added: dict[str, Path] = {}
     removed: dict[str, Path] = {}
     for path, name in [*_entries(document.value, report)]:
@@ -141,7 +141,7 @@ def _changes(document: Document, report: FaultReport) -> dict[str, Path]:
 
 
 def _entries(lists: dict[str, Any], report: FaultReport) -> Iterator[tuple[Path, str]]:
-    """Yield the types of all changes with their paths; report the rest."""
+    """Yield (JSON path, operator type) of every change; report unknown keys and faulty values."""
     report.warn_of_keys((), lists, _LISTS)
     for key, section in lists.items():
         if key in _LISTS and not isinstance(section, dict):

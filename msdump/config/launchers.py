@@ -114,7 +114,7 @@ def _number(answer: tuple[str, str], expected: str, least: int = 0, most: int = 
 
 
 def _compare(first: _Answer, other: _Answer, settled: tuple[int, int]) -> None:
-    """Warn where a launcher says another rank or number of ranks than the one that holds."""
+    """Warn if a second launcher gives another rank or number of ranks than the launcher that counts."""
     for mine, theirs, value in zip(first[1:3], other[1:3], settled, strict=True):
         if mine is not None and theirs is not None and env.number(theirs[1], _MOST) != value:
             _log.warning(

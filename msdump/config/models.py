@@ -48,7 +48,7 @@ ByteCount: TypeAlias = Annotated[int, Allowed("a whole number of bytes from 1"),
 if TYPE_CHECKING:
     Category: TypeAlias = str
     Precision: TypeAlias = str
-else:  # type checkers read no computed one
+else:  # type checkers cannot evaluate a Literal of computed values
     Category = Literal[tuple(CATEGORIES)]
     Precision = Literal[tuple(map(str, PrecisionMode))]
 

@@ -30,7 +30,7 @@ _POSIX: Final = {"d": r"\d", "s": r"\s", "w": r"\w"} | {
 }
 """Members of ``[...]`` in Python by the names in ``[:name:]``."""
 
-_PYTHON: Final = {"^": r"\A", "$": r"\Z", ".": r"[^\n\r]"}  # other assertions are the same
+_PYTHON: Final = {"^": r"\A", "$": r"\Z", ".": r"[^\n\r]"}  # \b and \B are the same in both
 _CONTROLS: Final = {"0": "\0", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _MOST_NESTED: Final = 100  # brackets in brackets: Python's stack is finite
 _MOST_ATOMS: Final = 100_000  # states of GCC's automaton
@@ -75,7 +75,7 @@ def translate(expression: str) -> str:
     'Default/[^\\n\\r]+op[\\U00000030-\\U00000039]\\Z'
 
     Raises:
-        GrammarError: It is not ECMAScript; the fault stands where the grammar was left.
+        GrammarError: It is not ECMAScript; the fault is the first place that breaks the grammar.
     """
     import regex  # not above: few configurations have an expression
 
@@ -122,7 +122,7 @@ def _check(expression: str, tokens: list[re.Match[str]]) -> None:
 
 def _check_size(expression: str, tokens: list[re.Match[str]]) -> None:
     """Refuse repetitions of so many atoms that GCC's library refuses them; the regex package would hang."""
-    atoms, last = [0], 0  # in the whole expression and each open bracket, in the last atom
+    atoms, last = [0], 0  # a count for the expression and each open bracket; the last atom's
     for token in tokens:
         if token.lastgroup == "open":
             atoms.append(0)

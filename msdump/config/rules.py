@@ -226,7 +226,7 @@ RULES: Final = (
         use("tensor"),
         "op_debug_mode 4 has no statistics",
     ),
-    # the documents exclude it, MindSpore does it
+    # MindSpore writes statistics on overflow, although its documents exclude them
     Rule(
         ASCEND_MODES,
         "saved_data",

@@ -92,7 +92,7 @@ class Settings:
     def __init__(self, facts: Mapping[str, Any]) -> None:
         """Start with facts that do not come from the file, such as ``device_id``."""
         self._values: dict[str, Any] = dict(facts)
-        # apart from the values of the file, by which MindSpore decides which keys it reads at all
+        # values that rules set; kept apart, as the file's values decide which keys MindSpore reads
         self._forced: dict[str, Any] = {}
         self._paths: dict[str, Path] = {}
         self._keys_in_file: set[str] = set()
@@ -162,7 +162,7 @@ class Settings:
         keys = block.keys() & model.model_fields.keys()
         self._keys_in_file |= keys
         self._unusable -= keys
-        # the values as JSON holds them, not as pydantic returns them: one fault would leave it with none
+        # the raw JSON values: pydantic returns no values at all if one of them is faulty
         self._values |= {key: block[key] for key in keys}
         for key in _required(model):
             if key not in keys:
@@ -189,7 +189,7 @@ def value_faults(model: type[Section], block: Mapping[str, Any]) -> Iterator[tup
     try:
         model.model_validate(block)
     except ValidationError as error:
-        seen: set[Path] = set()  # a value that may be of two types has a fault for either
+        seen: set[Path] = set()  # pydantic reports a union's value once for each type of the union
         for detail in error.errors(include_url=False, include_context=False):
             key, *index = detail["loc"]
             value = block.get(str(key))
@@ -201,14 +201,14 @@ def value_faults(model: type[Section], block: Mapping[str, Any]) -> Iterator[tup
             allowed, annotation = allowed_of(model, str(key)), model.model_fields[str(key)].annotation
             if is_item:
                 value = block[str(key)][index[0]]
-            # a value that should be a list has no one choice that it could have meant
+            # no hint for a value that should be a list: its items have choices, the whole has none
             is_scalar = is_item or typing.get_origin(annotation) is not list
             hint = did_you_mean(value, choices(annotation)) if is_scalar else ""
             yield place, f"= {show(value)}: must be {allowed.item if is_item else allowed.text}{hint}"
 
 
 def choices(annotation: Any) -> tuple[Any, ...]:
-    """Return the literal values of an annotation, however deep it holds them."""
+    """Return the values of the ``Literal`` types in an annotation, nested ones included."""
     if annotation is bool:
         return (True, False)
     if typing.get_origin(annotation) is typing.Literal:

@@ -206,7 +206,7 @@ def _position(text: str, offset: int) -> tuple[int, int]:
 def _scan(text: str) -> tuple[Mark, list[Path]]:
     """Return the mark of a valid document and the paths of its repeated keys."""
     top = Mark(0, 0)
-    stack: list[tuple[Mark, Path, bool]] = [(top, (), False)]  # open ones, and whether they are objects
+    stack: list[tuple[Mark, Path, bool]] = [(top, (), False)]  # open containers; True: an object
     duplicates: list[Path] = []
     key: tuple[str, int] | None = None
     for token in _TOKEN.finditer(text):
@@ -279,7 +279,7 @@ class FaultReport:
         known: Iterable[str],
         owners: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Add a doubt about each unknown key of an object; ``owners`` holds the object of keys of others."""
+        """Warn of each unknown key of an object; ``owners``: keys of other objects -> name of the object."""
         names = tuple(known)
         for key in block:
             if key not in names:
@@ -297,7 +297,7 @@ class FaultReport:
         self._warnings.append(Problem("", f"{name} {message}"))
 
     def error_in_text(self, path: Path, error: GrammarError, variable: str = "") -> None:
-        """Add the faults of a text, each with a caret: that at a path, or of an environment variable."""
+        """Add the faults of the text at a path, or of an environment variable, each with a caret."""
         for each in error.faults:
             message = f"{variable} = {show(error.text)}: {each.message}".lstrip()
             problem = Problem("", message) if variable else self._problem(path, message)

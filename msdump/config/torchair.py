@@ -69,8 +69,8 @@ _KNOWN: Final = frozenset({*_CHOICES, PATH, STEP, LAYER})
 def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
     """Return the plan of the dump that GE options, by key, turn on; None if they turn none on.
 
-    Of options and an acl.json (``ge_dump_with_acl_config``) that both turn one on, the options win, with a
-    warning.
+    If the options and an acl.json (``ge_dump_with_acl_config``) both turn a dump on, the options win, with
+    a warning.
 
     Raises:
         ConfigValueError: Values are wrong, missing or contradicting; it names them all.

@@ -27,14 +27,14 @@ class ProcessState:
         options: Fields of Context from command line options; they beat the environment.
         calls: Fields of Context from ``set_context`` calls; they beat both.
         networks: The networks that are in use, for ``set_dump`` by name.
-        lock: Held while networks and marks meet.
+        lock: Held while marks by name are applied to networks, old and new.
     """
 
     process: Process = PROCESS
     options: dict[str, Any] = field(default_factory=dict)
     calls: dict[str, Any] = field(default_factory=dict)
     configurations: Configurations = field(default_factory=Configurations)
-    # weak: a network ends with the last reference of the user's program
+    # weak references: the user's program alone keeps networks alive
     networks: SignalSafeWeakSet[Network] = field(default_factory=SignalSafeWeakSet)
     lock: threading.RLock = field(default_factory=new_lock)
 
@@ -49,7 +49,7 @@ def _current() -> ProcessState:
 
 
 def _state_of_rank() -> ProcessState:
-    """Return a state of its own that reads the configurations of the process."""
+    """Return the state of a new rank: settings copied from the process, configurations shared with it."""
     state = ProcessState(Process(), dict(_state.options), dict(_state.calls), _state.configurations)
     current().call_at_end(state.process.close)
     return state
@@ -77,7 +77,7 @@ def set_options(**options: Any) -> None:
 
 
 def set_config(path: str, giver: str) -> None:
-    """Set a file in place of MINDSPORE_DUMP_CONFIG's, before the first load; messages name its giver."""
+    """Set a file in place of MINDSPORE_DUMP_CONFIG's, before the first load; messages name ``giver``."""
     _current().configurations.substitute = (path, giver)
 
 
@@ -104,7 +104,7 @@ def load(
     process; where there is none nothing is written and nothing is slower. Networks of one
     configuration share the iteration counter, ``max_bytes`` and ``overflow_number``; networks
     of another one count by themselves. Calls for the process (``dump_start``, ``set_init_iter``,
-    ``set_dump`` by name, ...) holds for all of them.
+    ``set_dump`` by name, ...) affect all of them.
 
     Args:
         model: Path of an .onnx file, an ``onnx.ModelProto``, or a serialised one.
@@ -118,7 +118,7 @@ def load(
 
     Raises:
         ConfigError: The configuration is faulty; the error holds every fault.
-        GraphError: The model is.
+        GraphError: The model is faulty.
         DumpWriteError: The dump path cannot be written.
         InputError: A variable has another type or shape than the initializer of its name.
         ValueError: An unknown setting or value.
@@ -136,7 +136,7 @@ def load(
 
 
 def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
-    """Compile a model as ``load`` does, once its graph has passed a check: errors leave no files."""
+    """Compile a model as ``load`` does, but call ``check``, which may raise, before any file is written."""
     where = current_context()
     plan = _plan(None, where)
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
@@ -151,7 +151,7 @@ def _plan(config: Config | None, where: Context) -> DumpPlan | None:
 
 def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelState | None = None) -> Network:
     network = Network(graph, plan, _current().process, where, state=state)
-    # a mark by name that another thread sets meanwhile reaches the network once, not never
+    # under the lock: a concurrent set_dump by name reaches the network exactly once
     with _current().lock:
         network.take_names()
         _current().networks.add(network)

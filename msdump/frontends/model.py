@@ -136,7 +136,7 @@ class RunContext:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave them, also where training failed."""
+        """Leave the callbacks, also where training failed."""
         self._entered.close()
 
     def original_args(self) -> CallbackArguments:
@@ -152,9 +152,9 @@ class RunContext:
         return self._is_stopping
 
     def tell(self, moment: str) -> None:
-        """Call every callback's method for a moment: "begin", "epoch_begin", "step_end", ..."""
+        """Call every callback's method for an event: "begin", "epoch_begin", "step_end", ..."""
         name = f"on_{self._arguments.mode}_{moment}"
-        for callback in self._callbacks:  # older ones name a method after the moment alone
+        for callback in self._callbacks:  # older callbacks have no prefix on_train_
             method = getattr(callback, name, None) or getattr(callback, moment, None)
             if method is not None:
                 method(self)

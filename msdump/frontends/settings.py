@@ -168,7 +168,7 @@ def _ge_options(name: str, value: Any) -> Fields:
 
 
 def _parsed(items: Iterable[tuple[str, str, Any]], table: Mapping[str, Parse]) -> Fields:
-    """Return the fields of (place, key, value); files of operators' types by several keys count together."""
+    """Return Context's fields of (place, key, value) items; operators' types of several keys are merged."""
     fields: Fields = {}
     for place, key, item in items:
         if key not in table:

@@ -13,7 +13,7 @@ from msdump.errors import AclError
 
 
 class AclCode(enum.IntEnum):
-    """Return codes of pyACL (``aclError``), from 145000 on the graph engine's; without ``ACL_ERROR_``."""
+    """Return codes of pyACL (``aclError``) without the prefix ``ACL_ERROR_``; from 145000 on, GE's codes."""
 
     SUCCESS = 0
     INVALID_PARAM = 100000

@@ -122,7 +122,7 @@ def _exception_plan(scene: Scene, directory: str, source: str, context: Context)
 
 
 _MSDUMP_BLOCK: Final = "msdump"
-_MINDSPORE_ONLY: Final = "naming"  # the one of msdump's own settings that has no meaning here
+_MINDSPORE_ONLY: Final = "naming"  # a setting of msdump's block without effect in acl.json
 
 
 def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG) -> DumpPlan | None:
@@ -144,7 +144,7 @@ def parse(
     faults = AclFaults(path)
     document = _document(data, path, faults, malformed)
     top = document.value if isinstance(document.value, dict) else {}
-    if top.get("dump", {}) == {}:  # vendor: a file of other things than dumps is none of the dump's business
+    if top.get("dump", {}) == {}:  # vendor: acl.json may configure other features alone
         return None
     if not isinstance(top["dump"], dict):
         raise faults.item("dump", "This configuration item must be of the object type")
@@ -196,7 +196,7 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
     if _MINDSPORE_ONLY in top.get(_MSDUMP_BLOCK, {}):
         message = "has no effect here: files are named as CANN names them"
         report.warn((_MSDUMP_BLOCK, _MINDSPORE_ONLY), message, of_key=True)
-    # an exception dump is of any operator that fails
+    # an exception dump covers every operator that fails, whatever dump_list names
     if section.dump_scene not in {"", Scene.WATCHER} and section.dump_list:
         message = "is not read: dump_scene turns an exception dump on"
         report.warn(("dump", "dump_list"), message, of_key=True)
@@ -279,7 +279,7 @@ def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:
 
 
 def _models(section: DumpSection) -> tuple[ModelItem, ...]:
-    """Return which operators of which models are dumped; of kernels only there are none."""
+    """Return the items of ``dump_list``; empty if ``dump_level`` dumps kernels alone."""
     if section.dump_level == DumpLevel.KERNEL:
         return ()
     # vendor: dump_op_switch without a list dumps every model too

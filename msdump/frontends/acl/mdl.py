@@ -276,7 +276,7 @@ def _index(values: Sequence[Value], name: str) -> int:
     """Return the index of the input or output of a name.
 
     Raises:
-        AclError: None has it; the message names them all.
+        AclError: There is no such name; the message lists all names.
     """
     for index, value in enumerate(values):
         if value.name == name:
@@ -309,8 +309,8 @@ def set_dump(dump_cfg_path: str | None) -> None:
         dump_cfg_path: Path of an acl.json.
 
     Codes: 100001 before ``acl.init``, 100045 before ``init_dump``, 100000 for None, 100003, 100006
-    and 100009 for a file that cannot be used, 500000 where it goes with no exception dump that the
-    environment has turned on.
+    and 100009 for a file that cannot be used, 500000 if the environment
+    has turned on an exception dump that excludes it.
     """
     acl = state.current()
     _require_dump(acl, "aclmdlSetDump")

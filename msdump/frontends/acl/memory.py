@@ -25,7 +25,7 @@ _MOST: Final = 1 << 48  # addresses of user space have 48 bits at most
 
 @dataclass(frozen=True, slots=True)
 class _LentMemory:
-    """Memory of a contiguous object of a script that has got a pointer to it."""
+    """Memory of a script's contiguous object to which the script has requested a pointer."""
 
     start: int
     size: int
@@ -33,7 +33,7 @@ class _LentMemory:
     is_writable: bool
 
     def view(self, start: int, size: int, *, writes: bool) -> memoryview | None:
-        """Return part of it, which keeps the object; None beyond its end, and if it is read-only."""
+        """Return a part as a view that keeps the object alive; None beyond its end, or if it is read-only."""
         offset = start - self.start
         if offset + size > self.size or (writes and not self.is_writable):
             return None
@@ -43,7 +43,7 @@ class _LentMemory:
 
     @property
     def references(self) -> int:
-        """References to the object, some of this call among them: only their difference has a meaning."""
+        """Reference count of the object, some of this call included: only differences have a meaning."""
         return sys.getrefcount(self.owner)
 
 
@@ -54,8 +54,8 @@ class Memory:
     """Allocates memory of device and host, and finds it again by pointer.
 
     Addresses of the device are no addresses of this process: only ``view`` leads to their bytes. Objects with
-    a pointer are kept as long as the script keeps them, and the last of them in any case. Any other address
-    counts as memory of the host where the process has it mapped. Any thread may use it.
+    a pointer are kept as long as the script keeps them, the latest one until the next is added. Any other
+    address counts as memory of the host if the process has it mapped. Any thread may use it.
     """
 
     def __init__(self) -> None:
@@ -110,8 +110,8 @@ class Memory:
         else:
             start = np.frombuffer(owner, np.uint8).ctypes.data
             lent = _LentMemory(start, len(owner), owner, isinstance(owner, bytearray))
-        # before, so that at most one object of the script outlives its last reference
-        for key, item in list(self._lent.items()):  # another thread may remove some meanwhile
+        # drop objects that the script has dropped, before the new one is added: at most one is kept too long
+        for key, item in list(self._lent.items()):  # list(): other threads may remove items
             if item.references <= _OWN_REFERENCES:
                 self._lent.pop(key, None)
         self._lent[id(lent.owner)] = lent

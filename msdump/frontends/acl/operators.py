@@ -198,7 +198,7 @@ def _network(
             single = SingleOperator(op_type, "" if dump is None else dump.time)
             if dump is None or plan is None:
                 network = Network(graph, None, PROCESS.beside(), context(device_id))
-            else:  # calls are no steps
+            else:  # dump_step does not apply: single calls are no steps
                 every = replace(plan, when=replace(plan.when, iterations=IterationSet()))
                 network = Network(graph, every, dump.process, model=single)
             acl.operators[key] = network, single

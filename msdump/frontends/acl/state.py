@@ -110,7 +110,7 @@ class Dumps:
         self.is_initialised = False
         self._armed: Configuration | None = None  # for models that are loaded from now on
         self._exceptions: Configuration | None = None
-        self._is_of_environment = False  # the exception dump
+        self._is_of_environment = False  # whether variables turned the exception dump on
         self._started: list[Configuration] = []  # all that may have files to complete
 
     def read_environment(self) -> None:
@@ -124,10 +124,10 @@ class Dumps:
         """Configure a dump by a file; a file without one leaves the dumps as they are.
 
         Raises:
-            AclError: The file or one of its values cannot be used, or goes with no exception dump
-                that the environment has turned on.
+            AclError: The file or one of its values cannot be used, or the environment has turned on an
+                exception dump that excludes data dumps.
         """
-        # device 0 stands in for the one that a model is loaded on, which is known then
+        # device 0 is a placeholder: ``plan_of`` sets the device on which a model is loaded
         plan = config.read(path, context(0), malformed=malformed)
         if plan is None:
             return
@@ -156,7 +156,7 @@ class Dumps:
         return self._armed or self._exceptions
 
     def plan_of(self, configuration: Configuration, device_id: int) -> DumpPlan:
-        """Return the plan for a device; an exception dump goes along with any other."""
+        """Return a configuration's plan for a device; an exception dump that is on is added to it."""
         plan, own = configuration.plan, self._exceptions
         context = replace(plan.context, device_id=device_id)
         if own is None or configuration is own:
@@ -167,7 +167,7 @@ class Dumps:
 
     def stop(self) -> None:
         """End every dump but an exception dump that cannot be turned off again."""
-        # the environment's, or the detail scene's
+        # an exception dump of the environment, or of the detail scene, cannot be turned off
         is_lasting = self._exceptions is not None and (
             self._is_of_environment or self._exceptions.plan.compiled.scene is Scene.DETAIL_EXCEPTION
         )
@@ -429,7 +429,7 @@ _recent: list[str] = []
 
 
 def _answering(function: Callable[P, T], null: N, answer: Callable[[T | N, int], R]) -> Callable[P, R]:
-    """Make a function return an answer from its value and code, which never raises."""
+    """Wrap a function so that it never raises: ``answer`` makes the result from its value and its code."""
 
     @functools.wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
@@ -491,7 +491,7 @@ def on_stream(stream: Stream, call: Callable[[], None]) -> None:
     try:
         call()
     except Exception as error:  # noqa: BLE001 - the stream keeps its code
-        number = code_of(error)  # also of a later failure, which is logged though its code is not kept
+        number = code_of(error)  # logs the error, also of later failures
         stream.failure = stream.failure or number
 
 
@@ -517,7 +517,7 @@ def code_of(error: Exception) -> int:
 def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryview:
     """Return the device memory of a data buffer; AclError if there is none, or if it is the host's.
 
-    A buffer without memory that will be written has no bytes: they are reserved with the output.
+    For a buffer that will be written and has no address yet the view is empty: ``write_result`` reserves it.
     """
     buffer = acl.handles.get(handle, DataBuffer)
     if writes and not buffer.address:

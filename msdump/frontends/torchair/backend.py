@@ -85,7 +85,7 @@ class CapturedGraph:
         self.runs = RunCounter()
         self._gm = gm
         self._device = device
-        # by types and shapes of a call's tensors, and its numbers
+        # by types, shapes and devices of a call's tensors, and its numbers
         self._models: dict[tuple[Any, ...], ShapeModel] = {}
 
     def __call__(self, *arguments: Any) -> list[Any]:
@@ -105,13 +105,13 @@ class CapturedGraph:
         return [result(arguments, results) for result in model.exported.results]
 
     def _model(self, arguments: Sequence[Any]) -> ShapeModel:
-        # type, shape and device of a tensor; a number as it is
+        # a tensor's type, shape and device; a number itself
         signature = tuple(
             (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
             for item in arguments
         )
         if signature not in self._models:
-            if len(self._models) >= _MOST_SHAPES:  # the first one that was compiled makes place
+            if len(self._models) >= _MOST_SHAPES:  # drop the oldest
                 del self._models[next(iter(self._models))]
             self._models[signature] = self._compile(arguments)
         return self._models[signature]
@@ -172,7 +172,7 @@ def compile_captured(
         inference_compiler=partial(_compiled, device),
         decompositions=dict(decompositions),
     )
-    with sdpa_kernel(SDPBackend.MATH):  # the fused kernels of torch have no counterpart
+    with sdpa_kernel(SDPBackend.MATH):  # fused attention kernels have no ONNX counterpart
         compiled: Callable[..., Any] = compiler(gm, list(example_inputs))
     return compiled
 

@@ -81,7 +81,7 @@ class Group:
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
         """Hold the members under the name that messages show."""
-        # past this class's own __setattr__, which sets options
+        # bypasses this class's __setattr__, which sets options
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_members", dict(members))
 
@@ -212,7 +212,7 @@ _WITHOUT_EFFECT: Final = (
 _NESTED: Final = {"export": "experimental", "experimental_config": "aclgraph"}
 
 _STEPS_SHOWN: Final = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"
-_STEPS: Final = r"^(?:\d(?:-\d)?\|?)*$"  # the same texts, in linear time
+_STEPS: Final = r"^(?:\d(?:-\d)?\|?)*$"  # matches the same texts in linear time
 
 _DUMP_OPTIONS: Final = {
     "dump_mode": torchair.MODE,

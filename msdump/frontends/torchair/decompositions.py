@@ -32,7 +32,7 @@ def max_pool_backward(rank: int, grad: Tensor, data: Tensor, *window_and_indices
 
 
 def adaptive_max_pool_backward(rank: int, grad: Tensor, data: Tensor, indices: Tensor) -> Tensor:
-    """Return the gradient of maxima: each element goes to where its maximum was."""
+    """Return the gradient of a maximum pooling: each gradient is added at the position of its maximum."""
     flat = data.new_zeros([*data.shape[:-rank], math.prod(data.shape[-rank:])])
     added = flat.scatter_add(-1, indices.flatten(-rank), grad.flatten(-rank))
     return added.reshape(data.shape)
@@ -104,7 +104,7 @@ def _to_elements(grad: Tensor, shares: Sequence[Tensor]) -> Tensor:
 def _averages(
     averages: int, size: int, kernel: int, step: int, pad: int, *, counts_padding: bool, like: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return which of ``size`` elements each average is of, (averages, size), and how many, (averages, 1)."""
+    """Return a 0/1 matrix of the elements in each average, (averages, size), and divisors, (averages, 1)."""
     start = torch.arange(averages, device=like.device).unsqueeze(1) * step - pad
     end = (start + kernel).clamp(max=size + pad)
     low, high = start.clamp(min=0), end.clamp(max=size)
@@ -187,7 +187,7 @@ def diag_embed(data: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
 
 
 def diagonal_backward(grad: Tensor, input_sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Tensor:
-    """Return the gradient of a diagonal: zero beside it."""
+    """Return the gradient of ``diagonal``: zero outside of the diagonal."""
     sizes = (input_sizes[dim1], input_sizes[dim2])
     return _on_diagonal(grad, sizes, offset).movedim((-2, -1), (dim1, dim2))
 

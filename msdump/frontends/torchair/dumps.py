@@ -29,9 +29,9 @@ _SHOWN: Final = ("dtype", "layout")
 
 
 def origin_nodes(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return, by operator, the captured node that its outputs are.
+    """Return operator name -> captured node, for each operator that computes a node's value.
 
-    Of the operators that one node became, the last one has the node's value.
+    Of several operators made from one node, that is the last one.
     """
     nodes = {node.name: node for node in gm.graph.nodes}
     # later operators of the same node replace earlier ones
@@ -42,9 +42,9 @@ def origin_nodes(gm: Any, graph: Graph, origins: Mapping[str, str]) -> dict[str,
 def captured_tensor(node: Any, io: IO, place: tuple[int, ...], time: str | None = None) -> CapturedTensorName:
     """Return the name of a tensor of a captured node: ``mm-aten.mm.default.OUTPUT.0``.
 
-    A tensor in a list has two indices for its place; graph files name no time.
+    ``place`` has two indices for a tensor in a list; without ``time``, as in graph files, the name has none.
     """
-    is_overload = hasattr(node.target, "_schema")  # other functions do not spell themselves so
+    is_overload = hasattr(node.target, "_schema")  # str() of other functions is no name
     target = str(node.target) if is_overload else getattr(node.target, "__name__", str(node.target))
     return CapturedTensorName(node.name, target, io, place, time)
 

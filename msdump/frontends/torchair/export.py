@@ -112,7 +112,7 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
     values: Values = {}  # filled while the exporter traces the module
     concrete = _ConcreteModule(gm, arguments, values.update)
     try:
-        with ThreadPoolExecutor(1) as new_thread:  # a call of compiled code hides parts of torch's dispatch
+        with ThreadPoolExecutor(1) as new_thread:  # a new thread has torch's full dispatch
             detached = tuple(tensor.detach() for tensor in tensors)
             program = new_thread.submit(_translate, concrete, detached).result()
     except Exception as error:
@@ -251,7 +251,7 @@ def _name_operators(graph: Any, exported: Any) -> dict[str, str]:
         counts[node.op_type] += 1
         node.name = f"{node.op_type}_{number}" if number else node.op_type
         for index, value in enumerate(node.outputs):
-            value.name = f"{node.name}:{index}"  # no identifier: no input is called so
+            value.name = f"{node.name}:{index}"  # input names are identifiers: none has a colon
         text = node.metadata_props.get("pkg.torch.onnx.fx_node", "")
         origins[node.name] = captured.get(text.partition(" ")[0].removeprefix("%"), "")
     return origins
@@ -274,6 +274,6 @@ def _result(node: Any, values: Values, model_outputs: dict[str, str], positions:
     value = values[node.name]
     if node.name in model_outputs:
         name, stride = model_outputs[node.name], tuple(int(step) for step in value.stride())
-        device = value.device  # the value itself would be kept with the function
+        device = value.device  # the lambda must not keep ``value`` alive
         return lambda _, arrays: from_array(arrays[name], stride, device)
     return lambda _, __: value
