@@ -29,7 +29,7 @@ FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
 
 _COMPUTED: Final = ("float64", "float32", "float16", "tfloat32", "bfloat16")
 _MOST_NAMED: Final = 3
-_LEAST_ALIKE: Final = 3  # operators at fault in one way that are named together
+_LEAST_ALIKE: Final = 3  # fewest operators with the same fault that are named as a group
 
 _MEANINGS: Final = {
     Verdict.ACCUMULATED: "no operator is at fault: rounding adds up beyond the limit",
@@ -68,7 +68,7 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
     compared = [each for each in outputs if each.evidence.error is not None]
     if not compared:
         return ""
-    bad: dict[str, TensorResult] = {}  # of an output of several runs that which is furthest off
+    bad: dict[str, TensorResult] = {}  # by output, the worst of its runs
     for each in compared:
         if each.verdict not in AGREEING and _badness(each) > _badness(bad.get(_name(each))):
             bad[_name(each)] = each
@@ -110,9 +110,10 @@ def _allowance(output: TensorResult) -> str:
 
 
 def _type(output: TensorResult) -> str:
-    """Return the element type that an output's limit comes from, with "by" in front; "" for none.
+    """Return " by " and the element type that sets an output's limit; "" if it is no type's own limit.
 
-    No device computes in types of 8 bits and less: limits as wide as theirs have grown from other types'.
+    Types of 8 bits and less are not named: devices do not compute in them, and a limit as wide as theirs was
+    widened from that of another type.
     """
     types = {*_COMPUTED, output.evidence.dtype, output.evidence.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
@@ -120,7 +121,7 @@ def _type(output: TensorResult) -> str:
 
 
 def meaning(report: Report) -> str:
-    """Return the network's inputs that differ, or the meaning of a verdict without fault; "" for neither."""
+    """Return a sentence on differing network inputs, else on a verdict without fault; "" for neither case."""
     if report.inputs:
         names = _first_of(report.inputs)
         is_one = len(report.inputs) == 1
@@ -192,7 +193,7 @@ def class_of(scope: str) -> str:
     return scope.rpartition("/")[2].partition("-")[2]
 
 
-_MOST: Final = 10  # accused operators, and iterations; the table has them all
+_MOST: Final = 10  # lines on accused operators, facts or iterations; the table has all
 
 
 def lines_below(report: Report, shown: int) -> Iterator[str]:
@@ -206,7 +207,7 @@ def lines_below(report: Report, shown: int) -> Iterator[str]:
     )
     if counts[TensorVerdict.UNCHECKED]:
         yield f"alone     {plural(counts[TensorVerdict.UNCHECKED], 'tensor')} without a counterpart"
-    for uneven in report.uneven[:1]:  # mostly a whole loop ran more often: one of its operators is enough
+    for uneven in report.uneven[:1]:  # mostly a whole loop ran more often: its first operator stands for all
         more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
         yield f"passes    {uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}{more}"
     if report.missing:
@@ -238,7 +239,7 @@ def _first(report: Report) -> Iterator[str]:
         f" {count}{directory}: {fault_text(first)}"
     )
     fault = next(iter(report.accused), first).place.shown_name
-    # two names ask for a reason
+    # the operator at fault is named if it is not the first one that differs
     other = "" if fault == place.shown_name else f"at fault is {fault}"
     why = joined(first.note, other)
     why = "" if first.is_accused or not why else joined(first.verdict, why)
@@ -275,7 +276,7 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
 
 
 def _facts(report: Report) -> Iterator[str]:
-    """Yield differences of the two graphs that no accused operator's note holds."""
+    """Yield lines on differences of the two graphs, without the ones in notes of accused operators."""
     told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
     facts = [each for each in report.facts if (each.operator, each.text) not in told]
     for fact in facts[:_MOST]:

@@ -91,7 +91,7 @@ def write(
 
 
 def _keep_graphs(root: str, folder: str) -> None:
-    """Copy the graph files of a dump, by which operators of other names find theirs in a baseline."""
+    """Copy the graph files of a dump: a later dump with other operator names is aligned by them."""
     for rank in open_dump(root).ranks.values():
         numbers = {number for network in rank.networks.values() for number in network.graphs}
         for number in sorted(numbers):

@@ -60,7 +60,7 @@ class OperatorArithmetic:
 
     @property
     def is_wide(self) -> bool:
-        """Whether they compute in float64."""
+        """Whether the operators compute in float64."""
         return self.kernels is Float64Kernels
 
 
@@ -95,7 +95,7 @@ def mixed(computed_in: ArithmeticPair) -> OperatorArithmetic:
         return OperatorArithmetic(roundings, mine.kernels)
 
     def is_wide(node: Node) -> bool:
-        # a value at the edge gets its other element type before it is rounded for its readers
+        # casts at the part's edge stay wide: the readers round the value themselves
         return node.name.startswith(CAST) or (mine if is_taken(node) else golden).is_wide
 
     return OperatorArithmetic(roundings, mixed_kernels(is_wide))
@@ -173,9 +173,9 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
 
     Args:
         part: The part.
-        mine: The model that it is of.
-        golden: The model that has its counterpart.
-        folder: The folder; made where it is missing, files of these names in it are replaced.
+        mine: The model that has the part.
+        golden: The model that has the part's counterpart.
+        folder: The folder; made if missing. Older files of these names are replaced.
 
     Raises:
         ToolError: A file cannot be written.
@@ -213,13 +213,13 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One side of the report.
+    """The exchanged part, or its golden counterpart, as a model of its own.
 
     Attributes:
-        file: Name of its model's file.
-        graph: The graph of its operators.
-        nodes: The operators.
-        arithmetic: Their arithmetic.
+        file: Name of the model's file.
+        graph: The graph that has the operators.
+        nodes: The operators of the part.
+        arithmetic: Arithmetic of the operators.
     """
 
     file: str
@@ -228,7 +228,7 @@ class _Part:
     arithmetic: OperatorArithmetic
 
     def fed(self, edges: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the values that the operators read from outside, without weights, in the types of dumps."""
+        """Return the part's inputs without weights, in the element types that dump files have."""
         names = (name for name in external_values(self.nodes) if name in edges)
         return {
             name: _held(edges[name], self.graph.type_of(name).dtype)
@@ -276,13 +276,13 @@ class _Part:
 
 
 def _held(array: np.ndarray, dtype: DType | None) -> np.ndarray:
-    """Return a value in the type in which dumps hold its declared type (None: its own type)."""
+    """Return a value in the element type that dump files have for its declared type (None: for its own)."""
     array = array if dtype is None else narrowed(array, dtype)
     return dtypes.widen(array, dtypes.from_numpy(array.dtype))
 
 
 def common_outputs(part: ExchangedPart) -> list[str]:
-    """Return the outputs that part and counterpart have in common, but for values read inside alone."""
+    """Return the values that part and counterpart both write: the ones not read in the part, else all."""
     taken, given = _written(part.spliced.taken), _written(part.spliced.given)
     inside = {name for node in part.spliced.taken for name in node.inputs}
     both = [name for name in taken if name in given]
@@ -299,10 +299,10 @@ EXPLAINED: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ExchangedPart:
-    """A part of one model in the place of its counterpart in another one.
+    """A part of the examined model in the place of its counterpart in golden.
 
     Attributes:
-        spliced: The network that has it, and the operators that were exchanged.
+        spliced: Golden with the part in it, and the operators that were exchanged.
         difference: Relative distance of its outputs from the network's without the part.
         whole: The same of the two models.
         edges: Golden's values at the edges of the part, by name.
@@ -436,7 +436,7 @@ class Bisection:
         return as_real(names, self._run(self._mixed, graph, self._fed), self._scales[0])
 
     def _own_outputs(self) -> list[Any]:
-        """Return the outputs of the examined model in golden's order; None for one that it lacks."""
+        """Return the outputs of the examined model in golden's order; None where it has no counterpart."""
         run = self._run(self._computed_in[0], self._mine, self._inputs)
         own = as_real([value.name for value in self._mine.outputs], run, self._scales[1])
         names = (self._results.get(value.name) for value in self._mine.outputs)
@@ -454,9 +454,10 @@ class Bisection:
 
 
 def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
-    """Return the exchangeable values of the examined model with their counterparts in golden.
+    """Return golden's counterpart of each value of the examined model at which the two may be spliced.
 
-    A value that only one of the two computes, as a quantised weight, comes with its readers.
+    A value that only the examined model computes, such as a quantised weight, is left out: it is exchanged
+    together with its readers.
     """
     computed = {name for node in golden.nodes for name in node.outputs}
     known = computed | {value.name for value in golden.inputs} | {*golden.weights}

@@ -32,12 +32,12 @@ ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
 MASK: Final = -8192.0
 """Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
 
-_BOTTOM: Final = -65000.0  # masked at any distance: float16 turns -3.4e38 into -inf or, saturating, -65504
-_LARGE: Final = 65504.0  # the largest number of float16, which has the least range
-_NEAR: Final = 2.0**-6  # an element of a masked lane differs at most as much as bfloat16 rounds
-_GAP: Final = 16.0  # elements outside are at least so many times smaller; else large numbers are no masks
+_BOTTOM: Final = -65000.0  # always masked: float16 turns a mask of -3.4e38 into -inf or, saturating, -65504
+_LARGE: Final = 65504.0  # the largest number of float16, the type with the smallest range
+_NEAR: Final = 2.0**-6  # masked elements of the two sides differ by at most bfloat16's rounding
+_GAP: Final = 16.0  # large numbers are masks only if all others are this many times smaller
 _FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence, relative to the range
-_LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations lose digits as a difference of sums
+_LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations are summed directly, to keep digits
 _BLOCK: Final = 1 << 16  # elements that stay in a core's cache while all sums over them are taken
 _EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # mask of the exponent bits of float64
 
@@ -46,7 +46,7 @@ _EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # mask of the exponent bits
 class TensorError:
     """How far two tensors are apart.
 
-    Masked lanes have no part in the numbers, nor elements that are NaN or the same infinity on both sides.
+    The numbers leave out masked lanes, and elements that are NaN or the same infinity on both sides.
 
     Attributes:
         is_same: Whether every element has the same bits, once the narrower type is widened.
@@ -56,7 +56,7 @@ class TensorError:
         largest: Largest absolute difference of two elements; infinite where elements are misplaced.
         misplaced: Number of elements that are NaN or infinite on one side, and not the same on the
             other.
-        nonfinite: How many of these are NaN or infinite on the examined side.
+        nonfinite: How many misplaced elements are NaN or infinite on the examined side.
         norm: Norm of the difference; infinite where elements are misplaced.
         scaled: Largest difference, divided by the largest golden element; infinite as the distance is.
         ulps: Largest difference in units of the last place: of the coarser type, at the golden
@@ -87,12 +87,12 @@ class Side:
     """Sums and extremes of one of the two tensors.
 
     Attributes:
-        low: Smallest element, NaN where one is.
-        high: Largest element, likewise.
+        low: Smallest element, NaN if any element is.
+        high: Largest element, NaN if any element is.
         squares: Sum of the squares.
-        total: Sum of the elements, of ``sums`` alone.
-        deviations: Sum of the squared distances from the mean, likewise.
-        densities: Sum of the densities of CANN's divergence in units of the range, likewise.
+        total: Sum of the elements; only set by ``sums``.
+        deviations: Sum of the squared distances from the mean; only set by ``sums``.
+        densities: Sum of the densities of CANN's divergence in units of the range; only set by ``sums``.
     """
 
     low: float = math.nan
@@ -118,7 +118,7 @@ class Side:
         sum_of_values, count = total(values), len(values)
         mean = sum_of_values / count
         deviations = squares - mean * sum_of_values
-        if not deviations >= _LEAST_SPREAD * squares:  # NaN, too
+        if not deviations >= _LEAST_SPREAD * squares:  # also if NaN
             deviations = total_of_squares(np.subtract(values, mean, out=spare))
         if self._counted:  # the means of the parts differ: Chan, Golub, LeVeque, "Updating Formulae", 1979
             shift = mean - self.total / self._counted
@@ -130,11 +130,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class LastPlace:
-    """Units of the last place of an element type.
+    """Units of the last place (ulp) of an element type.
 
     Attributes:
-        epsilon: That of 1.
-        smallest: The least there is.
+        epsilon: The unit at 1.
+        smallest: The smallest unit of any number.
     """
 
     epsilon: float
@@ -152,20 +152,20 @@ class PairSums:
         is_same: Whether every element has the same bits.
         products: Sum of ``x * y``.
         differences: Sum of ``(x - y)^2``.
-        distances: Sum of ``|x - y|``, of ``sums`` alone.
+        distances: Sum of ``|x - y|``; only set by ``sums``.
         largest: Largest ``|x - y|``.
-        ratios: Sum of ``|x / y - 1|`` where y is not almost zero, of ``sums`` alone.
-        largest_ratio: The largest of these, else 0.
-        entropy: Sum of ``p * log(p / q)`` over the densities in units of the range, of ``sums`` alone.
-        misplaced: As of ``TensorError``; only of sums that leave out elements.
-        nonfinite: Likewise.
-        masked: Likewise.
-        changed: As of ``TensorError``.
+        ratios: Sum of ``|x / y - 1|`` where y is not almost zero; only set by ``sums``.
+        largest_ratio: The largest ``|x / y - 1|``; 0 except by ``sums``.
+        entropy: Sum of ``p * log(p / q)`` over the densities in units of the range; only set by ``sums``.
+        misplaced: As in ``TensorError``; only set by ``measure``, as the next two.
+        nonfinite: As in ``TensorError``.
+        masked: As in ``TensorError``.
+        changed: As in ``TensorError``.
         units: Largest difference in multiples of the power of two at or below the golden element.
-        unit: Units of the last place, None where the elements are not rounded.
+        unit: Units of the last place; None for types that do not round, such as integers.
         peak: Largest finite golden magnitude outside of masked lanes.
-        power: A power of two by which the elements were divided, near the largest of float64: squares of
-            float64 could overflow or vanish, squares of all other types fit into float64.
+        power: A power of two near the largest magnitude, by which float64 elements are divided, as their
+            squares could overflow or vanish; 1 for other types, with squares that fit into float64.
         has_masks: Whether large elements are masks.
     """
 
@@ -192,7 +192,7 @@ class PairSums:
 
     @property
     def are_plain(self) -> bool:
-        """Whether a verdict would leave no element out: all are finite, and none is as low as a mask."""
+        """Whether verdicts use every element: all are finite, and no golden one is as low as a mask."""
         return self.x.is_finite and self.y.is_finite and self.y.low > MASK
 
     @property
@@ -208,7 +208,7 @@ class PairSums:
         norms = self.x.norm * self.y.norm  # a product of squares could overflow
         if norms:
             return float(np.clip(self.products / norms, -1, 1))
-        # Two zero tensors have the same direction, a zero tensor and another one have none in common.
+        # The cosine of two zero tensors is 1 by convention, of one zero tensor it is undefined.
         return 1.0 if self.x.squares == self.y.squares else math.nan
 
     @property
@@ -248,7 +248,7 @@ class PairSums:
         )
         if not self.misplaced:
             return error
-        # one NaN on one side outweighs all distances
+        # one misplaced NaN makes every distance infinite
         far = math.inf
         return replace(error, distance=far, cosine=math.nan, largest=far, norm=far, scaled=far, ulps=far)
 
@@ -296,7 +296,7 @@ def sums(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> PairSums:
         found.y.low, found.y.high = _extremes(y)
         found.x.low, found.x.high = (found.y.low, found.y.high) if found.is_same else _extremes(x)
         found.peak = max(-found.y.low, found.y.high)
-        if found.is_same and found.y.is_finite:  # nothing is apart, nor do NaN of both sides make numbers NaN
+        if found.is_same and found.y.is_finite:  # all differences are 0, and no NaN enters the sums
             for block in _blocks(y):
                 values, spare = _MEMORY.doubles[:2, : len(block)]
                 np.copyto(values, block)
@@ -372,9 +372,9 @@ def _are_of_one_number(x: np.ndarray, y: np.ndarray, kinds: Iterable[str]) -> bo
         a, b = (block.astype(np.float64) for block in blocks)
         if not np.array_equal(np.isfinite(a), np.isfinite(b)):
             return False
-        a, b = np.nan_to_num(a), np.nan_to_num(b)  # infinities are the same then
+        a, b = np.nan_to_num(a), np.nan_to_num(b)  # infinities of both sides become the same number
         exponents = np.frexp(np.maximum(np.abs(a), np.abs(b)))[1]
-        # the distance of a type's numbers around the larger of the two
+        # the spacing of the type's numbers around the larger magnitude of the two
         steps = (
             np.maximum(np.ldexp(float(info.eps), exponents - 1), float(info.smallest_subnormal))
             for info in infos
@@ -385,7 +385,7 @@ def _are_of_one_number(x: np.ndarray, y: np.ndarray, kinds: Iterable[str]) -> bo
 
 
 def overflowed(dumped: np.ndarray, golden: np.ndarray) -> int:
-    """Return how many elements of a tensor are infinite that are large numbers in golden, and no masks."""
+    """Return how many elements are infinite where golden has a number beyond float16's range, masks aside."""
     x, y = _in_one_type(dumped, golden)
     with np.errstate(all="ignore"):
         return int(np.count_nonzero(np.isinf(x) & np.isfinite(y) & (np.abs(y) > _LARGE) & (y > _BOTTOM)))
@@ -456,7 +456,7 @@ def _unit(dtype: str | np.dtype) -> LastPlace | None:
 
 
 def _coarser_unit(dtype: str, *kinds: np.dtype) -> LastPlace | None:
-    """Return the unit of a named type, else the coarser one of two arrays' types."""
+    """Return the unit of a named type, else the coarser of two arrays' types; None for integers alone."""
     units = [unit for unit in map(_unit, kinds) if unit is not None]
     return _unit(dtype) or max(units, key=lambda unit: unit.epsilon, default=None)
 
@@ -503,7 +503,7 @@ def _extremes(elements: np.ndarray) -> tuple[float, float]:
 
 def _largest(block: np.ndarray, chosen: np.ndarray) -> float:
     """Return the largest magnitude of chosen elements, 0 of none."""
-    # numpy's abs with ``where`` takes the elements one by one
+    # numpy's abs with ``where`` is slow: one element at a time
     kept = np.where(chosen, block, block.dtype.type(0))
     return max(float(kept.max(initial=0)), -float(kept.min(initial=0)))
 

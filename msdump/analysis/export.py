@@ -157,7 +157,7 @@ def chosen(report: DumpReport, most: int) -> list[int]:
 
 
 def known(report: DumpReport) -> list[int]:
-    """Return the rows of all tensors to choose from: outputs, and inputs that no dumped operator wrote."""
+    """Return the rows of exportable tensors: outputs, and inputs that no dumped operator wrote."""
     return [row for row, tensor in enumerate(report.series.tensors) if tensor.is_shown]
 
 

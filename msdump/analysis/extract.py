@@ -45,7 +45,7 @@ class OperatorRun:
     Attributes:
         directory: The iteration that it ran in.
         records: Its tensors.
-        passes: How many runs of it the iteration has.
+        passes: Number of runs of the operator in this iteration.
     """
 
     directory: Iteration
@@ -119,7 +119,7 @@ def find_run(
 
 
 def _run_in(folder: Iteration, name: str, number: int) -> OperatorRun | None:
-    """Return the run of an operator or parameter in a pass of an iteration, None where it was not dumped."""
+    """Return an operator's or parameter's run by its pass in an iteration; None if it was not dumped."""
     spelled = sanitize(name)
     passes = _by_pass(
         record
@@ -128,7 +128,7 @@ def _run_in(folder: Iteration, name: str, number: int) -> OperatorRun | None:
     )
     if not passes:
         return None
-    # an operator outside of a loop has but one pass
+    # without this pass the last one: an operator outside of a loop has only one
     return OperatorRun(folder, tuple(passes.get(number) or passes[max(passes)]), len(passes))
 
 
@@ -222,7 +222,7 @@ class KeptTensor:
         io: Input or output.
         dtype: Its element type on the device.
         array: Its elements.
-        layout: How its elements lie, "" as on a host.
+        layout: Memory format of the elements; "" for the host's row-major order.
     """
 
     name: str
@@ -291,7 +291,7 @@ class _FromGraphFile:
         """Return the inputs that are no constants: ``input_0``, ``input_1``, ..."""
         graph, dumped, arrays = self._run.directory.operator_graph, self._run.of(IO.INPUT), {}
         for slot, source in enumerate(self._operator.inputs):
-            # the file holds the value of an argument; MindSpore dumps some as tensors, too
+            # arguments are in the graph file, and become attributes; MindSpore dumps some as tensors, too
             is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
             record = None if is_argument else dumped.get(slot) or self._written(source)
             if record is not None:
@@ -342,7 +342,7 @@ class _FromGraphFile:
         return next((each for each in parameters if source.name in {each.full_name, each.op_name}), None)
 
     def _array(self, record: Record, form: ValueForm) -> np.ndarray:
-        """Return a tensor; UntoldOperatorError where the graph file is that of another graph."""
+        """Return a tensor; UntoldOperatorError if its type or shape contradicts the graph file."""
         is_settled = form.shape is not None and min(form.shape, default=0) >= 0
         shape = form.shape if is_settled else None
         array = _host_array(record, shape)
@@ -410,7 +410,7 @@ class _FromModel:
         )
 
     def _before(self, name: str, slot: int) -> np.ndarray:
-        """Return an input that the operator overwrites: the dump has it as it was afterwards."""
+        """Return the old value of an input that the operator overwrites; its own file has the new one."""
         key = self._run.directory.key
         wanted = replace(key, iteration=(key.iteration or 0) - 1)
         folder = next((folder for folder in self._dump.iterations if folder.key == wanted), None)
@@ -447,7 +447,7 @@ def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
     for graph in compiled.graph.walk():
         for node in graph.operators:
             if sanitize(node.operator.full_name) == sanitize(run.name):
-                # an added Cast stands between two forms of one value
+                # an inserted Cast keeps device types: the model has one type for its input and output
                 return graph if node.is_added else with_model_types(graph), node
     known = {node.operator.full_name for graph in compiled.graph.walk() for node in graph.operators}
     raise InputError(f"{model.source}: the model has no operator {run.name}{name_hint(run.name, known)}")

@@ -99,7 +99,7 @@ def list_facts(
         matching: The aligned operators.
         same_weight: Compares the bits of weights.
     """
-    # graphs inferred from tensors lack operators that compilation settles, and branches
+    # graphs inferred from tensors lack folded operators and branches: they would differ everywhere
     if mine.graph.is_inferred is not golden.graph.is_inferred or not matching.is_one_network:
         return ()
     return tuple(_Comparison(mine, golden, matching, same_weight).facts())
@@ -110,7 +110,7 @@ _Operators = Sequence[GraphOperator]
 
 
 class _Side:
-    """A graph, and keys of its values that both sides share: the pair of the producer, or a label."""
+    """A graph, and a key for each value, equal on both sides: the pair of its producer, or a label."""
 
     def __init__(self, side: GraphSide, label_of: _LabelOf, alone: Sequence[str]) -> None:
         self.graph, self.alone, self.passing = side.graph, {*alone}, _PASSING
@@ -130,8 +130,8 @@ class _Side:
         return self.graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
 
     def origin(self, source: ValueSource) -> ValueSource:
-        """Return the source of a value, looking through operators that the other side may lack."""
-        for _ in self.graph.operators:  # a cycle, which no sound graph has, ends here
+        """Return the source of a value behind operators, such as casts, that the other side may lack."""
+        for _ in self.graph.operators:  # bounded: a damaged graph may have a cycle
             operator = self.operator(source)
             if operator is None or not (operator.inputs and self._is_passed(operator)):
                 break
@@ -151,14 +151,14 @@ class _Side:
         return None if label in (UNKNOWN, UNTOLD) else label
 
     def members(self, names: Sequence[str], others: Sequence[GraphOperator] = ()) -> list[GraphOperator]:
-        """Return the operators of a region, with unpaired ones that are nodes of the other side's region."""
+        """Return the operators of a region, and unpaired ones of the same ONNX nodes as the other region."""
         nodes = {each.onnx_names for each in others if each.onnx_names}
         alone = {name for name in self.alone if nodes and self.graph.operators[name].onnx_names in nodes}
         ordered = sorted({*names} | alone, key=self.places.__getitem__)
         return [self.graph.operators[name] for name in ordered]
 
     def reads(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
-        """Return the inputs of operators from outside; constants only of one alone."""
+        """Return the inputs that operators read from other operators; of a single operator constants, too."""
         inside = {each.full_name for each in operators}
         found = [self.origin(each) for operator in operators for each in operator.inputs]
         if len(operators) == 1:
@@ -166,7 +166,7 @@ class _Side:
         return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
 
     def is_untold(self, source: ValueSource) -> bool:
-        """Return whether the source of a value is uncertain, or varies by passes of a loop."""
+        """Return whether the source of a value is guessed, unknown, or different in passes of a loop."""
         return (
             source.varies
             or source.is_guessed
@@ -174,13 +174,13 @@ class _Side:
         )
 
     def is_fixed(self, source: ValueSource) -> bool:
-        """Return whether a value is the same in each run, so that compilation may have folded it."""
+        """Return whether a value is constant over all runs, so that compilation may have folded it."""
         return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and source.name in self._fixed)
 
     def lacks(self, beside: _Side, source: ValueSource, own: ValueSource) -> bool:
-        """Return whether a value, in place of an own one, comes from an operator that this side lacks.
+        """Return whether the other side's value (``source``) comes from an operator that this side lacks.
 
-        Nothing is lacking where compilation has folded it.
+        ``own`` is this side's value in its place. An operator that may have been folded is not lacking.
         """
         operator, computes = beside.stranger(source), self.operator(own) is not None
         if operator is None or (beside.is_fixed(source) and not computes):
@@ -188,12 +188,12 @@ class _Side:
         return _is_plain(operator) and not {*operator.onnx_names} & self._fused
 
     def strange(self, operators: _Operators, parts: Counter[str]) -> list[GraphOperator]:
-        """Return the operators without any part in the other side, except for optional ones."""
+        """Return the operators without any part among the other side's ``parts``; optional types excluded."""
         computing = [each for each in operators if _parts(each) and each.op_type not in self.passing]
         return [each for each in computing if _is_plain(each) and not _counts([each]) & parts]
 
     def stranger(self, source: ValueSource) -> GraphOperator | None:
-        """Return the producer of a value if the other side has no counterpart."""
+        """Return the producer of a value if it has no counterpart on the other side, else None."""
         return self.operator(source) if source.name in self.alone else None
 
 
@@ -206,7 +206,7 @@ def _is_plain(operator: GraphOperator) -> bool:
 
 
 class _Edge(NamedTuple):
-    """An input that differs from golden's; without a reader an output of the graph."""
+    """An input that differs from golden's; if ``reader`` is None, an output of the graph."""
 
     reader: GraphOperator | None
     slot: int
@@ -232,7 +232,7 @@ class _Comparison:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
             for side, names in ((self._mine, pair.mine), (self._golden, pair.golden)):
-                for name in names:  # inner values of a kernel are nowhere in the other side
+                for name in names:  # inner values of a kernel have no equal on the other side
                     side.key_of.setdefault((name, 0), ("inner", name))
             members = self._mine.members(pair.mine), self._golden.members(pair.golden)
             if pair.is_single or not self._split(*members):
@@ -258,7 +258,7 @@ class _Comparison:
         )
         is_kernel = len(pairs) == 1 and not all(
             passed
-        )  # it may compute the other operators of the other side, too
+        )  # a fused kernel may compute the unpaired operators of the other side, too
         if is_kernel or not pairs or len(pairs) < min(len(mine), len(golden)):
             return False
         for side, operators in ((self._mine, mine), (self._golden, golden)):
@@ -273,7 +273,7 @@ class _Comparison:
         return True
 
     def facts(self) -> list[Fact]:
-        """Return all facts, in the order of the examined operators that show them."""
+        """Return all facts, in execution order of the examined operators that read the difference."""
         facts, edges = [*self._dtypes(), *self._inner_casts()], [*self._ends()]
         for mine, golden in self._pairs:
             if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])) and _are_alike(mine, golden):
@@ -311,9 +311,9 @@ class _Comparison:
             yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
 
     def _dtypes(self) -> Iterator[Fact]:
-        """Yield operators with another type of float output than golden's, the first of several in a row.
+        """Yield operators with another float output type than golden's, of consecutive ones only the first.
 
-        Nothing if most of them differ: the network was converted as a whole.
+        Yields nothing if most operators differ: then the whole network was converted.
         """
         facts: dict[str, Fact] = {}
         single = [(mine[0], golden[0]) for mine, golden in self._pairs if len(mine) == len(golden) == 1]
@@ -330,9 +330,10 @@ class _Comparison:
                 yield fact
 
     def _inner_casts(self) -> Iterator[Fact]:
-        """Yield kernels with more casts inside than their counterparts, or fewer.
+        """Yield fused kernels with more or fewer casts inside than their counterparts.
 
-        Only if the graph of that side has more casts as a whole: else the other one has them elsewhere.
+        The side with more casts inside must have more casts in the whole graph, too: else the other side has
+        them as operators of their own.
         """
         own, other = (_casts([*side.graph.operators.values()]) for side in (self._mine, self._golden))
         for mine, golden in self._pairs:
@@ -356,7 +357,7 @@ class _Comparison:
     def _unequal(
         self, own: Sequence[ValueSource], other: Sequence[ValueSource]
     ) -> list[tuple[int, ValueSource, ValueSource]]:
-        """Return the inputs of a commutative operator that differ between the sides, in any order."""
+        """Return the inputs of a commutative operator without an equal one in golden, in any order."""
         rest, left = [*other], []
         for slot, source in enumerate(own):
             key = self._mine.key(source)
@@ -365,7 +366,7 @@ class _Comparison:
                 left.append((slot, source))
             else:
                 rest.remove(same)
-        # a kernel may read one value more, of an operator that the other side lacks
+        # a kernel may read more values than its counterpart: pad the shorter list
         left += [(len(own), _NOTHING)] * (len(rest) - len(left))
         rest += [_NOTHING] * (len(left) - len(rest))
         return [(slot, source, each) for (slot, source), each in zip(left, rest, strict=True)]
@@ -378,18 +379,18 @@ class _Comparison:
                 yield _Edge(None, slot, one, two)
 
     def _is_other(self, own: ValueSource, other: ValueSource) -> bool:
-        """Return whether an input is known to differ from golden's."""
+        """Return whether an input certainly differs from golden's; False if a source is unknown."""
         is_lacking = self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
         if _NOTHING in {own, other}:
             return is_lacking
         if self._mine.is_untold(own) or self._golden.is_untold(other):
             return False
-        if own.kind is other.kind is SourceKind.WEIGHT:  # its elements are compared elsewhere
+        if own.kind is other.kind is SourceKind.WEIGHT:  # weights under one name are compared as arguments
             weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
             is_common = {own.name, other.name} <= weights and weight_place(own.name) is None
             return own.name != other.name and is_common and not self._same_weight(own.name, other.name)
         if own.kind is not other.kind and self._mine.is_fixed(own) and self._golden.is_fixed(other):
-            return False  # one side has folded it
+            return False  # one side has folded the value
         keys = self._mine.key(own), self._golden.key(other)
         if None not in keys:
             return keys[0] != keys[1]
@@ -452,7 +453,7 @@ def _types(full_name: str, op_type: str) -> tuple[str, ...]:
 
 
 def _casts(operators: _Operators) -> int:
-    """Return the number of casts, alone or as parts of kernels, without inserted ones."""
+    """Return the number of casts, as operators or parts of kernels; inserted ones do not count."""
     parts = (part_types(each) for each in operators if not _is_inserted(each))
     return sum(canonical_type(each) == "Cast" for types in parts for each in types)
 
@@ -479,7 +480,7 @@ def _arguments(mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
     own, other = (parse_attributes(each.attributes) for each in (mine, golden))
     texts = {
         f"{_shown(own[name])}, in golden {_shown(other[name])}": name
-        for name in reversed(own)  # primitives have some under two names, as pad and pad_list
+        for name in reversed(own)  # one fact for an attribute under two names, as pad and pad_list
         if name in other and name not in mine.bodies and not _is_same(own[name], other[name])
     }
     for text, name in reversed(texts.items()):
@@ -495,7 +496,7 @@ def _fact(kind: FactKind, operator: GraphOperator, text: str, golden: str, *read
 
 
 def _is_same(mine: Any, golden: Any) -> bool:
-    """Return whether two arguments are the same, but for how files show them and for rounding."""
+    """Return whether two attributes are equal up to rounding; of different types they count as equal."""
     if isinstance(mine, list) and isinstance(golden, list):
         return len(mine) == len(golden) and all(map(_is_same, mine, golden))
     if isinstance(mine, int | float) and isinstance(golden, int | float):

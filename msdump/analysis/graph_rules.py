@@ -27,7 +27,7 @@ from msdump.read import read_json
 from msdump.return_codes import ReturnCode
 from msdump.store import names
 
-_CONTROL_EDGE: Final = ":-1"  # an input that only orders two operators and carries no tensor
+_CONTROL_EDGE: Final = ":-1"  # suffix of an input that only orders two operators and carries no tensor
 
 
 GOLDEN_INPUT: Final = "input_"
@@ -56,8 +56,8 @@ class RuleOperator:
         name: Full name.
         op_type: Operator type.
         inputs: Producer and output number of each input.
-        originals: Its operators of the original network; none: the compiler added it.
-        outputs: The original output of each of its outputs, None for none.
+        originals: Its operators of the original network; empty if the compiler added it.
+        outputs: By output: the original network's output that it holds, None for none.
         is_inner: Whether it is one of several operators for the same originals and gives no output of them.
         is_added: Whether the compiler has added it to change a tensor's element type or format.
     """
@@ -141,9 +141,9 @@ class FusionRules:
     def output_origin(
         self, operator: RuleOperator, index: int, is_passing: IsPassing = _has_passing_type
     ) -> Origin | None:
-        """Return the original output of an output, through casts and changes of format.
+        """Return the original network's output behind an output, skipping casts and changes of format.
 
-        By default all casts are looked through, also the original network's, as by CANN's tool.
+        By default all casts are skipped, also the original network's, as by CANN's tool. None if unknown.
         """
         source, number = self._behind_casts(operator, index, is_passing)
         if source is None or not source.outputs:
@@ -210,7 +210,7 @@ def parse_rules(value: Any, source: str) -> FusionRules:
         operators.setdefault(operator.name, operator)  # of operators of one name the first counts
     if not operators:
         raise ToolError(ReturnCode.JSON, f"{source}: the graph has no operators")
-    # Only now: whether an operator stands alone for its originals shows when all have been read.
+    # After the loop: only the complete list shows which operators are alone in their group.
     sizes = Counter(operator.index for operator in operators.values())
     operators_in_file = [_renamed(each) if sizes[each.index] == 1 else each for each in operators.values()]
     # GE lists operators in an order of its own; their ids are the order of execution.
@@ -218,7 +218,7 @@ def parse_rules(value: Any, source: str) -> FusionRules:
 
 
 def _renamed(operator: RuleOperator) -> RuleOperator:
-    """Return an operator with its only original as the origin of outputs that name none."""
+    """Return an operator with its only original as the origin of outputs that lack one."""
     if len(operator.originals) != 1:
         return operator
     name = operator.originals[0]
@@ -228,7 +228,7 @@ def _renamed(operator: RuleOperator) -> RuleOperator:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A value of the file with its path in it, ``$.graph[0].op[3].attr``, for messages."""
+    """A value of a JSON file and its path there, ``$.graph[0].op[3].attr``, for messages."""
 
     source: str
     path: str
@@ -302,7 +302,7 @@ def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
 
 
 def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
-    """Yield the origin of each output that has attributes, else one of ``default``; None for none."""
+    """Yield the origin of each output; if not in its attributes, of operator ``default`` ("": None)."""
     for index, output in enumerate(place.member("output_desc", list, []).items()):
         if not isinstance(output.value, dict) or "attr" not in output.value:
             continue

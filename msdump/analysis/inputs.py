@@ -34,7 +34,7 @@ _PASSING: Final = operators_of(OperatorKind.VIEW) | {"Cast"}
 
 
 def _class_counts(graph: Graph) -> dict[str, int]:
-    """Return the number of classes of each value that losses take for class indices, the smallest."""
+    """Return the number of classes (the smallest) of each value that losses read as class indices."""
     sources = {
         node.outputs[0]: node.inputs[0]
         for node in graph.nodes
@@ -110,12 +110,12 @@ def load_arrays(
     """
     try:
         with reading.open_file(path) as file:
-            # Pickled arrays run code when they are read, and the file may be anybody's.
+            # Pickled arrays run code when they are read, and the file may be untrusted.
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.ndarray):
                 check(*_headers(archive))
             named = None if isinstance(archive, np.ndarray) else dict(archive)
-    except InputError:  # of the check
+    except InputError:  # raised by ``check``
         raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
@@ -127,7 +127,7 @@ def load_arrays(
 
 
 def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict[str, Shape]]:
-    """Return an element and the shape of each array of an archive, from the headers alone."""
+    """Return a sample element (for the type) and the shape of each array, from the headers alone."""
     assert archive.zip is not None, "it is open"
     elements, shapes = {}, {}
     for name in archive:
@@ -143,7 +143,7 @@ def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict
 
 
 def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:
-    """Return an array in the type that its value has in the network where numpy has no such type.
+    """Return an array in its declared type, which numpy may lack (bfloat16), from the form in files.
 
     ``numpy.savez`` writes such types as bytes without a type ("V2"), dump files hold a wider type.
     """
@@ -173,7 +173,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
 MOST_DIMENSIONS: Final = 64
-_RANDOM_BYTES: Final = 8  # of an element when it is drawn: float64 or int64, whatever its type
+_RANDOM_BYTES: Final = 8  # per element while drawing: numpy draws float64 or int64
 _WORDS: Final = ("iron", "moss", "amber", "slate")
 
 
@@ -224,8 +224,8 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
 def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, Any]:
     """Return random inputs that are like given ones: the same for the same seed.
 
-    Zeros stay where they are, as they mark padding and masks. In place of the others stand, of integers with
-    several values, any between the smallest and the largest of them, and else elements of the array itself.
+    Zeros stay in place, as they mark padding and masks. Integers that are not all equal are replaced by
+    random ones from the smallest to the largest; other elements by randomly chosen elements of the array.
 
     Args:
         arrays: Inputs by name; an absent one, and texts, stay as they are.
@@ -298,7 +298,7 @@ def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
 
 def is_array(shape: Sequence[int], item_bytes: int) -> bool:
     """Return whether this machine can hold an array of a shape, its elements of so many bytes."""
-    # numpy counts the elements as if no size were 0
+    # numpy refuses too large shapes even if a size of 0 makes the array empty
     count = math.prod(size for size in shape if size)
     return len(shape) <= MOST_DIMENSIONS and count * item_bytes <= _memory()
 

@@ -29,7 +29,7 @@ from msdump.store import STATISTICS, OperatorFileKind, names, operator_names
 BINS: Final = 12
 """Bins of a histogram."""
 
-_MOST_PLACES: Final = 5  # of NaN, and of each infinity
+_MOST_PLACES: Final = 5  # places listed of NaN, and of each infinity
 _BLOCK: Final = 1 << 20  # elements that are inspected at once
 _REAL_KINDS: Final = "biuf"
 _SLICE: Final = 6  # rows and columns of a slice
@@ -259,7 +259,7 @@ def _in_host_layout(array: np.ndarray, info: TensorInfo, layout: str) -> tuple[n
 def _subject(name: str, path: str, array: np.ndarray, layout: str) -> InspectedTensor:
     try:
         dtype = dtypes.from_numpy(array.dtype)
-    except FormatError:  # dates and structures, which no dump has
+    except FormatError:  # dates and structured types of other .npy files
         title, widened = str(array.dtype), array
     else:
         title, widened = dtype.name, dtypes.widen(array, dtype)
@@ -329,19 +329,19 @@ def _of_record(iteration: Iteration, record: Record) -> InspectedTensor:
 
 
 def _elements(record: Record) -> np.ndarray:
-    """Return a tensor in the host's layout where it is known, else as it lies on the device."""
+    """Return a tensor in the host's layout, or in the device's if the format cannot be converted."""
     try:
         return record.host
     except FormatError:
         return record.array
 
 
-_MOST_TILES: Final = 256  # matrices of a tensor that a picture shows, the first ones
-_WIDEST: Final = 2048  # pixels of a side
+_MOST_TILES: Final = 256  # a picture shows the first matrices of a tensor
+_WIDEST: Final = 2048  # most pixels of the picture's width or height
 _SMALLEST: Final = 256  # pixels of the longer side; a smaller tensor gets larger pixels
 _GAP: Final = 1  # elements between two matrices
 _BACKGROUND: Final = (255, 255, 255)
-# vivid, and nowhere on the ramp: each differs from the others and from it in all kinds of colour vision
+# vivid colours that are not on the ramp, distinguishable from it and each other in all kinds of colour vision
 _STRANGERS: Final = {"nan": (255, 0, 128), "inf": (255, 80, 0), "-inf": (0, 200, 255)}
 # a ramp from dark to light, even to the eye, also in grey and where red and green look alike
 _RAMP: Final = (
@@ -388,7 +388,7 @@ def _tiles(array: np.ndarray) -> np.ndarray:
 
 
 def _shrunk(tiles: np.ndarray) -> np.ndarray:
-    """Return matrices that fit a picture: of elements in one pixel the first, or the first not finite."""
+    """Return matrices reduced to one element a pixel: the first that is not finite, else the first."""
     for axis in (1, 2):
         each = -(-tiles.shape[axis] // _WIDEST)
         if each > 1:

@@ -37,7 +37,7 @@ class DumpedOperand:
         host_shape: Shape on the host; empty where it is not known.
         groups: Groups of the convolution that reads a weight.
         address: Address in the device's memory, 0 where it is not known.
-        is_typed: Whether its file has the element type; else its elements are its bytes.
+        is_typed: Whether the file has the element type; if not, elements are read as single bytes.
     """
 
     io: IO
@@ -63,9 +63,9 @@ class DumpedOperand:
         return self._load()
 
     def read_as(self, dtype: str) -> DumpedOperand:
-        """Return the operand with its bytes read as elements of a type, or of one that files widen to it.
+        """Return the operand with its bytes read as a type, or as a packed type (int4) that is saved as it.
 
-        The operand itself comes back if its size does not fit.
+        Returns the operand itself if the number of bytes does not fit.
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
@@ -121,14 +121,14 @@ def read_operands(
     Args:
         folder: The directory of the files.
         files: Files of one execution of the operator.
-        is_long_list: Whether very many operands are listed: files with one tensor are not kept open then, but
-            opened again for the elements.
+        is_long_list: Whether very many operands are listed: then files with one tensor are closed, and opened
+            again for the elements.
 
     Raises:
         DumpReadError: A file is missing, truncated or corrupt.
     """
     if folder.kind is FolderKind.DUMPS:
-        # of a collective, inputs and outputs have a file each
+        # a collective has two files, one for inputs and one for outputs
         sides = {file.io or "": file.path for file in files}
         each = (_from_dump_file(path, folder.version) for _, path in sorted(sides.items()))
         return tuple(operand for operands in each for operand in operands)
@@ -151,7 +151,7 @@ def _from_block(path: str, view: memoryview, block: DataSpan, info: TensorInfo) 
     def load() -> np.ndarray:
         return dump_data.tensor(info, view[block.offset : block.end], path, block.offset)
 
-    # A tensor without axes has an empty original shape, which is also how an absent one reads.
+    # An empty original shape means a scalar, or that the file lacks the shape.
     is_scalar = not info.original_shape and math.prod(info.shape) == 1
     return DumpedOperand(
         IO(block.section),
@@ -203,8 +203,8 @@ def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryv
 def _is_cut(file: NamedFile, dtype: np.dtype) -> bool:
     """Return whether a file holds fewer bytes of each element than the device did.
 
-    vendor: MindSpore 2.10 names the file of a kernel that computes in a wider type than its graph declares by
-    the graph, and writes so many bytes as that type has.
+    vendor: if a kernel computes in a wider type than its graph declares, MindSpore 2.10 names the file by the
+    declared type, and writes as many bytes as that type has.
     """
     if not file.held.dtype:
         return False
@@ -252,9 +252,9 @@ def host_layout(operand: DumpedOperand, rank: int) -> str:
 
 
 def in_one_type(dumped: DumpedOperand, golden: DumpedOperand) -> tuple[DumpedOperand, DumpedOperand]:
-    """Return two operands; one without element type has that of the other one.
+    """Return two operands; one without element type is read in the other one's type.
 
-    vendor: CANN's numbers of element types have none for uint4; its files say DT_UNDEFINED then.
+    vendor: CANN has no element type number for uint4; its files say DT_UNDEFINED then.
     """
     if dumped.is_typed == golden.is_typed:
         return dumped, golden
@@ -274,8 +274,8 @@ def host_arrays(
     Args:
         dumped: The tensor.
         golden: Its counterpart.
-        is_handed_on: Whether only one side's compiler has simplified the operators between the two, so that
-            a reshape may lie there.
+        is_handed_on: Whether one side's compiler removed operators between the two values, perhaps a reshape:
+            then equal sizes suffice.
 
     Raises:
         ToolError: Their shapes differ, or a format has no conversion.
@@ -291,7 +291,7 @@ def host_arrays(
     try:
         arrays = dumped.on_host(shape), golden.on_host(shape)
     except FormatError as error:
-        if is_same:  # a format without a conversion, but the same on both sides
+        if is_same:  # no conversion, but both sides have the same layout: compare as they are
             return dumped.array, golden.array
         if not (dumped.is_converted or golden.is_converted):
             raise
@@ -332,7 +332,7 @@ def in_golden_layout(
 
 
 def _layout_candidates(dumped_array: np.ndarray, dumped: DumpedOperand, layout: str) -> Iterator[np.ndarray]:
-    """Yield an array in the layout that a graph file gives, as it is, and in all layouts of its rank."""
+    """Yield an array in a graph file's layout, unchanged, and in every layout of as many axes."""
     host = host_layout(dumped, dumped_array.ndim)
     yield in_layout(dumped_array, host, layout)
     yield dumped_array

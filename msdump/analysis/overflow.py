@@ -79,7 +79,7 @@ class OverflowUnit:
 
 
 def overflowed_tasks(overflows: Iterable[Overflow]) -> Counter[Task]:
-    """Return the number of overflow records of each task; a record without a unit counts for none."""
+    """Return the number of overflow records of each task, without records that name no unit."""
     tasks: Counter[Task] = Counter()
     for overflow in overflows:
         with contextlib.suppress(ToolError):
@@ -106,9 +106,9 @@ def find(directory: str) -> list[NamedFile]:
 
 
 def _records(folder: str, files: list[str]) -> Iterator[NamedFile]:
-    """Yield the records of a directory; a JSON form counts only where the record itself is not there."""
+    """Yield the overflow records of a directory: binary ones, and JSON forms without a binary record."""
     by_name: dict[str, NamedFile] = {}
-    # JSON forms first, so that a record of the same name replaces its own.
+    # JSON forms first, so that the binary record of the same name replaces its JSON form.
     for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
         parsed = parse_file_name(f"{folder}/{file}", file.removesuffix(operator_names.OVERFLOW_JSON))
         if parsed is not None and parsed[1].op_type == operator_names.OP_DEBUG.op_type:
@@ -117,7 +117,7 @@ def _records(folder: str, files: list[str]) -> Iterator[NamedFile]:
 
 
 def reporting_units(path: str, record_json: Mapping[str, Any]) -> list[OverflowUnit]:
-    """Return the units of a device that report an overflow in a record, given in its JSON form.
+    """Return the units of a device that report an overflow in a record, given as its JSON form.
 
     >>> fields = {"task_id": 9, "stream_id": 2, "status": 2048}
     >>> print(*reporting_units("", {"AI Core": fields, "L2 Atomic Add": {"status": 0}}))
@@ -254,7 +254,7 @@ class OverflowReport:
 
 def analyse(records: list[NamedFile], output: str, count: int = 0) -> OverflowReport:
     """Return a report on the oldest ``count`` records, 0: all; files are converted into ``output``."""
-    # Many records lie in one directory, which is listed once.
+    # Records often share a directory, so each directory is listed only once (``cache``).
     report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_beside)
     for record in records[: count or None]:
         try:
@@ -299,14 +299,14 @@ _Beside = tuple[Folder | None, Mapping[Task, Sequence[NamedFile]]]
 
 def _overflow(record: NamedFile, results: _Results, beside: _Beside) -> OperatorOverflow:
     units = reporting_units(record.path, read_overflow(record.path))
-    if not record.path.endswith(operator_names.OVERFLOW_JSON):  # a conversion would write the JSON form
+    if not record.path.endswith(operator_names.OVERFLOW_JSON):  # else it is in JSON already
         results.convert(record.path)
     folder, by_task = beside
     runs = _runs(by_task.get(units[-1].task, ()), units[-1])
     if folder is None or not runs:
         return OperatorOverflow(units, record.timestamp)
     # In a loop the operator left files of several passes. A device records an overflow before it dumps the
-    # operator; where nothing came later, the nearest.
+    # operator: take the nearest later files, else the nearest earlier ones.
     time = record.timestamp
     files = min(runs, key=lambda files: (files[-1].timestamp < time, abs(files[-1].timestamp - time)))
     if folder.kind is FolderKind.DUMPS:
@@ -339,7 +339,7 @@ def _beside(path: str) -> _Beside:
 def _runs(files: Iterable[NamedFile], fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
     """Return the files of each pass of the operator that overflowed; none where it was not dumped."""
     passes: dict[int, list[NamedFile]] = {}
-    # Should several operators have this task and stream, the first that ran is meant.
+    # If several operators have this task and stream, the first one that ran is taken.
     operators: dict[tuple[object, ...], list[NamedFile]] = {}
     for file in files:
         if _fits_part(file, fault):
@@ -350,7 +350,7 @@ def _runs(files: Iterable[NamedFile], fault: OverflowUnit) -> list[tuple[NamedFi
 
 
 def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
-    """Return whether context and thread of a file, where it has some, are the same as of a fault."""
+    """Return whether context and thread in a file's name are the overflow's; True for a name without them."""
     fault_parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     return not file.part or all(
         fault_part in {_NO_PART, file_part}
@@ -358,11 +358,11 @@ def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
     )
 
 
-_NO_PART: Final = 65535  # vendor: the context or thread of a task that has none
+_NO_PART: Final = 65535  # vendor: number that stands for no context or no thread
 
 
 def _full_name(folder: Folder, file: NamedFile) -> str:
-    """Return the operator's name as the network has it; .npy files know only the one in their name."""
+    """Return the operator's full name from a dump file's header; for .npy files the one in the file name."""
     if folder.kind is not FolderKind.DUMPS:
         return file.op_name
     header, _ = dump_data.read_header(load_file(file.path), file.path)

@@ -86,7 +86,7 @@ class Matches:
         parameters: Names of selected weights and graph inputs (CPU and GPU).
         unmatched: Items that select nothing.
         count: Number of operators that run on the device, dumped or not.
-        is_compiled: Whether the device has compiled the graph, so that they are not the model's operators.
+        is_compiled: Whether the operators are of a graph compiled by the device, not of the model.
     """
 
     kernels: tuple[OperatorRef, ...]
@@ -99,7 +99,7 @@ class Matches:
 def matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
     """Return the operators of a model that a plan selects, also in branches and loops.
 
-    Nothing is marked by ``set_dump``, which only a running program calls.
+    Operators that a program would mark by ``set_dump`` are not selected: it does not run here.
 
     Args:
         graph: The model.
@@ -171,7 +171,7 @@ class LeftOut:
 
 
 def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOut]:
-    """Return numbers of left out operators, and of inputs and outputs of the others, by noun and reason.
+    """Return numbers of operators without files, and of inputs and outputs of the others, by noun and reason.
 
     Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
     """
@@ -187,7 +187,7 @@ def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOu
     return [LeftOut(noun, reason, count) for (noun, reason), count in counts.items()]
 
 
-_MOST: Final = 1 << 16  # elements of a stand-in; that of a larger tensor has one
+_MOST: Final = 1 << 16  # most elements of a stand-in; larger tensors have a stand-in of one element
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +208,9 @@ class Unrunnable:
 def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
     """Yield the operators that neither onnxruntime nor ONNX's reference can run.
 
-    Each kind of operator is compiled once, for the types of its inputs and without its weights: whether there
-    is a kernel does not depend on values. Operators with inputs of unknown types, or that are no tensors, are
-    left out: they may well run.
+    Each kind of operator is compiled once, for its input types and without its weights: whether there is a
+    kernel does not depend on values. Operators with inputs of unknown type, or with inputs that are not
+    tensors, are not tested and not yielded.
     """
     # One runtime with one thread for all kinds of operators: sessions are compiled in it and never run.
     sessions = Runtime(1, cpu_runtime().providers)
@@ -218,7 +218,7 @@ def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
     for inner in graph.walk():
         for node in inner.operators:
             kind = (node.domain, node.op_type)
-            if collective(*kind) is not None or uses_float_status(*kind):  # it has no kernel, and needs none
+            if collective(*kind) is not None or uses_float_status(*kind):  # runs in Python, without a kernel
                 continue
             stand_ins = {name: _stand_in(inner, name) for name in reads(node)}
             if any(value is None for value in stand_ins.values()):
@@ -239,7 +239,7 @@ def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runt
     weights = WeightStore(graph.weights)
     try:
         weightless.make(node, stand_ins)
-    except UnsupportedOpError:  # it may need its weights
+    except UnsupportedOpError:  # some kernels compile only with their weights
         try:
             factory = KernelFactory(graph, weights, sessions, as_the_model_says)
             factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
@@ -296,7 +296,7 @@ def _device(plan: DumpPlan) -> str:
 
 def _files(plan: DumpPlan) -> str:
     root = plan.files.path.rstrip("/")
-    if plan.compiled.scene in EXCEPTIONS:  # dumps of failing operators have a place of their own
+    if plan.compiled.scene in EXCEPTIONS:  # exception dumps have a directory of their own
         place = Key(PathKind.EXCEPTIONS, device=plan.context.device_id)
         return place.below(plan.compiled.exception_path or root)
     if plan.files.tree is not Tree.RANKS:
@@ -418,7 +418,7 @@ def _bytes_text(count: int) -> str:
     return f"{count} bytes"
 
 
-# The order of the lines: first the dumped tensors, then the ways of writing.
+# The lines of a description in their order: first the dumped tensors, then how they are written.
 _SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
     ("dump", _state),
     ("device", _device),
@@ -486,10 +486,10 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     leaves out the files of overflowing and failing operators (``op_debug_mode`` 3 and 4), and operators that
     only ``set_dump`` marks. ``settled`` is the same model, loaded with the sizes of its dynamic dimensions.
     """
-    graph = graph if plan.files.tree is Tree.RANKS else settled  # graph files of ranks show names of sizes
+    graph = graph if plan.files.tree is Tree.RANKS else settled  # rank trees' graph files name sizes
     device = emulated(graph, plan, plan.context, _NoRounding)
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
-    # The first iteration writes the files of the whole run, too; each further one adds as much as the second.
+    # The first iteration also writes the files of the whole run; each later one writes as much as the second.
     rehearsal.play(0)
     amount, skipped = rehearsal.amount, rehearsal.skipped
     absent, branches = rehearsal.play(1)
@@ -568,9 +568,9 @@ def _dumped_spans(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
 def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int, int]]) -> Amount:
     count = sum(high - low + 1 for low, high in spans)
     is_listed = plan.context.device_target is not DeviceTarget.ASCEND
-    # The rehearsed iterations have numbers of one digit; the list of iterations holds the real ones.
+    # The rehearsed iterations have one-digit numbers; add the further digits of the real numbers in the list.
     digits = sum(_digits(high) - _digits(low - 1) for low, high in spans) - count if is_listed else 0
-    # the CPU lists dumped iterations alone: without one there is no list
+    # on CPU the list has only dumped iterations, so without any there is no list
     unlisted = not count and plan.context.device_target is DeviceTarget.CPU
     return Amount(once.files + count * each.files - unlisted, once.bytes + count * each.bytes + digits)
 
@@ -589,10 +589,10 @@ def _digits(last: int) -> int:
 
 
 class _Rehearsal:
-    """A dump of tensors without contents into files without contents.
+    """A dump of tensors without contents into files without contents, to count files and bytes.
 
-    The dump's own code gets tensors of the known shapes, with elements that are never written or read, and
-    writes into files that only count bytes: a forecast cannot lack a rule of the dump.
+    The real dump code gets tensors of the known shapes, with memory that is never touched, and writes to
+    files that only count bytes: so the forecast follows every rule of the dump.
     """
 
     def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
@@ -660,10 +660,10 @@ def _parameters(graph: Graph, plan: DumpPlan) -> frozenset[str]:
 
 
 class _NoRounding(Ascend):
-    """A device that rounds nothing: the tensors of a rehearsal are never read."""
+    """A device without arithmetic, for rehearsals: it gives zeros of the right types and shapes."""
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
-        return np.zeros(array.shape, dtype.numpy)  # the numbers in rows of statistics are the same each time
+        return np.zeros(array.shape, dtype.numpy)  # so rows of statistics are always equal
 
     def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
         if formats.find(tensor.format).shape_rule is not None:
@@ -673,7 +673,7 @@ class _NoRounding(Ascend):
 
 
 class _OnePlaceMemory:
-    """A device memory in which every tensor has one address: in a file all addresses take as many bytes."""
+    """A device memory that gives every tensor the same address: addresses in files have a fixed size."""
 
     def __init__(self, graph: Graph) -> None:
         self.blocks = {value.name: _ONE_PLACE for value in graph.inputs}
@@ -690,22 +690,22 @@ _ONE_PLACE: Final = Block(BASE, 0)
 
 
 class Absent(NamedTuple):
-    """A value of a graph without elements, and the bytes that they would take; None if unknown."""
+    """A value that no array is made of (too large, or of unknown size); ``bytes`` is None if unknown."""
 
     name: str
     bytes: int | None
 
 
 class UnfilledTensors:
-    """Tensors of known shapes; memory is set aside for them, but never touched."""
+    """Makes tensors of a graph's shapes for rehearsals; their memory is reserved, but never touched."""
 
     def __init__(self, graph: Graph, settled: Graph) -> None:
-        """Take shapes from a graph, and where it leaves sizes open from the same one with sizes."""
+        """Take shapes from a graph, dynamic ones from ``settled``, the same graph with all sizes known."""
         self._graph = graph
         self._settled = settled
 
     def of(self, names: Sequence[str], absent: list[Absent]) -> list[np.ndarray | None]:
-        """Return tensors of values; None for one that no array can be made of, which goes to ``absent``."""
+        """Return a tensor for each value; None where no array can be made, such values go to ``absent``."""
         return [self._of(name, absent) if name else None for name in names]
 
     def _of(self, name: str, absent: list[Absent]) -> np.ndarray | None:

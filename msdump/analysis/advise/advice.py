@@ -33,7 +33,7 @@ class TypeSet:
 
     Attributes:
         types: The types, as a compiled graph calls them.
-        narrow: Types of the network that stay narrow.
+        narrow: The network's other operator types, which the device may still narrow.
         size: Number of the operators of these types.
         error: Largest error of an output with all of them kept, for the inputs that the search has seen.
     """
@@ -101,7 +101,7 @@ def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, st
             "white-list": {"to-add": list(advice.types.narrow)},
         }
         texts[MODIFY_MIXLIST] = _json(lists)
-        # MindSpore itself has no keep_dtype: types are the finest that it takes
+        # MindSpore has no keep_dtype list of single operators: it takes operator types only
         options = {"ge.exec.modify_mixlist": f"{folder}/{MODIFY_MIXLIST}"}
         ascend_config = {"precision_mode": _mixed(mode), "ge_options": {"global": options}}
     texts[MINDSPORE] = _json({"ascend_config": ascend_config})
@@ -166,7 +166,7 @@ class KeepAdvice:
     Attributes:
         measured: The runs of the inputs of the search.
         bound: The largest error that is allowed.
-        kept: Positions of the operators to keep; None where no set keeps the bound.
+        kept: Positions of the operators to keep; None where even all operators kept miss the bound.
         errors: The errors of every output and input; without a set, ``after`` is that with everything kept.
         outcome: End of the search.
         is_smallest: Whether removing any operator breaks the bound on an input of the search.
@@ -203,7 +203,7 @@ class KeepAdvice:
 
     @property
     def nameless(self) -> tuple[Node, ...]:
-        """The operators to keep that the model's file does not name, so that other tools lack them."""
+        """The operators to keep that have no name in the model's file, so other tools cannot name them."""
         source = self.variants.graph.source
         known = None if source == IN_MEMORY else loader.node_names(source)
         return tuple(node for node in self.nodes if known is not None and node.name not in known)
@@ -219,7 +219,7 @@ _ROUNDS: Final = 12
 _WITHOUT_MARGIN: Final = 8
 """Number of searches before a margin is kept for further inputs; a set with a margin is not the smallest."""
 
-_MADE_UP: Final = 2  # unseen inputs that confirm a set, beside given ones
+_MADE_UP: Final = 2  # random inputs that confirm a set, in addition to the user's
 
 Unseen = Callable[[int], tuple[str, Values]]
 """Returns a made-up input by number: its name, and the arrays to feed."""
@@ -288,7 +288,7 @@ def _confirmed(
         if max(errors, default=0.0) <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
             return _advice(search, bound, kept, trials, outcome)
-        # only the worst join the search: a set that holds on them mostly holds on the others
+        # only the refuting inputs with the largest errors join: a set that holds on them mostly holds on all
         by_error = sorted(zip(errors, trials, strict=True), key=lambda each: -each[0])
         joining = [trial for error, trial in by_error[:_MADE_UP] if error > bound]
         runs.examples += joining

@@ -5,10 +5,10 @@ changes nothing: each use of a tensor is one rounding, which is gone only where 
 operator that writes it, the one that reads it, and the moving operators between them. The weights of an
 operator are another, guarded by it alone.
 
-An error is measured with everything else kept: the rounded tensor runs to the end of its stretch of the
-network, through the operators that it changes. From there to the outputs errors grow as errors of the whole
-stretch do, which is measured for each tensor that crosses the border. With one stretch all is measured. All
-of it is one walk through the network: operators with large weights are compiled once.
+The network is divided into stretches of operators. The error of one rounding is measured with all other
+operators kept, from the rounded tensor to the end of its stretch. Its growth from there to the outputs is
+estimated by the summed errors of each tensor that crosses the border, which are propagated together. With one
+stretch nothing is estimated. One walk measures all: operators with large weights are compiled once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TensorRounding:
     """One rounding.
 
     Attributes:
-        guards: Positions of the candidates of which a narrow one causes it.
+        guards: Positions of the candidates that must all be kept to avoid the rounding.
         position: The operator that reads the rounded tensor; the number of operators for an output.
         name: The tensor, "" for the weights of the operator, or for all roundings inside.
         dtype: The type that it is rounded to.
@@ -63,7 +63,7 @@ def list_roundings(variants: Variants) -> list[TensorRounding]:
 def _of_outputs(
     variants: Variants, written: Mapping[str, TensorRounding], position: int, node: Node
 ) -> dict[str, TensorRounding]:
-    """Return the roundings of an operator's outputs before they are read."""
+    """Return the rounding of each output of an operator by its name, without guards of its readers."""
     usual, is_candidate = variants.narrow(node)[-1], position in variants.candidates
     guards, dtype, origin = frozenset[int](), usual.writes, position
     if keeps_types(node) and not node.bodies:
@@ -101,12 +101,12 @@ def _of_operator(
 
 @dataclass(slots=True)
 class _Growth:
-    """Errors of one value at a border, added up, on their way to the outputs.
+    """Summed errors of the roundings that change one value at a border, propagated to the outputs.
 
     Attributes:
-        values: The value with these errors in it; behind the border, the values that follow from it.
-        squares: Square of the error of each rounding at the border, by its index.
-        whole: Square of the error that they make there together.
+        values: The value with these errors in it; behind the border, the values computed from it.
+        squares: Squared error of each rounding at the border, by the rounding's index.
+        whole: Squared error of all these roundings together at the border.
     """
 
     values: Values
@@ -131,10 +131,10 @@ class RoundingMeter:
     clipped_only: bool = False
 
     def energies(self, singles: Sequence[TensorRounding]) -> np.ndarray:
-        """Return the squared error of each output (columns) for each rounding; infinite where one breaks.
+        """Return the squared error of each output (columns) for each rounding; infinite for NaN and inf.
 
-        The uses of a tensor have one and the same error, which does not add up as independent ones do: theirs
-        are scaled to the error that they make together.
+        All readers of a tensor see the same rounding error, so squares of the single uses do not add up as
+        independent ones do: they are scaled so that their sum is the error of all uses together.
         """
         shared = _shared(singles)
         found = self._measured([*singles, *shared])
@@ -219,7 +219,7 @@ class RoundingMeter:
             crossing.append(len(alive))
         borders = [0]
         while self.stretches > 1 and borders[-1] + size < count:
-            # in the second half of the stretch, the last one of the best
+            # in the second half of the stretch, the last of the places that the fewest values cross
             places = range(borders[-1] + size, borders[-1] + size // 2, -1)
             borders.append(min(places, key=lambda each: crossing[each]))
         return [*borders, count]
@@ -235,19 +235,19 @@ class RoundingMeter:
         node, given = self.variants.graph.nodes[single.position], {single.name: values.get(single.name)}
         if not single.name and node.bodies:
             return differing(self.variants.run(single.position, values, is_kept=False), values)
-        if not single.name:  # of weights, which are the same for every input
+        if not single.name:  # the weights' rounding; its error is the same for every input
             weights = () if self.clipped_only else self.variants.float_weights(single.position)
             given = {name: self.variants.graph.weights[name] for name in weights}
         rounded_ones = {name: self._narrow(single, array) for name, array in given.items()}
         if all(rounded_ones[name] is array for name, array in given.items()):
             return {}
-        if single.origin == single.position:  # the tensor itself, for all that read it
+        if single.origin == single.position:  # rounded as it is written, for all readers
             return rounded_ones
         return differing(self.variants.wide(single.position, values | rounded_ones), values)
 
     def _narrow(self, single: TensorRounding, array: Any) -> Any:
         """Return a rounded tensor, the same object where that changes nothing."""
-        if not isinstance(array, np.ndarray):  # an optional without a value
+        if not isinstance(array, np.ndarray):  # an optional input without a value
             return array
         if self.clipped_only and not (single.dtype is FLOAT16 and overflows(array)):
             return array
@@ -287,11 +287,11 @@ def _key(single: TensorRounding) -> tuple[str, DType, int]:
 MOST_EXACT: Final = 16
 """Networks of up to so many operators that can be kept are searched exhaustively."""
 
-_ONE_STRETCH: Final = 40  # runs of the network that measuring without stretches may cost
-_SEARCHING: Final = 30  # runs of the network, as an estimate, until a small set is found
+_ONE_STRETCH: Final = 40  # most runs of the network for measuring in one stretch; above, it is divided
+_SEARCHING: Final = 30  # estimated runs of the network until a small set is found
 _SHRINKING: Final = 600  # runs of the network after which a set is not shrunk further
-_FEWEST: Final = 16  # operators that are tried side by side, more where none of them can go
-_SECTIONS: Final = 4  # sets of a series that are tried side by side
+_FEWEST: Final = 16  # operators tried side by side; the number grows if none of them can be removed
+_SECTIONS: Final = 4  # sets of a series tried side by side
 
 
 @dataclass(slots=True)
@@ -361,7 +361,7 @@ class SetSearch:
         self._expect(each * len(waiting) + _SEARCHING + len(self._sizes) / 8)
         for example in waiting:
             variants.progress.say(f"measuring {len(singles)} roundings on {example.name}")
-            # of a large network the first input shows how errors grow, the others show overflows
+            # large networks: all roundings are measured on the first input, only overflows on the others
             clipped_only = bool(self._energies) and not is_short
             meter = RoundingMeter(variants, example, stretches, clipped_only=clipped_only)
             self._energies[example.name] = meter.energies(singles)
@@ -373,7 +373,7 @@ class SetSearch:
         return Roundings(singles, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
 
     def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
-        """Return the smallest set that holds while operators leave in a given order."""
+        """Return the smallest set within the bound when operators are removed in a given order."""
         low, high = 0, len(gone)
         while high - low > 1 + len(gone) // 100:
             step = max(1.0, (high - low) / (_SECTIONS + 1))
@@ -385,7 +385,7 @@ class SetSearch:
         return frozenset(gone[low:])
 
     def _thinned(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
-        """Return a set after halves, quarters or eighths, the least harmful operators, have left at once."""
+        """Return a set less its least harmful half, quarter or eighth, repeatedly while the bound holds."""
         found: frozenset[int] | None = kept
         while found is not None:
             kept, order = found, roundings.by_harm(found)
@@ -394,10 +394,10 @@ class SetSearch:
         return kept
 
     def _shrunk(self, kept: frozenset[int], roundings: Roundings, most: float) -> frozenset[int]:
-        """Return a set that no single operator can leave, unless the search may spend no more.
+        """Return a set from which no operator can be removed, or the set so far once ``most`` operators ran.
 
-        Errors may cancel out, so an operator that a larger set needs may be able to leave a smaller one: all
-        are tried again once some have left.
+        Errors may cancel out, so an operator that a larger set needs may be removable from a smaller one: all
+        are tried again after some were removed.
         """
         waiting, costs, width = roundings.by_harm(kept), dict[int, float](), len(kept)
         while waiting and self.runs.variants.spent < most:
@@ -406,7 +406,7 @@ class SetSearch:
             before, *errors = self._errors([kept, *(kept - {each} for each in tried)])
             costs |= zip(tried, errors, strict=True)
             free = sorted((each for each in tried if costs[each] <= self.limit), key=costs.__getitem__)
-            # together as many as the bound allows, the cheapest first; squares add up
+            # remove as many at once as the bound allows, the least costly first: squared errors add up
             squares = before**2 + np.cumsum([costs[each] ** 2 - before**2 for each in free])
             count = int(np.sum(squares <= self.limit**2))
             counts = sorted({1, count // 2, *range(count - 1, count + 3)} & {*range(1, 1 + len(free))})
@@ -473,14 +473,14 @@ class Roundings:
         Args:
             singles: The roundings.
             narrow: Squares of the error of each output (columns) for each rounding that happens.
-            wide: The same where all guards are kept, in the wider type; 0 for float32.
+            wide: The same squares for rounding to the wider type, where all guards are kept; 0 for float32.
             sizes: Number of operators of each candidate.
         """
         self._guards = [single.guards for single in singles]
         narrow, wide = (
             np.nan_to_num(side, nan=BROKEN, posinf=BROKEN).clip(0, BROKEN) for side in (narrow, wide)
         )
-        # each output weighs as much as its share of the whole error
+        # each output is weighted by its share of the whole error
         total = narrow.sum(axis=0)
         self._weighed: list[float] = ((narrow - wide) @ (total / max(total.sum(), 1e-300))).tolist()
         self._sizes = sizes
@@ -490,7 +490,7 @@ class Roundings:
                 self._of[guard].append(index)
 
     def added(self, position: int, gone: Collection[int]) -> float:
-        """Return by how much the squared error, weighed over outputs, grows when an operator leaves."""
+        """Return the growth of the squared error, weighted over outputs, if an operator is no longer kept."""
         return sum(
             self._weighed[index] for index in self._of[position] if self._guards[index].isdisjoint(gone)
         )

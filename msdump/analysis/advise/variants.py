@@ -22,9 +22,9 @@ from msdump.plan import OverflowMode, PrecisionMode
 _RESIDENT_BYTES: Final = 32 << 20
 """Bytes of weights whose kernels, with packed copies of them, stay between walks through the network."""
 
-_LANES: Final = 64  # runs that go through the network side by side
-_LANE_BYTES: Final = 48 << 20  # of their values
-_SMALL: Final = 1 << 12  # elements; measuring larger arrays in blocks costs little
+_LANES: Final = 64  # most runs that go through the network side by side
+_LANE_BYTES: Final = 48 << 20  # most bytes of the values of these runs
+_SMALL: Final = 1 << 12  # elements; only smaller arrays are measured without blocks
 
 Values = dict[str, Any]
 """Arrays by the names of values; None for an absent optional."""
@@ -94,7 +94,7 @@ class DeviceRuns:
     examples: list[Example]
     _refuting: Example | None = field(default=None, init=False)
     _known: dict[tuple[frozenset[int], Example], dict[str, float]] = field(default_factory=dict, init=False)
-    _live: int = field(default=0, init=False)  # bytes that one run holds at most
+    _live: int = field(default=0, init=False)  # most bytes of live values in one run, 0 before the first
 
     def worst(self, kept: frozenset[int]) -> float:
         """Return the largest error of any output of any input with some operators kept."""
@@ -131,7 +131,7 @@ class DeviceRuns:
         pairs = [(number, index) for number in range(len(examples)) for index in range(len(sets))]
         pairs = [each for each in pairs if (sets[each[1]], examples[each[0]]) not in self._known]
         while pairs:
-            # the first run alone: it shows how much memory one takes
+            # the first run goes alone: it measures the memory of one run
             width = max(1, min(_LANES, _LANE_BYTES // self._live)) if self._live else 1
             for number, indices, outputs in self._walked(sets, examples, pairs[:width]):
                 true = examples[number].golden
@@ -308,7 +308,7 @@ class Variants:
         return any(graph.type_of(name).dtype is FLOAT32 for graph in self.graph.walk() if name in graph.types)
 
     def needed(self, position: int) -> tuple[str, ...]:
-        """Return the names of an operator's inputs, weights aside."""
+        """Return the names of an operator's inputs without weights."""
         node = self.graph.nodes[position]
         return tuple(name for name in reads(node) if name not in self.graph.weights)
 

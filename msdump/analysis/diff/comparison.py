@@ -70,9 +70,9 @@ class LockstepComparison:
         outputs: The differences of the network's outputs, run by run.
         failures: Errors that ended a run of a side, in words.
         runs: Number of runs so far.
-        runners: Run operators again as the examined side and as golden does; kernels stay from run to run.
+        runners: Run single operators again in each side's arithmetic; kernels stay from run to run.
         places: The places of the examined side's operators.
-        fact_places: The operators of the facts about both models.
+        fact_places: The places of operators named by facts about both models.
         node_names: Names of the examined model's nodes, by full names.
         weights: Evidence of weights as inputs.
     """
@@ -110,7 +110,7 @@ class LockstepComparison:
         self.node_names = {name: node.name for name, node in nodes[0].items()}
 
     def count_overflows(self, node: Node, weight: np.ndarray) -> int:
-        """Return the number of a weight's elements beyond the range in which one side alone reads it."""
+        """Return how many elements of a float32 weight overflow if only the examined side reads float16."""
         reads, golden = (
             {each.reads for each in side.arithmetic(node) or () if not each.saturates}
             for side in (self.mine, self.golden)
@@ -233,7 +233,7 @@ class _Run:
         self._judge_block()
 
     def _show(self, mine: Ran) -> None:
-        """Add an operator of the examined side to the block; judge a full block."""
+        """Add an operator that ran on the examined side to the block of waiting ones; judge a full block."""
         if not mine.node.is_added and self._block.add(mine):
             self._judge_block()
 
@@ -274,7 +274,7 @@ class _Run:
         self._advance()
 
     def _add_quantiser(self, ran: Ran, finding: Finding) -> None:
-        """Register an operator that quantises a tensor which golden leaves as it is."""
+        """Register an operator that quantises a tensor; golden has no such operator."""
         integers = ran.node.outputs[0]
         weights = [ran.graph.weights.get(name) for name in ran.node.inputs[1:]]
         dtype, numbers = ran.graph.type_of(integers).dtype, ran.inputs[0]
@@ -297,7 +297,7 @@ class _Run:
         return tuple((bodies[index], number) for index, number in scope)
 
     def _leave(self, control: Ran) -> None:
-        """Forget the values of control flow's bodies."""
+        """Drop the values of the branches or loop bodies of a control flow node that ended."""
         scope = self._golden_scope(control.scope)
         for body in control.node.bodies.values():
             self._observations.leave(control.scope, body.index)
@@ -332,7 +332,7 @@ class _Run:
         return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
 
     def _count_extra(self, ran: Iterable[Ran]) -> int:
-        """Count golden operators without request; return their number in the main graph."""
+        """Count golden operators with counterparts that did not run; return the number in the main graph."""
         wanted, count = self._pairing.wanted, 0
         for each in ran:
             if each.node.name in wanted and not each.node.bodies:
@@ -341,7 +341,7 @@ class _Run:
         return count
 
     def _uneven(self) -> Iterator[Uneven]:
-        """Yield the operators of branches and loops that ran more often on one side."""
+        """Yield the operators of branches and loops that ran more often on one side than on the other."""
         mine = self._comparison.mine.graph
         for graph in mine.walk():
             pair = self._pairing.graphs.get(graph.index)
@@ -384,7 +384,7 @@ class _Run:
 
 
 def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
-    """Yield integers that stand for the input of a golden clamp, with the clamp's type."""
+    """Yield quantised values that golden computes by a clamp (such as ReLU), each with the clamp's type."""
     types = {node.name: node.operator.op_type for graph in both.golden.graph.walk() for node in graph.nodes}
     for graph in both.mine.graph.walk() if any(both.pairing.models.quantised.values()) else ():
         partners = both.pairing.graphs[graph.index].partners if graph.index in both.pairing.graphs else {}

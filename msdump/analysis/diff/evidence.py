@@ -35,7 +35,7 @@ _LARGEST: Final = 4096.0
 
 
 class ArrayPair(NamedTuple):
-    """Two arrays of one shape, and the largest distance of which a first look is enough (None: no look)."""
+    """Two arrays of one shape; pairs clearly within ``limit`` are measured quickly (None: always in full)."""
 
     mine: np.ndarray
     golden: np.ndarray
@@ -79,7 +79,7 @@ def _measure_fully(pair: ArrayPair, look: Distance | None) -> TensorError:
     settled = None
     if look is not None and look.most >= -errors.MASK:
         settled = _agreement_beside_masks(pair)
-    # NaN shows nothing of bits, nor does 0: of equal numbers one may be -0
+    # only a sum above 0 proves that bits differ: NaN may be equal in bits, and 0 hides -0 beside 0
     is_unlike = look is not None and look.differences > 0
     return settled or errors.measure(pair.mine, pair.golden, is_unlike=is_unlike)
 
@@ -104,7 +104,7 @@ def _agreement(look: Distance, limit: float, count: int, masked: int = 0) -> Ten
     return TensorError(
         is_same=False,
         distance=distance,
-        cosine=1 - distance * distance / 2,  # at least: a part of the difference may be one of length alone
+        cosine=1 - distance * distance / 2,  # a lower bound: part of the difference may be in length
         largest=largest,
         norm=math.sqrt(difference),
         scaled=largest / most,
@@ -155,9 +155,9 @@ class Observations:
     Attributes:
         pairing: Paired operators and values.
         limits: The limits of agreement.
-        count_overflows: Returns the number of a weight's elements that are infinite as an operator reads it.
-        is_first: Whether no run was before, so that variables have the model's values.
-        weights: Evidence that is the same in every run.
+        count_overflows: Returns how many elements of a weight become infinite when an operator reads it.
+        is_first: Whether this is the first run, in which variables have the model's initial values.
+        weights: Evidence of weights, which is the same in every run.
     """
 
     pairing: Pairing
@@ -210,7 +210,7 @@ class Observations:
     def _measure(
         self, step: _Step, which: tuple[IO, int, str], array: np.ndarray, measured: Measured
     ) -> TensorEvidence:
-        """Return a tensor beside the counterpart's of its common name; unchecked where there is none."""
+        """Return the evidence of a tensor and the counterpart of its common name; unchecked without one."""
         golden = step.golden.get((which[0], step.common(which[2])))
         if golden is None:
             return _unchecked(*which, array)
@@ -232,12 +232,12 @@ class Observations:
         evidence = self._known(mine.scope, pair.origins.get(name, name))
         if evidence is None and (IO.INPUT, step.common(name)) in step.golden:
             evidence = self._measure(step, (IO.INPUT, slot, name), array, {})
-        if evidence is None:  # another form of a value that was written before, or the same for both sides
+        if evidence is None:  # a cast or other form of a measured value, or a value under its common name
             evidence = self._known(mine.scope, step.common(name))
         if evidence is not None:
             self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
             return _as_input(evidence, slot)
-        # an input of the network, which both sides of one model share
+        # an input of the network: the same array for both sides of one model
         unchecked = _unchecked(IO.INPUT, slot, name, array)
         if not self.pairing.is_one_model:
             return unchecked
@@ -273,7 +273,7 @@ def _slots(names: Sequence[str], arrays: Sequence[Array]) -> Iterator[tuple[int,
 
 
 def _as_input(evidence: TensorEvidence, slot: int) -> TensorEvidence:
-    """Return the evidence of a tensor as an input; ``replace`` would take three times as long."""
+    """Return a copy of evidence as that of an input; ``dataclasses.replace`` takes three times as long."""
     return TensorEvidence(
         IO.INPUT,
         slot,

@@ -188,7 +188,7 @@ class OperatorWatch(Observer):
         return True
 
     def enter(self, body: Graph) -> OperatorWatch:
-        """Return the observer of the next pass of a body."""
+        """Return the observer of the next pass of a branch or loop body."""
         number = self._passes[body.index]
         self._passes[body.index] += 1
         return OperatorWatch(body, self.show, (*self.scope, (body.index, number)), self.quantised)
@@ -209,7 +209,7 @@ class RanBlock:
         return self._bytes >= _MOST_BYTES or len(self._ran) >= _MOST
 
     def take(self) -> list[Ran]:
-        """Return the operators, and begin anew."""
+        """Return the operators of the block, and empty it."""
         ran, self._ran, self._bytes = self._ran, [], 0
         return ran
 
@@ -238,7 +238,7 @@ class Follower:
         Args:
             run: Runs the network.
             graph: The graph that it runs.
-            is_wanted: Returns whether an operator may be requested later; others are not kept.
+            is_wanted: Returns whether an operator may be requested later; others are dropped when they ran.
             quantised: Scales of values, as of ``OperatorWatch``.
         """
         self._run, self._graph, self._is_wanted = run, graph, is_wanted
@@ -317,13 +317,13 @@ class Follower:
         return _lies_in(scope, self._closed)
 
     def give_up(self, scope: Scope, body: int) -> list[Ran]:
-        """Return the unrequested operators of a body; further ones are not kept."""
+        """Return the operators of a body that ran without being requested; later ones of it are dropped."""
         self._given_up.add((scope, body))
         over = [key for key in self._held if _lies_in(key[0], {(scope, body)})]
         return [self._held.pop(key) for key in over]
 
     def rest(self) -> Iterator[Ran]:
-        """Yield the unrequested operators, and run the network to its end."""
+        """Yield all operators that were not requested, running the network to its end."""
         held, self._held = self._held, {}
         yield from held.values()
         while (ran := self._next()) is not None:

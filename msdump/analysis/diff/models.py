@@ -45,7 +45,7 @@ Sources = tuple[ValueSource, ...]
 
 @dataclass(slots=True)
 class Places:
-    """Numbers the operators of a network as they run; their constant data is made once.
+    """Makes the place (name, pass, order) of each operator that runs; names and scopes are prepared once.
 
     Attributes:
         graph: The graph that runs.
@@ -106,7 +106,7 @@ class Places:
         number = self._passes[ran.node.name]
         self._passes[ran.node.name] = number + 1
         is_repeated = any(index in self._looping for index, _ in ran.scope)
-        place = OperatorPlace(  # ``replace`` would take three times as long
+        place = OperatorPlace(  # ``dataclasses.replace`` takes three times as long
             known.name,
             known.op_type,
             known.full_name,
@@ -116,13 +116,13 @@ class Places:
             self.iteration,
             pass_number=number if is_repeated else None,
             order=self.count,
-            time=self.before + self.count,  # clocks tell nothing: the order of both sides is that of lockstep
+            time=self.before + self.count,  # no clock: lockstep defines the order of both sides
         )
         return place, reads
 
 
 def _sources(graph: Graph) -> dict[str, ValueSource]:
-    """Return the source of each value of a graph; forms that the device inserts have their original's."""
+    """Return the source of each value of a graph; outputs of inserted casts have that of the cast value."""
     sources = {value.name: ValueSource(SourceKind.INPUT, value.name) for value in graph.inputs}
     sources |= {name: ValueSource(SourceKind.WEIGHT, name) for name in graph.weights}
     for node in graph.nodes:
@@ -214,7 +214,7 @@ def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, tra
     with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
         optimised = loader.load(optimise(graph.source, variant.optimisation, folder))
     state = TrainingState(optimised)
-    # weights that the optimiser left unchanged stay one array for both sides
+    # weights that the optimiser left unchanged are shared with the model: one array for both sides
     optimised = sharing_weights(replace(optimised, source=graph.source), graph)
     runs = Runs(Program(optimised, copies=copies), state)
     return Side(variant, graph, optimised, state, copies, cpu_runtime(), runs)
@@ -280,7 +280,7 @@ class Variant:
 
     @property
     def precision(self) -> str:
-        """The coarsest element type that it computes in where the model says float32; "" for float32."""
+        """The coarsest element type in which the variant computes float32 operators; "" for float32."""
         mode = Arithmetic.of(self.context).precision
         return "" if mode is None else _COARSEST.get(mode, "")
 

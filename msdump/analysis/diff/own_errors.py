@@ -56,12 +56,12 @@ class OperatorRunners:
             given: Its inputs by value name; weights that are not given are the graph's.
 
         Raises:
-            MsdumpError: It refuses its inputs.
+            MsdumpError: The operator cannot run on these inputs.
         """
         if self.side.variant.engine is Engine.FLOAT64:
             return self._doubles.setdefault(id(graph), Float64Runner(graph)).run(node, given)
         runner = self._singles.get(id(graph))
-        if runner is None:  # it keeps the graph, so that no other one gets its identity
+        if runner is None:  # the runner keeps the graph alive, so no other graph gets the same id
             runner = OperatorRunner(graph, self.side.arithmetic, self.side.copies, on=self.side.runtime)
             self._singles[id(graph)] = runner
         try:
@@ -84,7 +84,7 @@ class OperatorRunners:
 
 @dataclass(slots=True)
 class GoldenOperators:
-    """Runs golden operators on the leading side's inputs, for one run that has not begun yet."""
+    """Runs golden operators on the leading side's inputs; made before each run of the networks."""
 
     mine: OperatorRunners
     golden: OperatorRunners
@@ -101,10 +101,10 @@ class GoldenOperators:
     def own_errors(
         self, mine: Ran, golden: Ran, outputs: Iterable[TensorEvidence]
     ) -> tuple[tuple[OwnError, ...], float | None]:
-        """Return an operator's own errors, by output, and the error that golden makes of its inputs' errors.
+        """Return an operator's own errors, by output, and the error propagated from its inputs.
 
-        The latter is the relative distance from the golden output to that of the golden operator on the
-        leading side's inputs. None, and no own errors, where the operator cannot run again.
+        The propagated error is the relative distance from the golden output to the output of the golden
+        operator on the leading side's inputs. If the operator cannot run again: no own errors, and None.
 
         Args:
             mine: The operator.
@@ -115,13 +115,13 @@ class GoldenOperators:
         ran, theirs = self._runs_again(mine, golden, pair)
         given = self._given(mine, ran, theirs)
         if given is None and ran is not mine and self.pairing.is_one_model:
-            # onnxruntime gives a fused operator the name of one in it: it reads other values than that one
+            # onnxruntime names a fused operator like one of its parts, which reads other values
             ran, given = mine, self._given(mine, mine, pair)
         if given is None or not is_repeatable(ran.node):
             return (), None
         try:
             results = self._run(mine, ran, given)
-        except MsdumpError:  # it refuses these inputs: that proves nothing
+        except MsdumpError:  # golden's operator cannot run on these inputs: no evidence
             return (), None
         names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
         written = dict(zip(names, golden.outputs, strict=True))
@@ -138,8 +138,9 @@ class GoldenOperators:
     def _run(self, mine: Ran, ran: Ran, given: Given) -> tuple[Array, ...]:
         """Return the outputs of an operator that runs again.
 
-        A scale, a threshold or an input that one side rounds moves elements to the next integer, by all of a
-        step. So integers and truth values are golden's unless the leading side's arithmetic repeats its own.
+        Where one side rounds a scale, threshold or input, elements jump to the next integer. So if running
+        again in the leading side's arithmetic gives its integers and truth values, these outputs are taken;
+        else the outputs in golden's arithmetic.
         """
         results = self.golden.outputs(ran.graph, ran.node, given)
         discrete = [
@@ -169,7 +170,7 @@ class GoldenOperators:
         part = ""
         if not is_explained and ran.node.parts and np.isfinite(output).all():
             exact = Float64Runner(ran.graph)
-            with suppress(MsdumpError):  # a part of it has no arithmetic in float64
+            with suppress(MsdumpError):  # a part of the kernel cannot run in float64
                 part = overflowed_part(
                     ran.node, lambda change: exact.run(ran.node, given, change=change), tensor.slot, output
                 )
@@ -189,10 +190,10 @@ class GoldenOperators:
         )
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
-        """Return the operator that runs again, and the pairing of its graph with the leading one.
+        """Return the operator to run again as golden, and the pairing of its graph with the leading one.
 
-        Where the counterpart does more or less, as kernels are fused, it is the operator itself if both have
-        one model, else the golden one compiled as the leading side is.
+        Mostly the counterpart. If that is fused of other operators: for one model the examined operator
+        itself, for two models the operator of the golden model compiled as the leading side is.
         """
         if self.pairing.is_one_model:
             members = ([part.name for part in ran.node.members] for ran in (mine, golden))
@@ -236,7 +237,7 @@ class GoldenOperators:
         return allowed is not None and measure_pair(array, weight, allowed).distance <= allowed
 
     def _read(self, mine: Ran) -> dict[str, np.ndarray]:
-        """Return the inputs of an operator before it updated any in place."""
+        """Return the values of an operator's inputs before the operator updated any of them in place."""
         node, graph = mine.node, mine.graph
         variables = self._variables if graph.variables else {}
         arrays: dict[str, np.ndarray] = {}
@@ -266,7 +267,7 @@ def _sources(node: Node, golden: Node, pair: GraphPairing) -> dict[str, str]:
     own = {name: pair.values.get(name, name) for name in node.inputs if name}
     sources = {theirs[common]: name for name, common in own.items() if common in theirs}
     if len(node.inputs) == len(golden.inputs) and _types(node) == _types(golden):
-        # it reads another value than golden's does, as behind an operator that was left out
+        # the two may read unpaired values, for example behind a missing operator: pair inputs by position
         for name, other in zip(node.inputs, golden.inputs, strict=True):
             sources.setdefault(other, name)
     return sources

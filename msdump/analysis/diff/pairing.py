@@ -29,10 +29,10 @@ class ModelValues:
 
     Attributes:
         values: The golden value of each paired value of the examined model.
-        casts: The same for outputs of casts that golden lacks.
-        weights: The arrays of paired weights, by the examined model's values, casts' as well.
+        casts: The golden value of each output of a cast that golden lacks.
+        weights: The arrays of paired weights, by the examined model's name of the weight or of its cast.
         origins: The input of a quantised product, by the names of its integers and scaled results.
-        kernels: Full names of the golden operators that hide the results of an operator, by its name.
+        kernels: By operator: full names of the fused golden operators that compute its results internally.
     """
 
     values: Mapping[str, str]
@@ -69,10 +69,10 @@ class GraphPairing:
 
     Attributes:
         partners: Name of the counterpart of each operator and control flow node that has one, by name.
-        values: The common name of each value of the leading side.
-        golden_values: The common name of each value of the other side.
-        kernels: Full name of the golden kernel that hides the results of an operator without counterpart.
-        weights: The arrays of paired weights in the models, by the leading side's names; no folded ones.
+        values: The name that both sides share for a value, by the leading side's name.
+        golden_values: The name that both sides share for a value, by golden's name.
+        kernels: By operator: full name of the fused golden kernel that computes its results internally.
+        weights: The arrays of paired weights in the models, by the leading side's names; no folded constants.
         origins: As of ``ModelValues``.
     """
 
@@ -92,11 +92,10 @@ class Pairing:
         graphs: The graph and the bodies that have a counterpart, by the leading side's index.
         bodies: Index of the golden body of each body.
         models: Pairs of the two models.
-        is_one_model: Whether both sides are forms of one model: weights of one name are one array, and
-            operators
-            without counterpart were fused, folded or added.
-        alike: Of two models with fused kernels: the golden model compiled as the leading side is, and its
-            pairing.
+        is_one_model: Whether both sides are compiled from one model: weights of one name are one array, and
+            operators without counterpart were fused, folded or added.
+        alike: The golden model compiled as the leading side is, and its pairing; None for one model, or if
+            the leading side has no fused kernels.
     """
 
     graphs: Mapping[int, GraphPairing]
@@ -107,7 +106,7 @@ class Pairing:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Names of the golden operators that are a counterpart."""
+        """Names of the golden operators that are the counterpart of an operator."""
         return frozenset(name for graph in self.graphs.values() for name in graph.partners.values())
 
 
@@ -194,7 +193,7 @@ def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
     missing: list[Node] = []
     facts: list[Fact] = []
     networks = ""
-    is_mixed = is_quantised(mine) != is_quantised(golden)  # of two alike, integers are compared
+    is_mixed = is_quantised(mine) != is_quantised(golden)  # else integers are compared
     quantised, golden_quantised = (
         {inner.index: quantisations(inner) for inner in graph.walk()} if is_mixed else {}
         for graph in (mine, golden)
@@ -300,14 +299,14 @@ class _AlignedModels:
                 self._values[value] = counterpart
 
     def _kind(self, name: str, graph: Graph) -> str:
-        """Return numpy's kind of a value's elements; "" where it is not known."""
+        """Return numpy's kind of a value's elements (float for quantised ones); "" for an unknown type."""
         if name in self._scales[id(graph)]:
             return _FLOAT
         dtype = graph.type_of(name).dtype
         return "" if dtype is None else dtypes.from_numpy(dtype.saved).numpy.kind
 
     def _may_be_same(self, name: str, other: str) -> bool:
-        """Return whether kinds and shapes allow a pair of values: a reshaped bias is no result."""
+        """Return whether kinds of element types and shapes of two values allow to pair them."""
         if self._kind(name, self._mine) != self._kind(other, self._golden):
             return False
         shape, golden = self._mine.type_of(name).shape, self._golden.type_of(other).shape
@@ -317,7 +316,7 @@ class _AlignedModels:
         return all(one == two for one, two in sizes if isinstance(one, int) and isinstance(two, int))
 
     def _add_inputs(self, node: Node, golden: Node) -> None:
-        """Pair inputs of two operators: weights of the same shape, and values that are in no other pair."""
+        """Pair inputs of two paired operators: weights of the same shape, and values not yet in a pair."""
         taken = set(self._values.values())
         for name, other in zip(map(self._before_casts, node.inputs), golden.inputs, strict=False):
             if not name or not other or name in self._values or other in taken:
@@ -340,7 +339,7 @@ def _output(node: Node, slot: int) -> str:
 
 
 def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
-    """Return a comparison of two models' weights by their bits; it returns None for other shapes."""
+    """Return a function that compares two weights by their bits, or as rounded; None: not comparable."""
 
     def is_same(name: str, other: str) -> bool | None:
         own, array = mine.weights.get(name), golden.weights.get(other)
@@ -399,10 +398,10 @@ def output_names(mine: Graph, golden: Graph, values: Mapping[str, str]) -> dict[
 
 
 def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs of the other network, in its declared types.
+    """Return golden's inputs, made from the examined network's, in the types that golden declares.
 
     Raises:
-        InputError: It has an input that the examined network lacks.
+        InputError: Golden has an input that the examined network lacks.
     """
     names = input_names(mine, golden)
     inputs = {}
@@ -424,7 +423,7 @@ def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[st
 
 
 def sharing_weights(golden: Graph, mine: Graph) -> Graph:
-    """Return a graph that shares the weight arrays of another one, wherever their bits are the same."""
+    """Return golden's graph with its weights replaced by the examined graph's arrays of the same bits."""
     arrays = {digest: mine.weights[name] for name, digest in _bits(mine).items()}
     weights = {name: arrays.get(digest, golden.weights[name]) for name, digest in _bits(golden).items()}
     return replace(golden, weights={**golden.weights, **weights})

@@ -99,7 +99,7 @@ def _unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
 
 
 def _has_no_directory(subject: Subject, moment: DumpedIteration) -> bool:
-    """Return whether the branch or loop body of an operator left nothing at all in a moment."""
+    """Return whether the operator's branch or loop body has no directory in a dumped iteration."""
     listing = subject.listing
     if listing is None or not listing.is_inner:
         return False
@@ -147,14 +147,14 @@ class Explainer:
         names_in_files = subject.op_names
         held: Held = [(moment, list(moment.tensors(names_in_files))) for moment in self._moments]
         failed = list(subjects.failures(self._dump, names_in_files))
-        if failed:  # they stand beside the iterations
+        if failed:  # files of failures lie outside of the iterations' directories
             held = [*held, (None, failed)]
         constants = subjects.constants(self._dump, names_in_files) if subject.is_parameter else ()
         return Explanation(subject, tuple(self._slots(subject, held)), tuple(constants))
 
     def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
-        # Compiled graphs number the tensors of their files without gaps, so absent and left out ones shift
-        # the numbers of the tensors behind them.
+        # Files of compiled graphs number an operator's tensors without gaps: an absent or left out tensor
+        # shifts the numbers of the later ones.
         is_numbered_anew = subject.node is not None and self._plan.files.tree is not Tree.RANKS
         counts: Counter[IO] = Counter()
         for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
@@ -187,14 +187,14 @@ class Explainer:
             return Reason.OTHER_DEVICE
         if self._plan.when.trigger is Trigger.EXCEPTION:
             return Reason.NO_FAILURE
-        if self._plan.compiled.models is not None:  # acl.json selects by model and order, not by name alone
+        if self._plan.compiled.models is not None:  # acl.json selects by model and order, too
             return None
         return self._plan.what.selector.refusal(subject.operator.full_name)
 
     def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
-        """Return an input or output with its tensors in all moments, and the reasons where it has none.
+        """Return an input or output with its tensors of all iterations, and the reasons where it has none.
 
-        ``number`` is its number in the dump, None where it has none there.
+        ``number`` is the slot's number in the dump, None if the dump never has a file of it.
         """
         tensors: list[Record] = []
         missing: dict[Reason, tuple[int | None, ...]] = {}
@@ -221,7 +221,7 @@ class Explainer:
         return self._reason_everywhere(subject)
 
     def _reason_everywhere(self, subject: Subject) -> Reason | None:
-        """Return the reason where no iteration was dumped, or not the one that counts; None where unknown."""
+        """Return why no dumped iteration can have the files; None for an unknown reason."""
         if not self._situation.is_configured:
             return None
         if self._iteration is not None:
@@ -232,8 +232,8 @@ class Explainer:
         return self._watched or Reason.ITERATION_NOT_ASKED
 
     def _reason_at(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
-        """Return the reason why a moment lacks the file of an input or output, None where it is unknown."""
-        # other networks may have dumped into the same tree
+        """Return why a dumped iteration lacks the file of an input or output; None for an unknown reason."""
+        # the iteration may be that of another network dumped into the same tree
         if self._tables and moment.op_names and self._model_names.isdisjoint(moment.op_names):
             return None
         if subject.is_parameter and any(True for _ in subjects.constants(self._dump, subject.op_names)):
@@ -247,15 +247,15 @@ class Explainer:
             return self._watched
         if subject.table is None:
             return Reason.BRANCH_NOT_RUN if _has_no_directory(subject, moment) else None
-        # A graph within a graph that left nothing at all did not run.
+        # A branch or loop body without any file in the iteration did not run.
         if subject.table.graph.index and _names(subject.table).isdisjoint(moment.op_names):
             return Reason.BRANCH_NOT_RUN
-        # The dump itself does not show which: a file that would still have fitted cannot have been refused.
+        # The limit or a failed write: if there is room for the file, it was not the limit.
         return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
 
     @property
     def _watched(self) -> Reason | None:
-        """The reason for which a run that is watched leaves nothing, None for a run that is not."""
+        """The reason why watch rules left no files; None if the configuration saves files without a hit."""
         watch = self._plan.watch
         if watch.history:
             return Reason.NOT_RELEASED
@@ -267,7 +267,7 @@ class Explainer:
 
     @cached_property
     def _is_limit_reached(self) -> bool:
-        # Only operators that overflow have files under this trigger, so the files count the overflows.
+        # Under this trigger only overflowing operators have files, so operators with files are counted.
         limit = self._plan.when.overflow_limit
         return 0 < limit <= sum(len(moment.op_names) for moment in self._all_moments)
 
@@ -302,7 +302,8 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[Record]) -> Iter
 def _tables(model: Graph, plan: DumpPlan, moments: Sequence[DumpedIteration]) -> tuple[GraphRefusals, ...]:
     """Return the refusals of a plan for each graph of a model.
 
-    Under ``dump_mode`` 2 operators that have files were marked: ``set_dump`` leaves no other trace.
+    Under ``dump_mode`` 2 the operators with files are taken as the marked ones: calls of ``set_dump`` are not
+    recorded.
     """
     device = emulated(model, plan, plan.context)
     marked: frozenset[str] = frozenset()

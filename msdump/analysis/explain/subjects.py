@@ -79,13 +79,13 @@ def moments(dump: Dump) -> tuple[DumpedIteration, ...]:
 
 
 def constants(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
-    """Yield the files of a constant, which stand beside the iterations."""
+    """Yield the files of a constant, which lie outside of the iterations' directories."""
     for folder in dump.constants:
         yield from _tensors(folder, op_names)
 
 
 def failures(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
-    """Yield the tensors that an operator left as it failed."""
+    """Yield the tensors of an operator in exception dumps, written when it failed."""
     for file in dump.failures:
         # vendor: names of brief exception dumps hold no operator, only the header does.
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
@@ -150,7 +150,7 @@ class Subject:
 
     @property
     def node(self) -> Node | None:
-        """The operator that the device runs: itself, or the one that it is fused into."""
+        """The node that the device runs: the operator, or the fused one with it; None for other subjects."""
         if self.table is None or self.position is None:
             return None
         return self.table.graph.nodes[self.position]
@@ -183,7 +183,7 @@ def of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]
         for position, node in enumerate(table.graph.nodes):
             operator = node.operator
             yield Subject(operator, node.name, table, position)
-            if node.name in originals and originals[node.name] != operator:  # called by its node's name
+            if node.name in originals and originals[node.name] != operator:  # renamed
                 yield Subject(originals[node.name], node.name, table, position)
             present |= {part.name for part in node.members}
             for part in node.parts:
@@ -230,7 +230,7 @@ def _named(dump: Dump) -> Iterator[Subject]:
 
 
 def _name_in_header(file: OperatorFile) -> str:
-    """Return the full name in an operator's file, "" where it cannot be read: others can be explained."""
+    """Return the full name in an operator's file; "" for an unreadable one, to go on with the others."""
     try:
         return file.header.op_name
     except DumpReadError:
@@ -258,7 +258,7 @@ def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -
         [subject for name, subject in by_full_name.items() if name_asked and name.endswith(name_asked)],
     )
     meant = next((fitting for fitting in matches if fitting), [])
-    # Several subjects with the same files are one to the reader, such as a kernel under both of its names.
+    # Several subjects with the same files count as one match, such as a kernel under both of its names.
     if len({subject.op_names for subject in meant}) == 1 or (meant and meant is matches[0]):
         return meant[0]
     return sorted({name for subject in by_full_name.values() for name in subject.known_as})
