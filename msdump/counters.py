@@ -130,15 +130,15 @@ class SharedRunCounter(RunCounter):
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """Name, number and time that tell a compiled model from the others of its process.
+    """Name, number and time that identify a compiled model in its process.
 
     Attributes:
         file_name: Name of the model's file without suffix, "" where there is none.
         model_id: Its number, None: the next one of the process.
         time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
             (Ascend O2), each step is configured anew.
-        runs: Counts its runs, also where it is several networks, one for each set of shapes; None: as
-            MindSpore's networks count.
+        runs: Counter of the runs of all its networks (one for each set of shapes); None: a
+            ``SharedRunCounter``, as for MindSpore's networks.
     """
 
     file_name: str = ""
@@ -169,8 +169,8 @@ class Counters:
     def beside(self) -> Counters:
         """Return counters for models of acl or torchair beside MindSpore's networks.
 
-        Files that show graphs stand in directories of the whole process, and so count on with
-        these; models, graphs and iterations start anew.
+        Numbers of graph files are shared with the returned counters, as these files stand in directories
+        of the whole process; numbers of models, graphs and iterations start anew.
         """
         counters = Counters()
         counters.captured_graphs = self.captured_graphs

@@ -33,7 +33,7 @@ class DType:
         title: MindSpore's type name in .ir texts and CPU file names of 2.7 (``Float32``).
         onnx: Number in ONNX's TensorProto.DataType, 0 where ONNX has no such type.
         element: The type that holds one element: numpy's text of it, or its name in ml_dtypes.
-        descr: The type that .npy files hold, as their headers tell it.
+        descr: The type that .npy files hold, as the header's descr.
         ir: Number in the DataType enumeration of the .pb graph files (section 4.5).
         dump: Number in OutputDataType of CANN's dump files, None where it has none.
         acl: Number in CANN's aclDataType, which GE shares; None where it has none.
@@ -52,7 +52,7 @@ class DType:
 
     @property
     def is_widened(self) -> bool:
-        """Whether .npy files hold another type, as numpy has none of this kind."""
+        """Whether .npy files hold a wider type, since numpy itself lacks this one."""
         return self.element != self.descr
 
     @cached_property

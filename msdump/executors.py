@@ -176,7 +176,7 @@ def directory_size(path: str) -> int:
 
 
 def _units(sized: Iterable[tuple[_Item, int]], most: int) -> Iterator[_Unit[_Item]]:
-    """Cut items into units of a cost, one item at least."""
+    """Group consecutive items into units of at least the cost ``most``; the last one may cost less."""
     unit: list[tuple[_Item, int]] = []
     for each in sized:
         unit.append(each)
@@ -193,7 +193,7 @@ def _outcomes(
     workers: _Workers,
     name: Callable[[_Item], str],
 ) -> Iterator[tuple[_Unit[_Item], _Outcome]]:
-    """Yield units with their outcomes, in order, while workers have the next ones."""
+    """Yield units with their outcomes, in order; further units are submitted ahead."""
     given: deque[tuple[_Unit[_Item], Any]] = deque()
     while True:
         # once a process died, no more units are submitted: the lost ones run again first, one at a time
@@ -276,7 +276,7 @@ class _Workers:
         """Raise ToolError if no worker is left that could finish a unit."""
 
     def explain(self, error: Exception, unit: str) -> Exception:
-        """Return the error to raise for a unit that failed outside of its own work."""
+        """Return the error to raise if the worker of a unit failed, not the work itself."""
         if isinstance(error, pools.BrokenExecutor):  # mostly killed by the kernel when memory ran out
             fault = f"a process was killed while it worked, again and again on {unit}"
             return ToolError(ReturnCode.UNKNOWN, f"{fault}, perhaps for want of memory; try --jobs 1")
@@ -437,7 +437,7 @@ class _WorkingDirectory:
 
     @contextlib.contextmanager
     def at(self, path: str) -> Iterator[None]:
-        """Be in a directory; a thread that needs another one waits until this one is free."""
+        """Change to a directory; wait until no other thread works in a different one."""
         with self._changed:
             self._changed.wait_for(lambda: not self._users or Path(path).resolve() == Path.cwd())
             if not self._users:

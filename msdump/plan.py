@@ -383,7 +383,7 @@ class WatchPlan:
     Attributes:
         rules: Rules that look at the tensors which are dumped.
         history: Steps that are kept in memory until a rule hits or an operator fails, 0: files at once.
-        history_bytes: Most memory of these steps, and again of the step that rules compare with.
+        history_bytes: Most memory of these steps, and separately of the earlier step that rules compare with.
     """
 
     rules: tuple[WatchRule, ...] = ()

@@ -119,16 +119,16 @@ class DevicePart(Protocol):
 class TensorRecord(NamedTuple):
     """One tensor of one operator at one moment.
 
-    One is made for every tensor, and another by most steps: a tuple is made in a third of the time
+    Each tensor has one, and most steps of a dump make a changed copy. A tuple is made in a third of the time
     that a frozen dataclass takes.
 
     Attributes:
         slot: Index among the operator's inputs or outputs, as file names tell it.
-        dtype: Element type, packed ones included; that of the host until a step shows the device's.
+        dtype: Element type of ``array``, packed ones included: the host's, or after ``shown`` the device's.
         array: Its elements; a view that is valid while the operator's step runs.
         timestamp: Microseconds since the epoch, strictly increasing in a process.
         device: How and where the emulated device holds it; None on CPU and GPU.
-        host: Its elements as the host holds them, where ``array`` shows others.
+        host: Its elements as the host holds them, after ``shown``; None: ``array`` holds them.
     """
 
     operator: OperatorRef
@@ -147,7 +147,7 @@ class TensorRecord(NamedTuple):
         return self.array if self.host is None else self.host
 
     def shown(self, array: np.ndarray, dtype: DType, memory_format: str) -> TensorRecord:
-        """Return the tensor as the device holds it; the host's elements stay known."""
+        """Return a record with the device's elements in ``array`` and the host's elements in ``host``."""
         operator, io, slot, _, _, timestamp, _, device, _ = self
         return TensorRecord(operator, io, slot, dtype, array, timestamp, memory_format, device, self.on_host)
 

@@ -19,7 +19,7 @@ _MOST_KEPT: Final = 256
 
 
 class Expression:
-    """A regular expression that gives up on a name for which it backtracks too long."""
+    """A regular expression with a limit of processor time, since backtracking may take exponential time."""
 
     def __init__(self, text: str, *, searches: bool) -> None:
         """Compile an expression of the ``regex`` package that matches anywhere in a name, or all of it."""
@@ -34,7 +34,7 @@ class Expression:
         """Tell whether a name matches.
 
         Raises:
-            TimeoutError: This name, or all up to it, took too long.
+            TimeoutError: The expression has spent its time, on this name or on all names so far.
         """
         # processor time: a busy machine, or a suspended one, must not make a good expression fail
         started = time.process_time()

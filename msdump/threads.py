@@ -47,23 +47,23 @@ class SignalSafeWeakSet(Generic[T]):
     """
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self._refs: set[weakref.ref[T]] = set()
 
     def add(self, item: T) -> None:
-        """Hold an object as long as it lives."""
+        """Add an object; it leaves the set when it is freed."""
         self._refs.add(weakref.ref(item, self._refs.discard))
 
     def __contains__(self, item: T) -> bool:
-        """Tell whether an object was added."""
+        """Return whether an object was added."""
         return weakref.ref(item) in self._refs
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over the objects that live now; others may be added meanwhile."""
+        """Iterate over the objects that are alive now; others may be added meanwhile."""
         return iter([item for ref in [*self._refs] if (item := ref()) is not None])
 
     def __len__(self) -> int:
-        """Return how many live."""
+        """Return how many objects are alive."""
         return len(self._refs)
 
 
@@ -71,24 +71,24 @@ class SignalSafeWeakValues(Generic[K, T]):
     """A WeakValueDictionary without Python callbacks, as ``SignalSafeWeakSet``."""
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
+        """Start empty."""
         self._refs: dict[K, weakref.ref[T]] = {}
 
     def get(self, key: K) -> T | None:
-        """Return the object of a key, None where there is none any more."""
+        """Return the object of a key, None if there is none or it was freed."""
         ref = self._refs.get(key)
         return None if ref is None else ref()
 
     def put(self, key: K, item: T) -> None:
-        """Hold an object as long as it lives."""
+        """Set the object of a key; the entry ends when the object is freed."""
         self._refs[key] = weakref.ref(item, partial(self._refs.pop, key))
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all entries."""
         self._refs.clear()
 
     def __len__(self) -> int:
-        """Return how many live."""
+        """Return how many objects are alive."""
         return len(self._refs)
 
 

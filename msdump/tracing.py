@@ -74,18 +74,18 @@ def begin() -> Trace:
 
 
 def end() -> None:
-    """Trace nothing any more that is compiled or opened from now on."""
+    """Stop tracing: functions that are compiled or opened from now on are not traced."""
     global _active  # noqa: PLW0603 - the same
     _active = None
 
 
 def active() -> Trace | None:
-    """Return the trace that is being made, None for none."""
+    """Return the trace that is being made, None if there is none."""
     return _active
 
 
 def timed(function: _Function, category: str, name: str, **arguments: Any) -> _Function:
-    """Return a function that makes each call a span of the trace; the same one where none is made.
+    """Wrap a function so that each call is a span of the trace; return it unchanged if no trace is made.
 
     Whether a trace is made is decided once, when a function is compiled or opened: before ``begin`` nothing
     costs anything. Arguments as of ``Span``.
@@ -101,8 +101,8 @@ def timed(function: _Function, category: str, name: str, **arguments: Any) -> _F
     return call  # type: ignore[return-value]  # of the same signature
 
 
-_NANOSECONDS: Final = 1000  # of a microsecond, the format's unit
-_BATCH: Final = 1000  # events of a piece
+_NANOSECONDS: Final = 1000  # in a microsecond, the format's unit of time
+_BATCH: Final = 1000  # events in one piece of the file
 
 
 def chrome_pieces(trace: Trace, process_name: str) -> Iterator[bytes]:

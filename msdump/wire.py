@@ -32,9 +32,9 @@ class WireError(ValueError):
 
     Attributes:
         start: First byte of the number or field.
-        end: Where a number breaks off.
+        end: End of an incomplete number.
         value: The field number, the wire type or the size that is wrong.
-        left: Bytes that are left for a field.
+        left: Bytes of the message from the field's value to the end.
     """
 
     def __init__(self, fault: WireFault, start: int, *, end: int = 0, value: int = 0, left: int = 0) -> None:
@@ -55,7 +55,7 @@ class WireError(ValueError):
 ALL_BITS: Final = (1 << 64) - 1
 """The largest number; a negative one stands for itself plus 2**64."""
 
-_MORE: Final = 0x80  # the bit of a byte behind which a number goes on
+_MORE: Final = 0x80  # set in each byte of a number but the last
 _BITS: Final = 0x7F
 _MOST_SHIFTED: Final = 63  # a number has at most ten bytes
 _SMALL: Final = tuple(bytes((number,)) for number in range(_MORE))

@@ -50,7 +50,7 @@ def _kept_config(dump: Dump) -> str | None:
 
 
 def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
-    """Return the plan of a configuration; None, after a warning, where it makes no dump of this kind."""
+    """Return the plan of a configuration; None, with a warning, if its dumps have another layout."""
     data = source.read(path, "--config")
     value = _json_object(data)
     if "dump" in value:
@@ -81,7 +81,7 @@ def _json_object(data: bytes) -> dict[str, Any]:
 def _placed(
     data: bytes, value: dict[str, Any], key: tuple[str, str], is_usable: Callable[[str], bool], place: str
 ) -> bytes:
-    """Return a configuration with a usable path: a dump may be read elsewhere than where it was made."""
+    """Return a configuration, with ``place`` for a dump path that is missing or not on this machine."""
     block, name = key
     settings = value.get(block)
     if not isinstance(settings, dict) or is_usable(str(settings.get(name, ""))):

@@ -121,7 +121,7 @@ class Bar:
         self._update = update
 
     def __call__(self, _size: int = 0) -> None:
-        """Advance by one, whatever its size."""
+        """Advance by one; sizes of steps are ignored."""
         self._update(advance=1)
 
     def expect(self, total: int) -> None:

@@ -59,10 +59,10 @@ _STARTED: Final = "msdump.has_started"
 
 
 def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
-    """Let a file that cannot be written be a failure of the run (exit code 1) from now on.
+    """From now on treat a file that cannot be written as a failure of the run (exit code 1).
 
     Args:
-        has_run: Returns whether an operator has run; any error is a failure of the run then.
+        has_run: Returns whether an operator has run: then every error is a failure of the run.
     """
     click.get_current_context().meta[_STARTED] = has_run
 

@@ -53,7 +53,7 @@ class RunRequest:
     has_config: bool
 
     def feed(self, graph: Graph) -> Feed:
-        """Return the function that gives the inputs of a step; every step of training takes the same."""
+        """Return a function step -> inputs; every step of training has the same inputs."""
         if self.inputs is not None:
             arrays = inputs.from_file(graph, _of_rank(self.inputs))
             return lambda _step: arrays

@@ -23,8 +23,8 @@ _PIPED_WIDTH: Final = 160  # columns; rich takes 80 where there is no terminal, 
 class ShownStream:
     """A stream that people read: characters that steer a terminal are spelled out.
 
-    One that cannot be written ends the program: without a message when the reader of its output, such as
-    ``| head``, goes away early. Without standard error there is no place for messages: they are dropped.
+    A failed write ends the program: without a message if the reader of its output, such as ``| head``, has
+    closed the pipe. A failed write to standard error is ignored: messages are dropped.
     """
 
     def __init__(self, stream: TextIO | ShownStream, form: Callable[[str], str] = visible) -> None:

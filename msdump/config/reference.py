@@ -58,7 +58,7 @@ _FORCED: Final = "warning, the value that fits is used"
 
 def reference_text() -> str:
     """Return the reference page as Markdown."""
-    # the grammar stands in one place, the docstring of its parser; its first line is the module's own
+    # the grammar stands in the docstring of its parser, below the first line
     texts = _TEXTS.format(grammar=(grammar.__doc__ or "").partition("\n\n")[2].strip())
     return "\n".join(
         (

@@ -75,7 +75,7 @@ class UnusableError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class FieldFault:
-    """A wrong value; its key has ``[]`` behind it where an item of a list is wrong."""
+    """A wrong value; ``key`` ends in ``[]`` if the wrong value is an item of a list."""
 
     key: str
     path: Path
@@ -136,7 +136,7 @@ class Settings:
         self._unusable.add(key)
 
     def load(self, name: str, model: type[Section], block: Any, report: FaultReport) -> None:
-        """Read one block: values of its keys, defaults for missing keys, its faults; ``ABSENT`` for none."""
+        """Read one block: values, defaults of missing keys, faults; ``ABSENT`` if the file lacks it."""
         self._paths[name] = (name,)
         for key, field in model.model_fields.items():
             self._paths[key] = (name, key)

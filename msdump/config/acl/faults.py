@@ -70,35 +70,35 @@ _MOST_CHARACTERS: Final = 200  # a longer value is cut in a message
 
 @dataclass(frozen=True, slots=True)
 class AclFaults:
-    """Words the faults of the file at a path; every method returns the error to raise."""
+    """Makes the errors of one acl.json, in CANN's wording; every method returns the error to raise."""
 
     path: str
 
     def item(self, item: str, reason: str) -> AclError:
-        """Word an item that is missing, empty or of the wrong type."""
+        """Return EP0001: an item is missing, empty or of the wrong type."""
         place = f"configuration item {item} in configuration file {self.path}"
         return _refused("EP0001", f"The content of {place} is invalid. Reason: {reason}.")
 
     def choice(self, value: str, item: str, allowed: Iterable[str]) -> AclError:
-        """Word a value that is not allowed."""
+        """Return EP0002: a value is none of the allowed ones."""
         expected = "/".join(sorted(allowed))
         return _refused("EP0002", f"{self._value(value, item)} is invalid. Expected value: {expected}.")
 
     def value(self, value: str, item: str, reason: str) -> AclError:
-        """Word a value that breaks a rule."""
+        """Return EP0003: a value breaks a rule."""
         return _refused("EP0003", f"{self._value(value, item)} is invalid. Reason: {reason}.")
 
     def unparsable(self, reason: str, code: AclCode = AclCode.INVALID_DUMP_CONFIG) -> AclError:
-        """Word a file that cannot be read or is not JSON."""
+        """Return EP0004: the file cannot be read or is not JSON."""
         return _refused("EP0004", f"Failed to parse file {self.path}. Reason: {reason}.", code)
 
     def conflict(self, reason: str, code: AclCode = AclCode.INVALID_DUMP_CONFIG) -> AclError:
-        """Word two items that do not go together."""
+        """Return EP0005: two items exclude each other."""
         text = f"Conflict of configuration items in configuration file {self.path}. Reason: {reason}."
         return _refused("EP0005", text, code)
 
     def exclusion(self, condition: str, item: str, fate: str = "configured") -> AclError:
-        """Word an item that cannot stand beside the value of another one."""
+        """Return EP0005: an item is not allowed under a condition on another item."""
         condition = f"When configuration item {condition}"
         return self.conflict(f"{condition}, configuration item {item} cannot be {fate}")
 
@@ -108,23 +108,23 @@ class AclFaults:
 
 
 def invalid(message: str) -> AclError:
-    """Return the error 100000 of an argument, in msdump's own words."""
+    """Return error 100000 of an argument, with a message of msdump's own."""
     return AclError(AclCode.INVALID_PARAM, message)
 
 
 def null_pointer(function: str, parameter: str) -> AclError:
-    """Word an argument that must not be None."""
+    """Return EP0007: an argument is None."""
     text = f"{function} failed because {parameter} cannot be a NULL pointer."
     return _refused("EP0007", text, AclCode.INVALID_PARAM)
 
 
 def out_of_turn(function: str, reason: str, code: AclCode) -> AclError:
-    """Word a call that comes before another one that it needs, or twice."""
+    """Return EP0008: a function is called before another one that it requires, or twice."""
     return _refused("EP0008", f"{function} failed. Reason: {reason}.", code)
 
 
 def invalid_argument(function: str, value: object, parameter: str, reason: str) -> AclError:
-    """Word an argument that cannot be used."""
+    """Return EP0006: an argument cannot be used."""
     text = f"{function} failed. Value {value!r} for parameter {parameter} is invalid. Reason: {reason}."
     return _refused("EP0006", text, AclCode.INVALID_PARAM)
 

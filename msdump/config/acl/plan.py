@@ -140,7 +140,7 @@ def read(path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DU
 def parse(
     data: bytes, path: str, context: Context, *, malformed: AclCode = AclCode.INVALID_DUMP_CONFIG
 ) -> DumpPlan | None:
-    """Return the plan of the dump that the bytes of an acl.json ask for; see ``read``."""
+    """Return the plan of the dump that the bytes of an acl.json configure; see ``read``."""
     faults = AclFaults(path)
     document = _document(data, path, faults, malformed)
     top = document.value if isinstance(document.value, dict) else {}

@@ -91,7 +91,7 @@ class LoadedModel:
 
 
 def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | None) -> np.ndarray:
-    """Return the tensor of an input; of the shape that the dataset sets, else of the model's."""
+    """Return the tensor of an input in the shape set in the dataset; without one, in the model's shape."""
     dtype = value.type.dtype
     if dtype is None or dtype is STRING or value.type.kind != "tensor":
         raise AclError(
@@ -171,7 +171,7 @@ destroy_desc = state.destroyer(ModelDesc)
 
 @state.code
 def get_desc(model_desc: int, model_id: int) -> None:
-    """Make a description that of a loaded model; 145003 for a number that no loaded model has."""
+    """Fill a model description from a loaded model; 145003 if no loaded model has the number."""
     acl = state.current()
     desc = acl.handles.get(model_desc, ModelDesc)
     desc.model_id = acl.model(model_id).model_id

@@ -76,7 +76,7 @@ destroy_attr = state.destroyer(OperatorAttributes)
 
 
 def _setter(convert: Callable[[Any], Any]) -> Callable[[int, str, Any], int]:
-    """Return a function of pyACL that sets an attribute to a converted value."""
+    """Return a pyACL function (``set_attr_int``, ...) that converts a value and sets an attribute to it."""
 
     @state.code
     def set_attr(attr: int, name: Any, value: Any) -> None:

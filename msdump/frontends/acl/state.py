@@ -52,9 +52,9 @@ class Configuration:
     Attributes:
         time: When it was configured, the name of its directory.
         process: Sinks and counters that its models share.
-        names: Names of its models, of files and of graphs, in order.
-        runs: Most runs of one model.
-        has_dumped: Some run was a step that is dumped.
+        names: File names and graph names of its models, in the order of loading.
+        runs: Number of runs of the model that ran most often.
+        has_dumped: Whether the plan's iterations included the step of any run.
     """
 
     plan: DumpPlan
@@ -65,7 +65,7 @@ class Configuration:
     has_dumped: bool = False
 
     def ran(self, step: int) -> None:
-        """Note that a model has run, for the first time as step 0."""
+        """Note that a model has run as a step; its first run is step 0."""
         self.runs = max(self.runs, step + 1)
         self.has_dumped |= step in self.plan.when.iterations
 

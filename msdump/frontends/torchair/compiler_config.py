@@ -141,7 +141,7 @@ def one_of(*allowed: Any) -> Check:
     """Return the check that a value is one of a few."""
 
     def check(value: Any) -> None:
-        # 1 and 0 pass for True and False, to which they are equal
+        # 1 and 0 pass as True and False, as they are equal
         if value not in allowed:
             raise ValueError(
                 f"Value {value!r} (type: {type(value)}) not in optional list {list(allowed)!r}"
@@ -157,7 +157,7 @@ def unless_none(check: Check) -> Check:
 
 
 def text_like(expression: str, example: str, *, shown: str = "") -> Check:
-    """Return the check that a text follows a regular expression; messages show an example, and ``shown``."""
+    """Return a check that a text matches an expression; messages show the format and an example."""
     pattern: Final = re.compile(expression)
 
     def check(value: Any) -> None:

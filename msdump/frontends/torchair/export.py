@@ -229,7 +229,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _name_inputs(graph: Any, gm: GraphModule, arguments: Sequence[Any]) -> tuple[tuple[str, int], ...]:
-    """Rename the model's inputs to the captured graph's names; return these and their positions."""
+    """Rename the model's inputs to the captured graph's names; return (name, position there) of each."""
     placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
     slots = _tensor_positions(arguments)
     named = []
