@@ -31,8 +31,8 @@ class Fingerprint:
 
     Attributes:
         source: File of the model.
-        families: The file's path with ``{rank}`` in each place of the rank's number: files with a common one
-            are parts of one model, and may differ.
+        families: The file's path with ``{rank}`` in place of the rank's number, once per occurrence. Files
+            that share such a pattern are parts of one model and may have different operators.
         operators: Digest of the operators' names and types.
         settings: Digest of the dump configuration and of the device.
         settings_source: File of the dump configuration.
@@ -58,7 +58,7 @@ class CallHeader:
     network: Fingerprint
 
     def packed(self) -> np.ndarray:
-        """Return the header as bytes of a fixed number."""
+        """Serialize the header to ``HEADER_BYTES`` bytes."""
         data = pickle.dumps(self)
         if len(data) > HEADER_BYTES:
             data = pickle.dumps(self._with_short_names())
@@ -96,7 +96,7 @@ def header(call: CollectiveCall, operator: str, arrays: list[np.ndarray], networ
     has_op = call.kind in {Collective.ALL_REDUCE, Collective.REDUCE_SCATTER}
     types = tuple(dtypes.from_numpy(array.dtype).title for array in arrays)
     shapes = tuple(array.shape for array in arrays)
-    if len(repr((types, shapes))) > _MOST_TENSORS:  # on every rank alike, since only the tensors decide
+    if len(repr((types, shapes))) > _MOST_TENSORS:  # the same decision on all ranks: their tensors agree
         types, shapes = (f"{len(arrays)} tensors, digest {_digest((types, shapes))}",), ((),)
     return CallHeader(
         kind=str(call.kind),
@@ -110,16 +110,16 @@ def header(call: CollectiveCall, operator: str, arrays: list[np.ndarray], networ
 
 
 def unpacked(data: np.ndarray) -> CallHeader:
-    """Return the header of bytes."""
+    """Deserialize a header that ``CallHeader.packed`` made."""
     header: CallHeader = pickle.loads(data.tobytes())  # noqa: S301 - of a rank of the same program
     return header
 
 
 def check(mine: int, headers: Mapping[int, CallHeader], place: CallPlace) -> None:
-    """Compare the calls of all ranks of a group with that of one of them.
+    """Compare the call of one rank (``mine``) with the calls of all ranks of its group.
 
     Raises:
-        RankError: They are different collectives, of different tensors, or of different models.
+        RankError: The ranks call different collectives, pass different tensors, or run different models.
     """
     for rank in sorted(headers):
         low, high = sorted((mine, rank))

@@ -173,7 +173,7 @@ class _Group:
         return [index for index in range(self.count) if index != self.index]
 
     def exchange(self, sends: Mapping[int, np.ndarray], receives: Mapping[int, np.ndarray]) -> None:
-        """Send to some ranks of the group and receive from some; nothing is sent of empty arrays."""
+        """Send arrays to ranks of the group and fill arrays from ranks; empty arrays are skipped."""
         sent, received = (
             [(self.ranks[index], _bytes(array)) for index, array in arrays.items() if array.size]
             for arrays in (sends, receives)
@@ -184,9 +184,9 @@ class _Group:
     def all_to_all(
         self, blocks: Sequence[np.ndarray], buffers: Sequence[np.ndarray] = ()
     ) -> list[np.ndarray]:
-        """Send a contiguous block to each rank; return the blocks of all, like the own one.
+        """Send a contiguous block to each rank; return the received blocks, shaped as this rank's own block.
 
-        Flat blocks are received into the flat buffers, if there are any.
+        If buffers are given, both they and the blocks are flat, and the buffers receive the blocks.
         """
         own = blocks[self.index]
         received = [
@@ -209,14 +209,14 @@ class _Group:
         return self.all_to_all([array] * self.count)
 
     def reach(self) -> Transport:
-        """Return the transport; in a group of one rank a RankError."""
+        """Return the transport; raise RankError in a group of one rank, which has none."""
         if self.transport is None:
             message = f"{self.place.kind} of group {self.place.group}: there is one rank alone"
             raise RankError(self.place.operator, message)
         return self.transport
 
     def rank(self, index: int) -> int:
-        """Return the rank at an index; without one a RankError."""
+        """Return the rank at an index of the group; raise RankError if the index is too large."""
         if index >= self.count:
             raise RankError(
                 self.place.operator,
@@ -350,9 +350,9 @@ _ALGORITHMS: Final[Mapping[Collective, Callable[[_Group, CollectiveCall, np.ndar
 
 
 def shared(world: World, channel: str, data: bytes, place: CallPlace) -> dict[int, bytes]:
-    """Exchange bytes between all ranks, beside the collectives of a network; return each rank's, in order.
+    """Gather bytes of all ranks, independently of a network's collectives; return them by rank, in order.
 
-    Exchanges at the same time need different channels, none of them a group's name.
+    Simultaneous exchanges need different channels; a channel may not be named like a group.
 
     Raises:
         RankError: Another rank does not take part.

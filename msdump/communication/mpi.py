@@ -59,12 +59,12 @@ class Peer:
     namespace: str
 
     def is_dead(self) -> bool:
-        """Return whether the process has ended; one on another machine is taken to be alive."""
+        """Return whether the process has ended; always False for processes on other machines."""
         if (self.host, self.namespace) != _machine():
             return False
         try:
             os.kill(self.pid, 0)
-            # a zombie, if it is a child; another process's child disappears as soon as its parent has waited
+            # os.kill finds zombies, too: children that ended (others vanish when their parent has waited)
             return os.waitid(os.P_PID, self.pid, os.WNOHANG | os.WEXITED | os.WNOWAIT) is not None
         except ProcessLookupError:
             return True
@@ -112,8 +112,8 @@ def _start(place: CallPlace, rank: int, size: int, limit: float) -> Any:
 
 
 def _initialize(mpi: Any, place: CallPlace, rank: int, limit: float) -> None:
-    """Start MPI in a thread of its own: it waits for the other processes, and mpi4py holds Python's lock."""
-    library = ctypes.CDLL(mpi.__file__)  # calls without Python's lock
+    """Start MPI in a thread, by ctypes: it waits for the other processes, and mpi4py would hold the GIL."""
+    library = ctypes.CDLL(mpi.__file__)  # ctypes releases the GIL
     provided = ctypes.c_int()
     codes: list[int] = []
 
@@ -150,7 +150,7 @@ class MpiTransport(Transport):
         super().__init__(rank, Board(), time_limit())
         self._lock = new_lock()  # MPI may allow one thread at a time
         self._posted: dict[int, list[tuple[Any, np.ndarray]]] = {}
-        self._kept: list[Any] = []  # notices on their way, and the rest of failed exchanges
+        self._kept: list[Any] = []  # unfinished sends of notices, and unfinished requests of failed exchanges
         self._helper: threading.Thread | None = None
         self._activity = f"looks for the others in {place}"
         self._is_open = False
@@ -166,13 +166,13 @@ class MpiTransport(Transport):
         _report_exceptions(self)
 
     def _finish(self, request: Any, size: int, wait: Wait) -> None:
-        """Wait until a request of all ranks is done."""
+        """Wait until a collective MPI request, which needs every rank, is complete."""
         while not request.Test():
             wait.check([each for each in range(size) if each != self._rank])
             time.sleep(_SLEEP)
 
     def _met(self, size: int, wait: Wait) -> list[Peer]:
-        """Return the process of each rank."""
+        """Exchange host and process id with all ranks; return the process of each rank."""
         host, namespace = _machine()
         hello = json.dumps([self._rank, host, os.getpid(), namespace]).encode()
         hellos = np.zeros((size, _HELLO_BYTES), np.uint8)
@@ -228,11 +228,11 @@ class MpiTransport(Transport):
                 self._notify(_FAILED, reason)
 
     def end(self) -> None:
-        """Report the end to all other ranks, and leave MPI when they all have ended.
+        """Report the end to all other ranks, and finalize MPI when all ranks have ended.
 
-        After a failure they have a few seconds; then MPI ends them.
+        After a failure the other ranks have a few seconds to end; then MPI aborts them.
         """
-        if not self._is_open or self._mpi.Is_finalized():  # the program may have left MPI itself
+        if not self._is_open or self._mpi.Is_finalized():  # the program may have called MPI_Finalize itself
             self._is_open = False
             return
         with self._lock:
@@ -253,7 +253,7 @@ class MpiTransport(Transport):
             self._mpi.Finalize()
 
     def close(self) -> None:
-        """End, when the interpreter does."""
+        """Call ``end`` at the exit of the interpreter."""
         self.end()
 
     def complete(self) -> None:

@@ -88,10 +88,10 @@ class RankThreads:
         return self._hub.board.is_stopped or self._hub.board.failed is not None
 
     def first_failure(self, outcomes: Sequence[Outcome]) -> int | None:
-        """Return the rank that failed first, None for none: others may have failed because of it.
+        """Return the rank that failed first, None if no rank failed; later failures may be consequences.
 
-        A network reports its failure to the other ranks while its own rank still writes files, so they may
-        end before it.
+        A network reports its failure to the other ranks while its own rank still writes files, so the other
+        ranks may end earlier.
         """
         failed = [rank for rank, outcome in enumerate(outcomes) if outcome.error is not None]
         first = self._hub.board.failed

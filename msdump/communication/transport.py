@@ -1,6 +1,6 @@
-"""Sends and receives between ranks: the interface of threads and MPI, its waits, and the one of threads.
+"""Sends and receives between ranks: the Transport interface, its timeouts, and the transport of threads.
 
-A call ends with a RankError when its time is over, or when an awaited rank cannot come.
+A call raises RankError after its time limit, or when a rank that it waits for has failed or ended.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def time_limit() -> float:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds <= _LONGEST:  # NaN as well
+    if not 0 < seconds <= _LONGEST:  # false for NaN, too
         raise InputError(
             f"{env.COMMUNICATION_TIMEOUT} = {text!r}: seconds above 0, at most {_LONGEST}, are expected"
         )
@@ -57,13 +57,13 @@ class CallPlace:
 
 @dataclass(slots=True)
 class Board:
-    """State of ranks as one of them has learned it; ranks that are threads share one.
+    """State of all ranks as far as one rank has been notified; ranks that are threads share one Board.
 
     Attributes:
         failed: The first rank that failed, and the reason.
         is_stopped: Ctrl-C: all waits end.
-        ended: Ranks with a program that has ended.
-        waits: Collectives in which ranks are known to wait.
+        ended: Ranks that have ended.
+        waits: Collective in which a rank waits, by rank.
     """
 
     failed: tuple[int, str] | None = None
@@ -74,7 +74,7 @@ class Board:
 
 @dataclass(slots=True)
 class Wait:
-    """A wait of a rank for others, of ``limit`` seconds at most; ``board`` has reasons to end it early."""
+    """A rank's wait for other ranks: ``limit`` seconds at most, less if ``board`` has a failure or an end."""
 
     place: CallPlace
     rank: int
@@ -88,7 +88,7 @@ class Wait:
         return self.began + self.limit - time.monotonic()
 
     def check(self, missing: Iterable[int]) -> None:
-        """Go on waiting for ranks.
+        """Raise RankError if waiting for the missing ranks is no longer useful; else do nothing.
 
         Raises:
             RankError: A rank failed, a missing one has ended, or the time is over.
@@ -132,7 +132,7 @@ class Transport(abc.ABC):
         self._limit = limit
 
     def wait(self, place: CallPlace) -> Wait:
-        """Begin to wait in a collective."""
+        """Return a Wait for the collective at a place; its time limit starts now."""
         return Wait(place, self._rank, self._board, self._limit)
 
     @abc.abstractmethod
@@ -215,12 +215,12 @@ class ThreadTransport(Transport):
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Hand arrays to threads, and copy theirs."""
+        """Pass arrays to other threads, and copy the arrays that they pass to this one."""
         wait = self.wait(place)
         sent = [(peer, self._put(peer, channel, array)) for peer, array in sends]
         mail = self._hub.mail
         try:
-            # all at once: an error names all ranks that are missing
+            # one wait for all senders: an error names every missing rank
             self._until(
                 lambda: [peer for peer, _ in receives if not mail.get((peer, self._rank, channel))], wait
             )
@@ -233,7 +233,7 @@ class ThreadTransport(Transport):
                     self._hub.condition.notify_all()
             self._until(lambda: [peer for peer, message in sent if not message.is_received], wait)
         except BaseException:
-            with self._hub.condition:  # the caller uses the memory of its arrays again
+            with self._hub.condition:  # withdraw unread arrays: the caller may overwrite them from now on
                 for peer, message in sent:
                     if message in (unread := mail[self._rank, peer, channel]):
                         unread.remove(message)
@@ -252,14 +252,14 @@ class ThreadTransport(Transport):
         posted.append(self._put(peer, channel, array.copy()))
 
     def fail(self, reason: str) -> None:
-        """End the waits of all threads."""
+        """Make the waits of all ranks fail with this reason."""
         with self._hub.condition:
             if self._board.failed is None:
                 self._board.failed = (self._rank, reason)
             self._hub.condition.notify_all()
 
     def end(self) -> None:
-        """End waits for this thread; its posted arrays may still be received."""
+        """Make waits for this rank fail; posted arrays of this rank may still be received."""
         with self._hub.condition:
             self._board.ended.add(self._rank)
             self._hub.condition.notify_all()
@@ -272,7 +272,7 @@ class ThreadTransport(Transport):
         return message
 
     def _until(self, missing: Callable[[], list[int]], wait: Wait) -> None:
-        """Wait until no rank is missing any more."""
+        """Wait until ``missing`` returns no ranks."""
         with self._hub.condition:
             if not missing():
                 return

@@ -27,7 +27,7 @@ class World:
 
     Attributes:
         identity: Number of this rank, and of ranks.
-        groups: Ranks of the groups that ``create_group`` made, by name, this rank among them or not.
+        groups: Ranks of each group that ``create_group`` made, by name; groups without this rank included.
     """
 
     def __init__(self, identity: Identity, transport: Transport | None = None) -> None:
@@ -40,7 +40,7 @@ class World:
         self._at_end: list[Callable[[], None]] = []
 
     def ranks(self, group: str) -> tuple[int, ...]:
-        """Return the ranks of a group, in its own order.
+        """Return the ranks of a group in the order given to ``create_group``.
 
         Raises:
             InputError: There is no such group.
@@ -78,7 +78,7 @@ class World:
         """
         with self._lock:
             if self._transport is None:
-                from msdump.communication.mpi import MpiTransport  # not above: most processes have one rank
+                from msdump.communication.mpi import MpiTransport  # not above: one rank needs no MPI
 
                 self._transport = MpiTransport(place, self.identity.rank, self.identity.size)
             return self._transport
@@ -89,7 +89,7 @@ class World:
             self._transport.fail(reason)
 
     def keep(self, key: Hashable, make: Callable[[], _Kept]) -> _Kept:
-        """Return the rank's object under a key; the first call makes it."""
+        """Return the object that the rank caches under a key; the first call makes it."""
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = make()
@@ -97,7 +97,7 @@ class World:
             return kept
 
     def call_at_end(self, close: Callable[[], None]) -> None:
-        """Call a function at the end of the rank, before that is reported to the others."""
+        """Register a function that ``end`` calls before it reports the end to the other ranks."""
         self._at_end.append(close)
 
     def end(self) -> None:
@@ -139,15 +139,14 @@ def own() -> World | None:
 
 
 def work_as(world: World | None) -> None:
-    """Let the calling thread work as a rank of its own, None: as the process again."""
+    """Set the world of the calling thread; None: the thread uses the process's world again."""
     _thread.world = world
 
 
 def init(backend_name: str | None = None) -> None:
     """Check the launcher's variables; a program need not call it.
 
-    The rank holds from the beginning, with or without this call, and the first collective finds the other
-    ranks.
+    The rank is defined with or without this call. Other ranks are contacted at the first collective.
 
     Args:
         backend_name: "hccl", "nccl" or "mccl"; all of them mean the same here.
@@ -185,7 +184,7 @@ def get_local_rank() -> int:
 
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
-    """Return which of all ranks has a number in a group.
+    """Return the world rank of the member with a number in a group.
 
     Raises:
         InputError: There is no such group, or it has fewer ranks.
@@ -197,7 +196,7 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
-    """Return the number in a group of one of all ranks.
+    """Return the number that a world rank has in a group.
 
     Raises:
         InputError: There is no such group, or the rank is not in it.
@@ -218,12 +217,12 @@ def destroy_group(group: str) -> None:
     """Forget a group.
 
     Raises:
-        InputError: There is no such group, or it is that of all ranks.
+        InputError: There is no such group, or it is the group of all ranks.
     """
     world = current()
     if group in WORLD_GROUPS:
         raise InputError(f"destroy_group: {group!r} is the group of all ranks, which stays")
-    world.ranks(group)  # raises the error
+    world.ranks(group)  # raises InputError for an unknown group
     del world.groups[group]
 
 

@@ -116,7 +116,7 @@ Info = TensorInfo | RawInfo
 
 @dataclass(frozen=True, slots=True)
 class OpAttr:
-    """An attribute of the operator; the tools read the first one as JSON of FFTS+."""
+    """An attribute of the operator; CANN's tools expect JSON about FFTS+ in the first one."""
 
     name: str
     value: str
@@ -130,7 +130,7 @@ class DumpData:
         op_name: Full name of the operator, ``Default/conv1-Conv2d/Conv2D-op12``.
         dump_time: Microseconds since the epoch.
         buffers: Buffers of the core.
-        attributes: Only of operators that run under FFTS+.
+        attributes: Empty, except for operators that run under FFTS+.
     """
 
     op_name: str
@@ -144,10 +144,10 @@ class DumpData:
     version: str = VERSION
 
     def sections(self) -> Iterator[tuple[str, tuple[Info, ...]]]:
-        """Yield the parts with data in the order of their bytes, by the names that converted files have."""
+        """Yield (section, infos of its parts) in the order of the bytes, named as converted files are."""
         yield "input", self.inputs
         yield "output", self.outputs
-        # CANN's names: msaccucmp calls the files of buffers and workspaces so
+        # msaccucmp names the files of buffers and workspaces l1buffer and space
         yield "l1buffer", self.buffers
         yield "space", self.spaces
 
@@ -193,7 +193,7 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
     end = LENGTH.size
     if len(view) <= end:
         raise DumpReadError(source, f"no dump file: {len(view)} bytes, a header needs more than {end}", 0)
-    # a file of another kind mostly fails here: its first bytes say more than the file has
+    # most files of other kinds fail here: their first bytes, as a length, exceed the file's size
     length: int = LENGTH.unpack_from(view)[0]
     if length > len(view) - end:
         left = len(view) - end
@@ -224,7 +224,7 @@ def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, 
 
 
 def blocks(data: DumpData, offset: int) -> tuple[DataSpan, ...]:
-    """Return the place of every tensor, buffer and workspace, in the file's order from an offset on."""
+    """Return the span of every tensor, buffer and workspace in the file's order, the first at an offset."""
     spans = []
     for section, infos in data.sections():
         for index, info in enumerate(infos):
@@ -240,7 +240,7 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
         FormatError: Elements of this type cannot be read.
     """
     try:
-        # types without a numpy counterpart count as text here: both are refused below
+        # types without a numpy counterpart are mapped to STRING, which is refused below
         row = _READ_AS.get(info.data_type) or dtypes.from_dump(info.data_type)
     except FormatError:
         row = dtypes.STRING
@@ -252,10 +252,10 @@ def dtype_of(info: TensorInfo) -> dtypes.DType:
 def extent(
     info: TensorInfo, available: int, source: str = "<buffer>", offset: int | None = None
 ) -> tuple[tuple[int, ...], int]:
-    """Return the shape of a device tensor, of DT_UNDEFINED int8 of shape (size,), and its elements' bytes.
+    """Return the shape of a device tensor and the number of bytes of its elements, without padding.
 
-    Available bytes beyond them are padding. Of a tensor without elements only ``tensor`` finds an
-    impossible shape.
+    A tensor of DT_UNDEFINED counts as int8 of shape (size,). Only ``tensor`` refuses impossible shapes of
+    tensors without elements.
 
     Raises:
         DumpReadError: The bytes are too few for the shape.
@@ -274,16 +274,16 @@ def extent(
 def tensor(
     info: TensorInfo, data: memoryview, source: str = "<buffer>", offset: int | None = None
 ) -> np.ndarray:
-    """Return a device tensor, a view of its bytes where its elements are not packed.
+    """Return a device tensor: a view of its bytes, or a copy if several elements share a byte (int4).
 
     bfloat16 and the like have ml_dtypes' types; a tensor of DT_UNDEFINED is int8 of shape (size,). Bytes
-    beyond its elements are padding. Source and offset, that of the bytes in the file, stand in messages.
+    behind the elements are padding. ``source`` and ``offset`` (of the bytes in the file) are for messages.
 
     Raises:
         DumpReadError: The bytes are too few for the shape, or the shape is impossible.
         FormatError: Elements of this type cannot be read.
     """
-    import numpy as np  # not above: headers, and bytes that stay as they are, need no arrays
+    import numpy as np  # not above: callers that only read headers or copy bytes need no numpy
 
     from msdump.encode import elements
 
@@ -341,9 +341,9 @@ _ATTRIBUTES: Final = {"input": "inputs", "output": "outputs", "l1buffer": "buffe
 
 
 def _data_span(item: dict[str, Any], *, has_data: bool) -> Span:
-    """Remove the span of the data from a tensor's fields and return it; of version 1 it gives the size.
+    """Remove the field ``data`` (a span in the file) from a tensor's fields and return it.
 
-    A header of version 2 states the size and leaves ``data`` empty: (0, 0).
+    ``has_data``: files of version 1, which need ``size`` from the span. In version 2 the span is (0, 0).
     """
     span: Span = item.pop("data", (0, 0))
     if has_data:
@@ -354,7 +354,7 @@ def _data_span(item: dict[str, Any], *, has_data: bool) -> Span:
 def _tensor_info(item: dict[str, Any]) -> TensorInfo:
     original = item.pop("original_op", None)
     if original is not None:
-        # a field that is not there is 0, whatever this program writes by default
+        # an absent field is 0, not the default of OriginalOp
         item["original_op"] = OriginalOp(**{"name": "", "format": 0} | original)
     if "dim_range" in item:
         item["dim_range"] = tuple(DimRange(**part) for part in item["dim_range"])

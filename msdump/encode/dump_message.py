@@ -110,8 +110,8 @@ class MessageField:
     """One field of a message.
 
     Attributes:
-        attribute: Name of the attribute that the dataclass of the message has for it.
-        of: Name of the message that it holds, "" for other kinds.
+        attribute: Name of the field in the dataclass of the message.
+        of: Name of the nested message's type, "" if the field is no message.
     """
 
     number: int
@@ -178,7 +178,7 @@ MESSAGES: Final = MappingProxyType(
         "DumpData": _fields(
             version=FieldKind.TEXT,
             dump_time=FieldKind.UINT64,
-            # the fields of outputs come first, the data of inputs
+            # outputs precede inputs in the message; the data behind it has inputs first
             outputs=(FieldKind.MESSAGES, "OpOutput"),
             inputs=(FieldKind.MESSAGES, "OpInput"),
             buffers=(FieldKind.MESSAGES, "OpBuffer"),
@@ -272,7 +272,7 @@ MOST_TEXT: Final = 1 << 24
 MOST_DIMENSIONS: Final = 64
 
 _BY_NUMBER: Final = {name: {field.number: field for field in fields} for name, fields in MESSAGES.items()}
-_DIMENSIONS: Final = frozenset({tag_of(SHAPE_DIM, VARINT), tag_of(SHAPE_DIM, LENGTH)})  # one, or packed
+_DIMENSIONS: Final = frozenset({tag_of(SHAPE_DIM, VARINT), tag_of(SHAPE_DIM, LENGTH)})  # unpacked, packed
 _FAULTS: Final[Mapping[WireFault, str]] = {
     WireFault.LONG_NUMBER: "no protobuf message: a number of more than ten bytes",
     WireFault.TORN_NUMBER: "truncated: the message ends inside a number",
@@ -326,7 +326,7 @@ class Parser:
                 into[field.attribute] = _fitted(value, field.kind)
 
     def _fields(self, offset: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield (tag, number that it holds, start of the value, end) of each field, and count it."""
+        """Yield (tag, value of a varint, start and end of the body) of each field; count down the limit."""
         for tag, value, start, body, stop in wire_fields(self.view, offset, end):
             self.fields_left -= 1
             if self.fields_left < 0:
@@ -357,7 +357,7 @@ class Parser:
             raise self.fault(offset, f"{name} is no UTF-8 text") from None
 
     def _dims(self, offset: int, end: int, before: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the dimensions of a Shape message, after the ones of an earlier message."""
+        """Return the dimensions ``before`` (of an earlier Shape message) with the ones of this message."""
         dims = list(before)
         for tag, _, body, stop in self._fields(offset, end):
             if tag in _DIMENSIONS:
@@ -377,6 +377,6 @@ class Parser:
 
 
 def _fitted(value: int, kind: FieldKind) -> int:
-    """Return a number cut to its field's bits and read as signed where the field is, as protobuf does."""
+    """Truncate a number to the bits of its field's kind, signed or unsigned, as protobuf does."""
     low, high = RANGES[kind]
     return (value - low & high - low) + low

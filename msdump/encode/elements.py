@@ -1,7 +1,4 @@
-"""The elements of an array as the bytes that every file holds: C order, little endian.
-
-Element types below a byte as the device packs them.
-"""
+"""The elements of an array as the bytes in files: C order, little endian, int4 and uint1 packed."""
 
 from __future__ import annotations
 
@@ -84,7 +81,7 @@ def unpack(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.ndarray
 
 
 def _places(dtype: DType) -> np.ndarray:
-    """Return by how many bits each element of a byte is shifted."""
+    """Return the bit offset of each element within a byte."""
     places: np.ndarray = np.arange(dtype.per_byte, dtype=np.uint8) * np.uint8(8 // dtype.per_byte)
     return places[::-1] if dtype.name in _HIGHEST_FIRST else places
 
@@ -93,7 +90,7 @@ def _exact(array: np.ndarray, dtype: DType) -> np.ndarray:
     if array.dtype == dtype.numpy:
         return array
     cast = array.astype(dtype.numpy)
-    # a value that the type cannot hold does not come back from it
+    # a value that the type cannot represent changes in the round trip
     wrong = array[cast.astype(array.dtype) != array]
     if wrong.size:
         raise FormatError(f"{dtype.name} has no value {wrong.flat[0]}")

@@ -1,9 +1,8 @@
-"""Names in GE's models that stand for the original network, for the rooms that write and read them.
+"""GE's graph files: attribute names that refer to the original network, and the text forms of messages.
 
-GE's graph files: messages as protobuf's text form and as the JSON that ``atc --mode=5`` makes of it.
-
-A message is a list of pairs, field and value, in the order of its fields' numbers; a field
-that repeats stands once for each value.
+Messages are written in protobuf's text form, and as the JSON that ``atc --mode=5`` converts it to. A message
+is a list of pairs, field and value, in the order of the fields' numbers; a repeated field has a pair for
+each value.
 
     >>> attribute = [("key", "kind"), ("value", [("i", 1)])]
     >>> message = [("name", "relu"), ("attr", attribute), ("dtype", Symbol("DT_FLOAT"))]
@@ -22,7 +21,7 @@ that repeats stands once for each value.
 GE's ``ge_onnx*.pbtxt``: a ModelDef as ONNX's ModelProto, for viewers such as Netron.
 
 Operator types stand behind ``ge:``. Facts without a field in ONNX - formats, element
-types, numbers of streams - stands in attributes: ``input_desc_layout:0``.
+types, numbers of streams - are attributes: ``input_desc_layout:0``.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ HOST_SHAPE: Final = "origin_shape"
 
 
 class Symbol(str):
-    """The name of an enumeration's member: text files spell it without quotes."""
+    """The name of an enumeration's member, which protobuf's text form writes without quotes."""
 
     __slots__ = ()
 
@@ -75,13 +74,13 @@ LIST_TYPES: Final = (
 )
 """Names of the types that a list attribute can hold, in the order of their numbers in GE's ListValueType."""
 
-# arrays in JSON even where they have one value
+# repeated fields: arrays in JSON even with one value
 _REPEATED: Final = frozenset(
     {"graph", "input", "output", "op", "attr", "input_desc", "output_desc", "dim", "subgraph_name"}
 )
 _LIST: Final = "list"
 _LIST_TYPE: Final = "val_type"
-_BYTES_AT_ONCE: Final = 1 << 20  # of a tensor: its text is four times as long
+_BYTES_AT_ONCE: Final = 1 << 20  # of a tensor, escaped at a time: the text has four characters per byte
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 # A look-up table lets numpy escape all bytes of a weight at once.
 _OCTAL: Final = np.array([f"\\{byte:03o}" for byte in range(256)], "S4")
@@ -97,7 +96,7 @@ def text(message: Message, indent: str = "") -> Iterator[bytes]:
         elif isinstance(value, np.ndarray):
             raw = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
             yield f'{indent}{name}: "'.encode()
-            # in pieces: a weight's text need not be in memory as a whole
+            # piece by piece, so that a large weight's text is never in memory as a whole
             for start in range(0, raw.size, _BYTES_AT_ONCE):
                 yield _OCTAL[raw[start : start + _BYTES_AT_ONCE]].tobytes()
             yield b'"\n'
@@ -166,7 +165,7 @@ _ELEMENTS: Final = {
 
 
 def onnx_model(model: Message, *, only_relations: bool = False) -> Message:
-    """Return the ModelProto of a ModelDef, its first graph the main one; or operators and relations only."""
+    """Return the ModelProto of a ModelDef, its first graph as main graph; optionally without attributes."""
     graphs = {_only(graph, "name"): graph for graph in _all(model, "graph")}
     main = next(iter(graphs.values()))
     translated = _Translation(graphs, only_relations=only_relations).graph(main)
@@ -174,17 +173,17 @@ def onnx_model(model: Message, *, only_relations: bool = False) -> Message:
 
 
 class _Translation:
-    """Translates the graphs of one ModelDef, which name each other."""
+    """Translates the graphs of one ModelDef, which refer to subgraphs by name."""
 
     def __init__(self, graphs: dict[str, Message], *, only_relations: bool) -> None:
         self._graphs = graphs
         self._only_relations = only_relations
 
     def graph(self, graph: Message) -> Message:
-        """Return a GraphProto; subgraphs stand in the attributes of their operators."""
+        """Return a GraphProto, with subgraphs nested as attributes of their operators."""
         ops = list(_all(graph, "op"))
         producers = {_only(op, "name"): op for op in ops}
-        sources = (value.rpartition(":")[0] for value in _all(graph, "input"))  # operator:slot
+        sources = (value.rpartition(":")[0] for value in _all(graph, "input"))  # names are operator:slot
         inputs = [("input", _value(name, producers[name])) for name in sources]
         outputs = [("output", [("name", name)]) for name in _all(graph, "output")]
         return [
@@ -210,7 +209,7 @@ class _Translation:
     def _attributes(self, op: Message) -> Iterator[Message]:
         for attribute in _all(op, "attr"):
             yield from _translated(_only(attribute, "key"), _only(attribute, "value"))
-        # no field of ONNX's NodeProto holds the following
+        # facts without a field in ONNX's NodeProto
         yield _single("id", "i", _only(op, "id"))
         yield _single("stream_id", "i", _only(op, "stream_id", 0))
         for side in ("input_desc", "output_desc"):
@@ -226,7 +225,7 @@ def _translated(key: str, value: Message) -> Iterator[Message]:
         yield from _listed(key, content)
     elif field == "t":
         yield [("name", key), ("t", _tensor(content)), ("type", Symbol("TENSOR"))]
-    # ONNX's attributes know no truth values
+    # ONNX has no boolean attributes
     elif field == "b":
         yield _single(key, "i", int(content))
     else:
@@ -235,7 +234,7 @@ def _translated(key: str, value: Message) -> Iterator[Message]:
 
 def _listed(key: str, listed: Message) -> Iterator[Message]:
     items = [(field, item) for field, item in listed if field != "val_type"]
-    # an empty list has no type of its items
+    # an empty list does not state the type of its items: strings are assumed
     kind = items[0][0] if items else "s"
     name, symbol = _LISTS["i" if kind == "b" else kind]
     shown = [(name, int(item) if kind == "b" else item) for _, item in items]

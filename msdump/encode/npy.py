@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"\x93NUMPY"
 ALIGNMENT: Final = 64
-_USUAL_SIZE: Final = 128  # bytes of a header but for the longest shapes
+_USUAL_SIZE: Final = 128  # bytes of a header, except with very long shapes
 
 DESCRS: Final = (
     *("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8"),
@@ -50,18 +50,18 @@ DESCRS: Final = (
 # vendor: MindSpore's CPU dump stores the raw two bytes of bfloat16 under a type numpy has not.
 BFLOAT16_DESCR: Final = "<E2"
 
-# 3.0 is 2.0 with names in UTF-8, which only structured types have
+# version 3.0 differs from 2.0 in structured types only (UTF-8 field names)
 _LENGTH_FIELDS: Final = {1: struct.Struct("<H"), 2: struct.Struct("<I"), 3: struct.Struct("<I")}
 _VERSION_END: Final = len(MAGIC) + 2
 _LONGEST_SHORT_TEXT: Final = 0xFFFF
-# a torn length must not make a reader allocate gigabytes
+# limit against corrupt lengths: a reader must not allocate gigabytes
 _LONGEST_TEXT: Final = 1 << 20
-# numpy's own limit; a file that states more would raise somewhere inside
+# numpy's own limit: more dimensions would raise an unclear error inside numpy
 _MOST_DIMENSIONS: Final = 64
-# numpy leaves room for so many digits of the dimension that grows where elements are appended
+# numpy pads the text so that the dimension along which arrays grow can have this many digits
 _LONGEST_GROWING: Final = 21
 
-# numpy evaluates this text as Python; here it only has to look as numpy and MindSpore write it
+# numpy parses this text as a Python literal; only the spellings of numpy and MindSpore are accepted here
 _TEXT: Final = re.compile(
     r"\{\s*'descr'\s*:\s*'(?P<descr>[^']*)'\s*,"
     r"\s*'fortran_order'\s*:\s*(?P<order>True|False)\s*,"
@@ -87,7 +87,7 @@ class Header:
     @property
     def dtype(self) -> np.dtype:
         """The numpy type of the stored elements, ml_dtypes' own for ``<E2``."""
-        import numpy as np  # not above: the header alone needs no arrays
+        import numpy as np  # not above: readers of headers need no numpy
 
         return dtypes.BFLOAT16.numpy if self.descr == BFLOAT16_DESCR else np.dtype(self.descr)
 
@@ -125,7 +125,7 @@ def _framed(header_text: str) -> bytes:
 
 
 def _padded(text: bytes, field_size: int) -> int:
-    """Return the length of the text with its padding and line feed; at least one space pads."""
+    """Return the length of the text with padding (at least one space) and line feed."""
     before = _VERSION_END + field_size
     # vendor: MindSpore and numpy add a whole line of padding where the text is aligned already
     total = before + len(text) + 1
@@ -159,7 +159,7 @@ def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
     Raises:
         DumpReadError: The bytes are no .npy file, or end too early.
     """
-    import numpy as np  # not above: headers need no arrays
+    import numpy as np  # not above: readers of headers need no numpy
 
     head = read_header(buffer, source)
     dtype = head.dtype
@@ -188,7 +188,7 @@ def read_header(buffer: Buffer, source: str = "<buffer>") -> Header:
 # The many files of a dump have few different headers.
 @lru_cache(maxsize=4096)
 def _usual(beginning: bytes) -> Header | None:
-    """Return the header that the beginning of a file holds, None where that is not all of it or is faulty."""
+    """Return the header at the beginning of a file, None if the header is incomplete or faulty."""
     try:
         return _read_header(beginning, "")
     except DumpReadError:

@@ -75,7 +75,7 @@ _HEAD: Final = struct.Struct("<6I")
 _UNITS: Final = frozenset(Unit)
 _WORD: Final = 8
 
-# places in the 2048 bytes that older devices fill, gaps included
+# layout of the 2048 bytes of older devices, which has gaps
 _OLD_INFO: Final = (*_TASK, "pc_start", "para_base")
 _OLD_SECTIONS: Final = (
     ("DHA Atomic Add", 0, 512, ("status",)),
@@ -94,7 +94,7 @@ class DebugRecord:
         fields: Numbers by the names in ``FIELDS``; absent ones are 0.
         status: Status of the unit: one word, or four of AIC and AIV in version 1.
         version: 0 or 1.
-        is_valid: 1 where the record counts (``valid``).
+        is_valid: 1 if the record is valid (``valid``).
         reserved: 0 (``rsv``).
     """
 
@@ -120,8 +120,8 @@ class DebugRecord:
 
     @property
     def length(self) -> int:
-        """Bytes of the fields behind the head (``data_len``)."""
-        # the last field, the status, has as many words as the record has of it
+        """Bytes of the fields after the fixed head (``data_len``)."""
+        # each field has one word, except the last, status, which may have several
         return _WORD * (len(FIELDS[self.unit]) - 1 + len(self.status))
 
 
@@ -182,14 +182,14 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Debug
 
 def to_json(record: DebugRecord | OldRecord) -> bytes:
     """Return the text that msaccucmp makes of a record: indented by four spaces, in the bytes' order."""
-    import json  # not above: whoever looks for records meets few
+    import json  # not above: rarely needed
 
     return json.dumps(record.as_dict(), indent=4).encode()
 
 
 def to_compact_json(record: DebugRecord | OldRecord) -> bytes:
     """Return the text that MindSpore makes of a record: without spaces, names in alphabetical order."""
-    import json  # the same
+    import json  # not above: rarely needed
 
     return json.dumps(record.as_dict(), sort_keys=True, separators=(",", ":")).encode()
 
@@ -202,7 +202,7 @@ def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
             source, f"overflow record of unknown unit {number}; known are {units}", offset + 12
         )
     unit = Unit(number)
-    # vendor: the length is not believed, as msaccucmp only complains of a wrong one
+    # vendor: the stated length is ignored, as msaccucmp only warns of a wrong length
     names, words = FIELDS[unit][:-1], _status_words(unit, version)
     needed = _HEAD.size + _WORD * (len(names) + words)
     if len(data) < needed:

@@ -3,9 +3,8 @@
     Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,...
     Input,0,24,DT_FLOAT,ND,2x3,6,1,3.5,6,0,0,0
 
-Numbers are printed as by a C++ stream of doubles: six significant digits. The six statistics that
-``dump_stats`` chooses by default have a place of their own for ``Count``; any other choice has it
-before them.
+Numbers are printed as by a C++ stream of doubles: six significant digits. With the six default statistics
+of ``dump_stats``, the column ``Count`` is the fourth; with any other choice it is the first.
 
     >>> print(*columns(DEFAULT_STATISTICS), sep=", ")
     Max, Min, Avg, Count, Nan, Negative Inf, Positive Inf
@@ -43,8 +42,8 @@ TITLES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Title of the column of each statistic, in the order of the columns."""
 
-_BEFORE_COUNT: Final = 3  # of the default columns: Max, Min and Avg
-_MISSING: Final = "NA"  # vendor: the default columns are left empty instead
+_BEFORE_COUNT: Final = 3  # default columns before Count: Max, Min, Avg
+_MISSING: Final = "NA"  # vendor: with the default columns, missing statistics are left empty instead
 
 Cells = Mapping[str, float | int]
 """A number for each name of ``dump_stats``, and for ``Count``."""

@@ -57,12 +57,12 @@ def template(  # noqa: PLR0917 - the fields of the line in their order
     task_id: int = 0,
     stream_id: int = 0,
 ) -> str:
-    """Return the text from which ``%`` makes the line of a tensor, given its timestamp and its statistics.
+    """Return the ``%`` format string of a tensor's line; its arguments are the timestamp and the statistics.
 
-    Conversions are ``NUMBER``, ``WHOLE`` or ``TEXT``; type and name are spelled as in file names. Timestamp
-    and elements of the record do not matter.
+    ``conversions`` are ``NUMBER``, ``WHOLE`` or ``TEXT``, one per statistic; ``op_type`` and ``op_name`` are
+    spelled as in file names. The record's timestamp and elements are not used.
     """
-    # The reference ends every row, but not the header, with a comma, which shifts readers' columns: left out.
+    # MindSpore ends rows, but not the header, with a comma, which shifts readers' columns: left out here.
     before_time = f"{op_type},{op_name},{task_id},{stream_id}".replace("%", "%%")
     shape = ",".join(map(str, record.array.shape))
     behind_time = f'{record.io},{record.slot},{data_size(record)},{record.dtype.name},"({shape})"'
@@ -71,14 +71,14 @@ def template(  # noqa: PLR0917 - the fields of the line in their order
 
 def data_size(record: TensorRecord) -> int:
     """Return the bytes of a tensor's elements on the device, where types below a byte are packed."""
-    # the array has an element in a byte of its own
+    # the array stores each element in a full byte
     if record.dtype.per_byte > 1:
         return -(-record.array.size // record.dtype.per_byte)
     return record.array.nbytes
 
 
 def text(cell: Cell) -> str:
-    """Return a cell as it is written."""
+    """Return the text of a cell."""
     if isinstance(cell, float):
         return f"{cell:.6g}"
     return NULL if cell is None else str(cell)

@@ -1,7 +1,7 @@
-"""The emulated device of a network: its graph as the level compiles it, placed on an Ascend.
+"""The emulated device of a network: the graph compiled as the level (O0, O1, O2) does, for an Ascend.
 
-The device transposes and casts by the runtime in place of numpy: that casts float32 to float16 and back four
-to eight times as fast, with the same rounding.
+The device transposes and casts by onnxruntime instead of numpy: onnxruntime casts float32 to float16 and back
+four to eight times as fast, with the same rounding.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, PrecisionMode
 _MOVED_AS: Final = {1: np.uint8, 2: np.float16, 4: np.float32, 8: np.int64}
 """Types that the runtime can transpose, by size of an element; only the bits count."""
 
-_WORTH_IT_FROM: Final = 1 << 14  # elements; below, numpy's cast costs less than a call
+_WORTH_IT_FROM: Final = 1 << 14  # elements; for fewer, numpy is faster than a call of the runtime
 
 
 @functools.cache
 def accelerate_device() -> None:
-    """Let the emulated device use the runtime, once in a process."""
-    # the device's room may not import this one; readers of dumps do without the runtime
+    """Make the emulated device transpose and cast by onnxruntime; later calls do nothing."""
+    # set from here: the package device may not import onnxruntime, which readers of dumps do not need
     blocks.transpose = transposed
     precision.cast = cast
 
@@ -57,7 +57,7 @@ def _transpose(dtype: np.dtype, order: tuple[int, ...]) -> Any:
 
 @functools.cache
 def _one_thread() -> Runtime:
-    """Return a runtime with one thread for transposes: waking others would take longer than the kernel."""
+    """Return a single-threaded runtime for transposes: waking threads would take longer than the kernel."""
     return Runtime(1)
 
 
@@ -83,7 +83,7 @@ def emulated(
     kind: type[Ascend] = Ascend,
     note: Note | None = None,
 ) -> Ascend | None:
-    """Return the emulated device of an Ascend; None for CPU and GPU.
+    """Return the emulated device if the context's device target is Ascend; None for CPU and GPU.
 
     O0 leaves the graph as it is, O1 fuses chains of elementwise operators, O2 compiles it as a whole.
 
@@ -92,7 +92,7 @@ def emulated(
         plan: The dump plan.
         context: Where the network runs.
         kind: The device's class.
-        note: Takes the stages of O2's compilation.
+        note: Called after each stage of O2's compilation.
     """
     if context.device_target is not DeviceTarget.ASCEND:
         return None
@@ -129,7 +129,7 @@ def emulated(
 
 
 def _computed(part: Graph, device: Ascend) -> Sequence[np.ndarray]:
-    """Return the outputs of a graph that reads nothing but weights, as the device computes them."""
-    from msdump.execute.program import Program  # only O2 folds constants; all else here runs nothing
+    """Fold constants: return the outputs of a graph without inputs, in the device's arithmetic."""
+    from msdump.execute.program import Program  # not above: only O2, which folds constants, runs operators
 
     return Program(part, device.roundings).run({})

@@ -1,8 +1,8 @@
 """The values of one run, and control flow: If, Loop and Scan with bodies that run operator by operator.
 
-A body is a program of its own. Each time it runs, the values that it captures from
-outer graphs and the inputs from control flow are put into a new frame of its slots.
-Results equal the results of the runtime's own If, Loop and Scan.
+A body is a program of its own. Each run of a body has a new frame (a list with a slot for each value), into
+which the captured values of outer graphs and the inputs from control flow are copied.
+Results equal the results of onnxruntime's own If, Loop and Scan.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _INT64: Final = np.dtype(np.int64)
 
 
 class RunnableBody:
-    """A body, ready to run in the frames of the program around it."""
+    """A body that runs on values in the frames of the enclosing program."""
 
     def __init__(self, program: Program, around: Mapping[str, int]) -> None:
-        """Join a body's program with the slots of the program around it."""
+        """Map the captured values of a body's program to the slots of the enclosing program."""
         graph, slots = program.graph, program.slots
         self._program = program
         # Captured values that only folded operators read have no slot any more.
@@ -53,16 +53,16 @@ class RunnableBody:
         """Run the body once; return its outputs.
 
         Args:
-            frame: The frame around it.
-            inputs: Values of its own inputs.
-            observer: The observer of the graph around it.
+            frame: The frame of the enclosing program.
+            inputs: Values of the body's own inputs.
+            observer: The observer of the enclosing graph.
         """
         program = self._program
-        # at each run: the observer of a body belongs to one run of the graph around it
+        # at each run: the observer of a body belongs to one run of the enclosing graph
         inner = None if observer is None else observer.enter(program.graph)
         own_frame = program.frame()
         for source, target in self._captured:
-            if frame[source] is not None:  # a weight without an override: the body's program has it itself
+            if frame[source] is not None:  # else a weight that the body's program has itself
                 own_frame[target] = frame[source]
         for target, value in zip(self._inputs, inputs, strict=True):
             own_frame[target] = value
@@ -72,7 +72,7 @@ class RunnableBody:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A control flow node with its bodies and the program around it.
+    """A control flow node with its bodies, and access to the enclosing program.
 
     Attributes:
         node: The node.
@@ -139,16 +139,16 @@ class _Loop:
         rows: dict[int, Frame] = {slot: [] for slot in self._stacked}
         number, goes_on = 0, self._holds(condition)
         while goes_on and (limit is None or number < limit):
-            # a scalar or a tensor of one element, as the body declares its counter: both are allowed
+            # ONNX allows a counter of rank 0 or 1: the rank that the body declares
             counter = values.number(number, self._body.ranks[0])
             next_condition, *outputs = self._body.run(frame, [counter, condition, *carried], observer)
             carried = outputs[: len(carried)]
             for slot, row in rows.items():
                 row.append(outputs[slot])
-            if next_condition is not condition:  # a body may hand its condition on: no need to read it again
+            if next_condition is not condition:  # unchanged if the body returns its condition input
                 condition, goes_on = next_condition, self._holds(next_condition)
             number += 1
-        if number == 0 and rows:  # only types and shapes that nothing computed
+        if number == 0 and rows:  # no iteration: the runtime gives empty outputs
             return [*carried, *self._site.whole(frame)[len(carried) :]]
         return _joined(carried, {slot: _stacked(self._site, slot, row, 0) for slot, row in rows.items()})
 
@@ -194,12 +194,12 @@ class _Scan:
             states = outputs[: len(states)]
             for slot, row in rows.items():
                 row.append(outputs[slot])
-        if length == 0 and rows:  # only types and shapes that nothing computed
+        if length == 0 and rows:  # no iteration: the runtime gives empty outputs
             return [*states, *self._site.whole(frame)[len(states) :]]
         return _joined(states, {slot: self._output(slot, row) for slot, row in rows.items()})
 
     def _rows(self, name: str, frame: Frame, axis: int, direction: int) -> np.ndarray:
-        """Return an input with the axis that is scanned in front, in the order in which it is scanned."""
+        """Return an input of Scan with the scanned axis first, reversed if the direction is."""
         array = values.to_python(self._site.read(name, frame))
         if not isinstance(array, np.ndarray) or not -array.ndim <= axis < array.ndim:
             self._site.fail(f"value {name!r} has no axis {axis} to scan")
@@ -218,7 +218,7 @@ def _axes_and_directions(node: Node, side: str, count: int) -> tuple[tuple[int, 
 
 
 def _stacked(site: Site, slot: int, rows: Frame, axis: int) -> OrtValue:
-    """Join the values that the iterations gave for an output along a new axis."""
+    """Stack the values of all iterations for one output along a new axis."""
     arrays = [values.to_python(row) for row in rows]
     shapes = sorted({np.shape(array) for array in arrays})
     if len(shapes) > 1:
@@ -235,7 +235,7 @@ _CONTROLS: Final[Mapping[str, Callable[[Site], Control]]] = {"If": _If, "Loop": 
 
 
 class Frames:
-    """Makes the frames of a program's runs, and finds values in them.
+    """Makes frames (the list of all values of one run of a program), and looks values up in frames.
 
     Attributes:
         slots: The slot of every value.
@@ -250,11 +250,11 @@ class Frames:
         self._initial: Frame = [None] * (self.status + 1)
 
     def new(self) -> Frame:
-        """Return the values that stand before a run: weights that are fed."""
+        """Return a new frame: empty but for weights that sessions take as feeds, not initializers."""
         return self._initial.copy()
 
     def place(self, names: Iterable[str], frame: Frame) -> None:
-        """Let weights that are fed stand in every frame from now on, in one that is in use as well."""
+        """Put weights that a session needs as feeds into all future frames, and into one that is in use."""
         for name in names:
             slot = self.slots[name]
             if name in self._weights and self._initial[slot] is None:
@@ -262,14 +262,14 @@ class Frames:
                 frame[slot] = frame[slot] if frame[slot] is not None else self._initial[slot]
 
     def value(self, name: str, frame: Frame) -> OrtValue | None:
-        """Return a value of a frame, None for an absent one; a weight that was not fed yet is made one."""
+        """Return a value of a frame, also of a weight that is not in the frame; None if it is absent."""
         if not name:
             return None
         value = frame[self.slots[name]]
         return self._weights.value(name) if value is None and name in self._weights else value
 
     def fed(self, nodes: Iterable[Node], frame: Frame) -> dict[str, OrtValue | None]:
-        """Return the values that operators read, without weights that are not fed and missing values."""
+        """Return the values that operators read, by name, without weights that no session takes as feeds."""
         slots = self.slots
         return {
             name: frame[slots[name]]
@@ -279,7 +279,7 @@ class Frames:
         }
 
     def tensor(self, name: str, frame: Frame) -> Array:
-        """Return a tensor of a frame as a view, None for an absent value, or one that is no tensor."""
+        """Return a tensor of a frame as a view, None if the value is absent or no tensor."""
         if not name:
             return None
         value = frame[self.slots[name]]
@@ -290,7 +290,7 @@ class Frames:
         return values.to_array(value) if value.is_tensor() else None
 
     def kept(self, name: str, frame: Frame, *, is_foreign: bool) -> OrtValue:
-        """Return the value of a tensor that outlasts the run, a copy where the memory is foreign."""
+        """Return a tensor's value so that it outlasts the run: a copy if the memory belongs to others."""
         value = self.value(name, frame)
         assert value is not None, name
         return values.owned(values.to_array(value)) if is_foreign else value
@@ -301,12 +301,12 @@ class Frames:
         Args:
             name: The output.
             frame: The values at the end of the run.
-            is_fed: Whether the caller has fed it.
-            is_foreign: Whether it may lie in memory of the caller or of a weight.
+            is_fed: Whether the output is a graph input that the caller has fed.
+            is_foreign: Whether the output may lie in memory of the caller or of a weight.
         """
         result = values.to_python(frame[self.slots[name]])
         if (is_fed or is_foreign) and isinstance(result, np.ndarray):
-            return result.copy()  # the array does not keep that memory alive
+            return result.copy()  # the array would not keep the caller's or the weight's memory alive
         if name in self._weights and not is_fed:
             return self._weights.array(name)
         return result

@@ -1,7 +1,7 @@
-"""Other ways to run an operator, where the runtime has no sound kernel for it as it is.
+"""Fallbacks for operators that onnxruntime cannot run, or cannot run correctly, in an ordinary session.
 
-With its shapes and weights fixed, for kernels that need them when the session is created; with the emulated
-device's arithmetic in numpy around it; by ONNX's reference.
+A session with fixed shapes and weights, for kernels that need them at its creation; the emulated device's
+casts in numpy around a kernel; ONNX's reference evaluator.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _CAST_SINCE: Final = 13  # the first opset with a Cast to bfloat16
 
 
 class Pinned:
-    """Sessions of one node with its shapes and weights fixed, one for each set of shapes.
+    """Sessions of one node with fixed input shapes and constant weights, one for each set of shapes.
 
-    A Scan must know the shapes of its body's outputs, some function operators the shapes of their inputs; a
-    shape that is computed from a weight is known only where the weight stands in the model.
+    A Scan must know the shapes of its body's outputs, some function operators the shapes of their inputs. The
+    runtime infers a shape that depends on a weight only if the weight is a constant of the model.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Pinned:
             node: The node.
             weights: All weights that it reads.
             runtime: The runtime of the sessions.
-            roundings: How each original operator of the node computes; None: as the model says.
+            roundings: The device's arithmetic of each original operator of the node; None: the model's types.
         """
         self._graph = graph
         self._node = node
@@ -71,7 +71,7 @@ class Pinned:
             embedded = {name: arrays[name] for name in arrays if name not in fed or name in rounded}
             bindings = onenode.Bindings(types, shapes, embedded, {}, rounded=rounded)
             model = onenode.build(self._graph, self._node, bindings, self._runtime.limits, self._roundings)
-            # the runtime has no kernels for the oldest opsets; the converter needs the shapes that stand here
+            # the runtime lacks kernels of the oldest opsets; the version converter needs fixed shapes
             is_old = self._graph.opsets.get("", onenode.OLDEST_OPSET) < onenode.OLDEST_OPSET
             data = onenode.modern_model(model.data) if is_old else model.data
             session = self._runtime.session(data, has_memory=model.has_memory)
@@ -109,7 +109,7 @@ class ReferenceRun:
             node: The node.
             reference: Computes the outputs.
             weights: The weights that it reads.
-            roundings: How each original operator of the node computes; None: as the model says.
+            roundings: The device's arithmetic of each original operator of the node; None: the model's types.
         """
         self._reference = reference
         self._weights = weights
@@ -131,12 +131,12 @@ class ReferenceRun:
 
 
 def is_rounded_outside(graph: Graph, node: Node, roundings: Sequence[Rounding] | None) -> bool:
-    """Return whether the inputs of an operator are rounded in numpy, before its kernel.
+    """Return whether the inputs of an operator are rounded in numpy, not by Cast nodes in its model.
 
     True for operators outside of ONNX's own domains: some kernels of the runtime give zeros if a Cast makes
-    their input. Values that graphs in an operator's attributes read are not rounded. True, too, for inputs
-    in bfloat16 before the opset that can cast to it, unless the parts of a fused operator disagree about a
-    value, or one reads a result of another as bfloat16: rounding around the kernel cannot reach that.
+    their input. True for bfloat16 inputs in opsets without a Cast to bfloat16, unless parts of a fused
+    operator read a value in different types, or a part reads another part's result as bfloat16, which is
+    inside the kernel. False for operators with subgraphs.
     """
     if roundings is None or any(subgraphs(node.proto)):
         return False
@@ -152,13 +152,13 @@ def is_rounded_outside(graph: Graph, node: Node, roundings: Sequence[Rounding] |
 
 
 class _Emulation:
-    """The device's casts around one operator in numpy; the runtime's kernels have them in their models."""
+    """The device's casts around one operator, in numpy; other kernels have Cast nodes in their models."""
 
     def __init__(self, node: Node, declared: Sequence[DType | None], roundings: Sequence[Rounding]) -> None:
         self._moves = keeps_types(node)
         self._declared = declared
         self._first, self._writes = roundings[0], roundings[-1]
-        # in reverse: of several parts that read a value the first one's rounding is kept
+        # in reverse: if several parts read a value, the rounding of the first part wins
         parts = reversed(list(zip(node.members, roundings, strict=True)))
         self._reads = {name: rounding for part, rounding in parts for name in part.inputs}
 
@@ -172,7 +172,7 @@ class _Emulation:
     def _read(self, name: str, item: Any, flags: list[bool]) -> Any:
         if _is_half(item) and not self._moves:
             return item.astype(FLOAT32.numpy)
-        rounding = self._reads.get(name, self._first)  # outer values of subgraphs are no inputs
+        rounding = self._reads.get(name, self._first)  # the default: for values that only subgraphs read
         return _narrowed(item, rounding.reads, rounding, flags)
 
     def _written(self, results: Sequence[Any], had_half: np.dtype | None, flags: list[bool]) -> Iterator[Any]:
@@ -186,7 +186,7 @@ class _Emulation:
 
 
 def _undoubled(item: Any, declared: DType | None) -> Any:
-    """Return a result in float32 where the model declares it so: numpy's scalars make some float64."""
+    """Return a result in float32 if the model declares float32: numpy turns some results into float64."""
     if declared is FLOAT32 and isinstance(item, np.ndarray | np.generic) and item.dtype == np.float64:
         return item.astype(FLOAT32.numpy)
     return item
@@ -201,7 +201,7 @@ def _is_float32(item: Any) -> bool:
 
 
 def _narrowed(item: Any, dtype: DType, rounding: Rounding, flags: list[bool]) -> Any:
-    """Return a float32 array with the values of a smaller type; anything else as it is."""
+    """Round a float32 array to a smaller type's values, still as float32; return other values unchanged."""
     if dtype is FLOAT32 or not _is_float32(item):
         return item
     return _in_type(np.asarray(item), dtype, rounding, flags).astype(FLOAT32.numpy)
@@ -210,7 +210,7 @@ def _narrowed(item: Any, dtype: DType, rounding: Rounding, flags: list[bool]) ->
 def _halved(
     item: Any, declared: DType | None, had_half: np.dtype, rounding: Rounding, flags: list[bool]
 ) -> Any:
-    """Return a float32 result of float16 or bfloat16 inputs in the type that the model says."""
+    """Cast a float32 result of half-type inputs to the declared type, or to the inputs' type."""
     dtype = declared or next(each for each in HALVES if each.numpy == had_half)
     return _in_type(np.asarray(item), dtype, rounding, flags) if _is_float32(item) else item
 

@@ -1,8 +1,8 @@
-"""Operators in float64: the rounding of each, and numpy definitions where ONNX's reference does not serve.
+"""Operators in float64: error bounds of each, and numpy definitions that replace ONNX's reference.
 
-ONNX's reference evaluator computes most operators in float64 with numpy. Own definitions replace it where it
-computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN; Softmax and BatchNormalization of old
-opsets) or takes many times as long (convolutions, poolings, Sigmoid, Einsum).
+ONNX's reference evaluator computes most operators in float64 with numpy. Definitions of this package replace it
+where it computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN; Softmax and BatchNormalization
+of old opsets) or takes many times as long (convolutions, poolings, Sigmoid, Einsum).
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class RoundingRule:
 
     Attributes:
         kind: The effect of rounding.
-        terms: Returns how many elements of the inputs a result is made of.
-        disturbed: How many of the inputs, from the first on, hold data; the others are parameters, as scales.
-        between: Returns the magnitudes of the numbers that kernels subtract from each other for a result;
-            0: none is larger than the result.
+        terms: Returns from how many elements of the inputs one element of a result is computed.
+        disturbed: Number of leading inputs that are data; the other inputs are parameters such as scales.
+        between: Returns the magnitudes of intermediate numbers that kernels subtract for a result (which
+            cancels digits); 0: no intermediate is larger than the result.
     """
 
     kind: Kind
@@ -97,7 +97,7 @@ def doubled(array: Array) -> Array:
 
 
 def _exponential(**defaults: float) -> Callable[[Call], Array]:
-    """Return a function of the factor of ``exp(x) - 1`` where an input is negative, else of 0."""
+    """Return a ``between`` function: the factor of ``exp(x) - 1`` for negative inputs x, else 0."""
 
     def between(call: Call) -> Array:
         size = np.prod([abs(call.attribute(name, default)) for name, default in defaults.items()])
@@ -219,7 +219,7 @@ _GELU_CUBE: Final = 0.044715
 
 
 def erf(x: Array) -> Array:
-    """Return the error function of every element."""
+    """Return the Gauss error function of every element."""
     return np.asarray(_erf(x)).astype(np.float64)
 
 
@@ -251,7 +251,7 @@ _EPSILON: Final = 1e-5
 
 
 def _channels(array: Array, rank: int) -> Array:
-    """Return a vector of channels with the axes of images."""
+    """Reshape a vector with one element per channel so that it broadcasts over (batch, channel, ...)."""
     return array.reshape(-1, *[1] * (rank - 2))
 
 
@@ -316,7 +316,7 @@ def _softmax(call: Call) -> tuple[Array]:
     return ((powers / powers.sum(axis=axis, keepdims=True)).reshape(call[0].shape),)
 
 
-_ROWS: Final = 1 << 22  # elements of unrolled windows at a time
+_ROWS: Final = 1 << 22  # elements of windows that are unrolled at a time
 
 
 def conv(call: Call) -> tuple[Array]:
@@ -348,7 +348,7 @@ def _grouped(windows: Array, w: Array, groups: int) -> Array:
     rows = windows.shape[2 : 2 + rank]
     y = np.empty((windows.shape[0], groups, w.shape[0] // groups, math.prod(rows)))
     kernels = w.reshape(groups, w.shape[0] // groups, -1)
-    # windows as columns: channels and places of the kernel, then outputs, which lie side by side in memory
+    # im2col: rows are channels and kernel positions, columns are outputs, contiguous in memory
     order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))
     for number, image in enumerate(windows):
         for group, channels in enumerate(np.split(image, groups)):
@@ -357,7 +357,7 @@ def _grouped(windows: Array, w: Array, groups: int) -> Array:
 
 
 def _products(view: Array, rank: int, kernels: Array) -> Array:
-    """Return kernels times windows, unrolled a few at a time so that memory stays bounded."""
+    """Return the matrix product of kernels and windows, some windows at a time to bound memory."""
     slabs = np.moveaxis(view, -rank, 0)
     rows = max(1, _ROWS // max(1, math.prod(slabs.shape[1:])))
     parts = [
@@ -386,7 +386,7 @@ def conv_transpose(call: Call) -> tuple[Array]:
 
 
 def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
-    """Return a transposed convolution without its padding, with the requested elements behind it."""
+    """Remove the padding from a transposed convolution and append ``output_padding``."""
     rank = y.ndim - 2
     extra = call.attribute("output_padding", (0,) * rank)
     automatic, wanted = call.attribute("auto_pad", "NOTSET"), call.attribute("output_shape")
@@ -399,7 +399,7 @@ def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
         begins, wanted = pads[:rank], [size - sum(pads[at::rank]) for at, size in enumerate(full)]
     else:
         total = [max(0, size - length) for size, length in zip(full, wanted[-rank:], strict=True)]
-        # vendor: onnxruntime puts the odd one behind with SAME_UPPER, in front otherwise
+        # vendor: onnxruntime puts an odd element of padding at the end with SAME_UPPER, else at the beginning
         begins = [each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in total]
     ends = [at + length for at, length in zip(begins, wanted[-rank:], strict=True)]
     behind = [(0, max(0, end - size)) for end, size in zip(ends, y.shape[2:], strict=True)]
@@ -407,7 +407,7 @@ def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
 
 
 def average_pool(call: Call) -> tuple[Array]:
-    """Return the means of windows; padding counts where ``count_include_pad`` says so."""
+    """Return the means of windows, including padding if ``count_include_pad`` is set."""
     x = call[0]
     frame = _Frame.of(call, x.shape[2:], call.attribute("kernel_shape"))
     counted = np.pad(
@@ -430,12 +430,12 @@ def max_pool(call: Call) -> tuple[Array]:
 
 
 class _Frame:
-    """Where the windows of a convolution or pooling lie.
+    """Geometry of the windows of a convolution or pooling.
 
     Attributes:
         kernel: Size of a window by axis.
         given: Requested padding, before and behind, by axis.
-        beyond: Padding behind that, which the last window of ``ceil_mode`` needs.
+        beyond: Further padding at the end of each axis, for the last window with ``ceil_mode``.
     """
 
     def __init__(
@@ -451,7 +451,7 @@ class _Frame:
 
     @classmethod
     def of(cls, call: Call, sizes: Sequence[int], kernel: Sequence[int]) -> _Frame:
-        """Return the frame of a call on an image of some sizes."""
+        """Return the geometry of a call from its attributes and the sizes of the image."""
         rank = len(sizes)
         strides = call.attribute("strides", (1,) * rank)
         dilations = call.attribute("dilations", (1,) * rank)
@@ -492,7 +492,7 @@ def _same(size: int, stride: int, span: int, *, is_upper: bool) -> tuple[int, in
 def _beyond(size: int, stride: int, span: int, pads: tuple[int, int]) -> tuple[int, int]:
     length = size + sum(pads) - span
     count = math.ceil(length / stride) + 1
-    # a window that would begin in the padding behind is left out
+    # a window that would begin in the padding at the end is left out
     if (count - 1) * stride >= size + pads[0]:
         count -= 1
     return 0, max((count - 1) * stride - length, 0)

@@ -27,14 +27,14 @@ _OVERFLOWN, _SOUND = (np.array(flag, np.float32) for flag in (1, 0))
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A collective operator; it runs in the place of control flow, in the frame around it.
+    """A collective operator as a callable that reads its inputs from a frame, as control flow does.
 
     Attributes:
         position: Its place in the graph's execution order.
         node: The operator.
         call: The collective with its attributes.
-        read: Returns a tensor of a frame.
-        roundings: The emulated device's arithmetic, of which only saturation counts; None: as the model says.
+        read: Returns the tensor of a name from a frame.
+        roundings: The emulated device's arithmetic, of which only saturation is used; None: no saturation.
         collectives: The exchange of tensors with other ranks.
         float_status: The device's overflow status; None: nothing raises it.
     """
@@ -48,7 +48,7 @@ class Exchange:
     float_status: FloatStatus | None
 
     def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
-        """Run the collective; return its outputs in order, and the overflow status where it is given.
+        """Run the collective; return its outputs in order, and, if it has one, the overflow status last.
 
         Raises:
             RankError: The other ranks do not take part, or an input is no tensor.
@@ -120,8 +120,8 @@ def host_operator(
 ) -> Control | None:
     """Return the function that runs an operator in Python, None for one that a kernel computes.
 
-    It returns the outputs that have names, in order; of a collective that reports overflows, the overflow
-    status behind them. Arguments as of ``Exchange``; without collectives, an unnamed network exchanges them.
+    The function returns the named outputs in order and, for a collective that reports overflows, the
+    overflow status last. Arguments as of ``Exchange``; ``collectives`` None: those of an unnamed network.
 
     Raises:
         UnsupportedOpError: The operator reads the overflow status in a form that MindSpore does not have.
