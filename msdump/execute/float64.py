@@ -1,8 +1,8 @@
 """Operators in float64: error bounds of each, and numpy definitions that replace ONNX's reference.
 
-ONNX's reference evaluator computes most operators in float64 with numpy. Definitions of this package replace it
-where it computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN; Softmax and BatchNormalization
-of old opsets) or takes many times as long (convolutions, poolings, Sigmoid, Einsum).
+ONNX's reference evaluator computes most operators in float64 with numpy. Own definitions replace it where it
+computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN; Softmax and BatchNormalization of old
+opsets) or takes many times as long (convolutions, poolings, Sigmoid, Einsum).
 """
 
 from __future__ import annotations

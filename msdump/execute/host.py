@@ -121,7 +121,7 @@ def host_operator(
     """Return the function that runs an operator in Python, None for one that a kernel computes.
 
     The function returns the named outputs in order and, for a collective that reports overflows, the
-    overflow status last. Arguments as of ``Exchange``; ``collectives`` None: those of an unnamed network.
+    overflow status last. Arguments as of ``Exchange``; ``collectives`` None: without the network's name.
 
     Raises:
         UnsupportedOpError: The operator reads the overflow status in a form that MindSpore does not have.

@@ -68,7 +68,7 @@ class KernelFactory:
     """Compiles the operators of one network to kernels.
 
     Attributes:
-        joins: Whether operators may run in sessions with others, to the same effect.
+        joins: Whether kernels of the class may be replaced by a session of several operators.
     """
 
     joins: ClassVar[bool] = True
@@ -91,8 +91,8 @@ class KernelFactory:
             weights: Its weights.
             runtime: The runtime of the kernels.
             roundings: The emulated device's arithmetic.
-            distant: Weights of a body that the graph around it takes from outside as well.
-            float_status: The register that saturating kernels raise; None: it is not read.
+            distant: Weights of a body that belong to a graph at least two levels further out.
+            float_status: The device's overflow register, raised by saturating kernels; None: never read.
             is_quiet: Do not warn where ONNX's reference computes an operator.
         """
         self._graph = graph
@@ -102,7 +102,7 @@ class KernelFactory:
         self._float_status = float_status
         self._is_quiet = is_quiet
         self._initializers = Initializers(weights, graph.changeable, distant)
-        self._spares: dict[tuple[str, str], Kernel] = {}  # by node and the way that they run it
+        self._spares: dict[tuple[str, str], Kernel] = {}  # by node name and kind of fallback
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         """Compile an operator for the types of its present inputs.
@@ -147,7 +147,7 @@ class KernelFactory:
                 if is_final(error):
                     raise
                 _log.debug("node %r, %s: %s", node.name, way, short(error))
-        if node.domain:  # the reference has ONNX's own domain alone
+        if node.domain:  # the reference implements only operators of ONNX's own domain
             raise reason
         spare = self._spare(node, "reference", lambda: self._reference_kernel(node, fed, reason))
         return _applied(spare, fed)
@@ -158,7 +158,7 @@ class KernelFactory:
             del self._spares[key]
 
     def _warning(self, node: Node, message: str) -> Callable[[], None]:
-        """Return a function that says something of an operator, at its first call only."""
+        """Return a function that logs a warning about an operator at its first call only."""
         warn = functools.partial(_log.warning, "%s: %s", node.operator.full_name, message)
         return functools.cache((lambda: None) if self._is_quiet else warn)
 
@@ -169,7 +169,7 @@ class KernelFactory:
         return self._spares[key]
 
     def _noted(self, kernel: Kernel) -> Kernel:
-        """Return a kernel that raises the device's overflow status, if there is a register for it."""
+        """Make a kernel with an overflow output raise the factory's overflow register, if it has one."""
         status = self._float_status
         if status is None or not kernel.has_status:
             return kernel
@@ -183,9 +183,10 @@ class KernelFactory:
         )
 
     def _optional_kernel(self, node: Node) -> Kernel:
-        """Return a kernel for inputs that some runs lack, with a session for each set of absent inputs.
+        """Return a kernel for inputs that may be absent (None) in a run.
 
-        The runtime crashes when an optional without a value is fed: a model without the input replaces it.
+        The runtime crashes when an absent optional is fed, so each set of absent inputs has a session of a
+        model without these inputs.
         """
         names = reads(node)
 
@@ -203,7 +204,7 @@ class KernelFactory:
             if is_final(error):
                 raise
             first = error
-        # an operator that the runtime does not even know has no kernel for other types or shapes either
+        # an operator unknown to the runtime has no kernel for other types or shapes either
         if node.domain in _VARIED_DOMAINS and "is not a registered function/op" not in str(first):
             for way in (self._widened_kernel, self._pinned_kernel):
                 try:
@@ -233,7 +234,7 @@ class KernelFactory:
             given = {name: values.from_python(item) for name, item in inputs.items()}
             return [*map(values.to_python, _applied(bare, given))]
 
-        # the session has its weights rounded: here some raise the overflow status
+        # the session holds rounded weights; original ones beyond float16's range raise the overflow status
         beyond = self._initializers.of(node, roundings).beyond
         raising = {name: self._weights.array(name) for name in beyond}
         run = ReferenceRun(self._graph, node, compute, raising, roundings)
@@ -268,18 +269,18 @@ class KernelFactory:
             has_memory=model.has_memory,
         )
         for _, name in model.shared:
-            if name in packed(node):  # the session has its packed copy: the file's pages may go
+            if name in packed(node):  # the session has packed a copy: pages of the mapped file may be evicted
                 forget_pages(initializers.arrays[name])
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
-            run = _taking_maps(session.run)  # maps are no OrtValues: only the slower call takes them
+            run = _taking_maps(session.run)  # only the slower ``run`` takes maps, which are no OrtValues
         return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
 
     def _all_fed(
         self, node: Node, fed: Mapping[str, OrtValue | None], bound: Container[str]
     ) -> dict[str, OrtValue | None]:
         names = [name for name in reads(node) if name in self._weights]
-        # a weight that the caller overrides is among the fed values, with the value of this run
+        # an overridden weight is in ``fed`` already
         weights = (name for name in names if name not in bound and name not in fed)
         return {**fed, **{name: self._weights.value(name) for name in weights}}
 
@@ -312,7 +313,7 @@ class KernelFactory:
 
         def run(fed: Mapping[str, OrtValue], names: list[str], options: None) -> list[OrtValue | None]:
             results = compute(fed, names, options)
-            # afterwards: an operator that fails here too is the network's fault, not the runtime's
+            # not before: if the reference fails, too, the network is at fault, not the runtime
             warn()
             return results
 
@@ -325,13 +326,13 @@ def _used_outputs(node: Node) -> tuple[tuple[str, int], ...]:
 
 
 def _applied(kernel: Kernel, fed: Mapping[str, OrtValue | None]) -> Any:
-    # a kernel's model has names of its own, equal for equal operators, which so share a session
+    # kernels' models use canonical names, so that equal operators share a session
     feeds = {inner: fed[name] for inner, name in kernel.feeds}
     return kernel.run(feeds, kernel.results, None)
 
 
 def _noting(run: Run, status: FloatStatus) -> Run:
-    """Raise the device's overflow status after each run with a true output ``STATUS``."""
+    """Wrap a kernel's function: raise the overflow register if the output ``STATUS`` of a run is true."""
 
     def noting(fed: Mapping[str, OrtValue], names: list[str], options: None) -> Any:
         outputs = run(fed, names, options)
@@ -344,7 +345,7 @@ def _noting(run: Run, status: FloatStatus) -> Run:
 
 
 def _taking_maps(run: Callable[[list[str], dict[str, Any], None], list[Any]]) -> Run:
-    """Return the runtime's ``run``, which takes Python maps, with the arguments and results of a ``Run``."""
+    """Adapt a session's ``run``, which takes Python maps, to the signature of ``Run``."""
 
     def taking(fed: Mapping[str, OrtValue], names: list[str], _options: None) -> list[OrtValue | None]:
         return [
@@ -367,7 +368,7 @@ def _has_element(node: Node) -> Kernel:
 
 
 def _checked(node: Node, run: Run) -> Run:
-    """Turn optionals without a value into None: the runtime crashes when one is fed to it."""
+    """Wrap a kernel's function: absent optionals among the outputs become None (feeding them crashes)."""
     if node.op_type not in _MAY_BE_ABSENT:
         return run
 

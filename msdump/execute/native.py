@@ -1,8 +1,7 @@
-"""onnxruntime's own classes, below its public wrapper, which costs ten times their call.
+"""onnxruntime's native (pybind11) classes: calls through the public wrapper take ten times as long.
 
-No version promises them. One table lists the symbols in use; they are checked when this
-module is imported, so that a missing symbol is named, instead of an AttributeError in the
-middle of a network.
+They are no public interface. One table lists the symbols in use, which are checked when this module is
+imported, so that a missing symbol is named, instead of an AttributeError in the middle of a network.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def check(internals: Any, version: str) -> None:
         version: The runtime's version.
 
     Raises:
-        NotAvailableError: Some are missing; all of them are named.
+        NotAvailableError: Symbols are missing; the message names all of them.
     """
     missing = [name for name in SYMBOLS if not _has(internals, name)]
     if missing:

@@ -33,16 +33,16 @@ _Timed = TypeVar("_Timed", bound=Callable[..., Any])
 class Program:
     """A network, or a body in it, that runs operator by operator.
 
-    Every value stands in a slot of a list; it is dropped after its last use, so that memory peaks where
-    the runtime's own does.
+    Every value has a slot in a list and is dropped after its last use, so that peak memory is about that of
+    a whole session.
 
-    The loop never reads beyond the last item of the runtime's vector of outputs (as a strict zip would):
-    that is a C++ exception of some 25 microseconds.
+    The loop never reads beyond the last item of the runtime's vector of outputs, as a strict zip would: the
+    C++ exception at its end costs some 25 microseconds.
 
     Attributes:
         graph: The graph.
         slots: The slot of every value.
-        keeps_sessions: Whether another run may come; else each session ends when it has run.
+        keeps_sessions: Whether to keep sessions for another run; else each session is released after use.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Program:
         Args:
             graph: The graph.
             roundings: The emulated device's arithmetic, for this graph and its bodies.
-            copies: Values and copies that the program around a body has made of the weights.
+            copies: Values and copies of weights, shared with the program around a body.
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
-            collectives: The exchange of tensors with other ranks; None: that of an unnamed network.
+            collectives: The exchange of tensors with other ranks; None: without the network's name.
             float_status: The device's overflow status; None: nothing raises it.
             kernels: The compiler of operators.
             optimization: How far the runtime optimises segments.
@@ -87,7 +87,7 @@ class Program:
         self._factory = kernels(*parts, float_status=float_status)
         self._results = [(value.name, self.slots[value.name]) for value in graph.outputs]
         self._programs: list[Self] = []
-        # a body may return one of its inputs as it is: the output of control flow is then no new tensor
+        # outputs of control flow may alias its inputs: a body may return an input unchanged
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
             self._operator(position, node, tuple(self.slots[name] for name in dead))
@@ -149,7 +149,7 @@ class Program:
 
     @property
     def has_run(self) -> bool:
-        """Whether an operator has run, or tried to: it was compiled."""
+        """Whether an operator or segment was compiled, so that a run has at least begun."""
         return (
             self._planner.has_run
             or any(operator.run is not None for operator in self._operators)
@@ -161,7 +161,7 @@ class Program:
 
         Args:
             feeds: A value for every graph input (and any overridden initializer).
-            observer: Is shown the operators that it is interested in.
+            observer: Receives the operators in which it is interested, after they ran.
 
         Returns:
             The graph outputs: arrays, lists of arrays, or None.
@@ -212,7 +212,7 @@ class Program:
         }
 
     def frame(self) -> Frame:
-        """Return the values that stand before a run: weights that are fed."""
+        """Return a new frame: empty but for weights that sessions take as feeds."""
         return self._frames.new()
 
     def execute(self, frame: Frame, observer: Observer | None) -> None:
@@ -232,24 +232,24 @@ class Program:
             elif segment.run is not None or self._planner.compile(plan, index, frame):
                 index += self._run(plan, segment, frame, observer)
             else:
-                continue  # smaller segments stand in its place
+                continue  # smaller segments have replaced it in the plan
             if not self.keeps_sessions:
                 self._planner.forget(segment)
             if observer is not None and observer.interest is not interest:
-                # the segments to come were cut for another interest
+                # the observer changed its interest, but later segments were cut for the old one
                 for operator in self._operators[segment.operators[-1].position + 1 :]:
                     self._step(operator, frame, observer)
                 return
 
     def _run(self, plan: SegmentPlan, segment: Segment, frame: Frame, observer: Observer | None) -> int:
-        """Run a segment, then show the operators in it; return how many segments stand in its place now."""
+        """Run a segment, show its operators; return how many segments are done (0: it must run again)."""
         assert segment.run is not None
         try:
             outputs = segment.run(segment.fed(frame), segment.names, None)
         except Exception as error:
             if is_foreign(error):
                 raise
-            # its inputs are still there: the operator that fails is named, or a way is found to run it
+            # run its operators one by one: one of them fails and is named, or runs by a fallback
             for operator in segment.operators:
                 self._step(operator, frame, observer)
             return self._planner.part(plan, segment, error)
@@ -259,7 +259,7 @@ class Program:
             try:
                 segment.measuring.show(segment, frame, self._frames, observer)
             except ElementsNeededError:
-                self._planner.give(plan, segment)  # its inputs are still there: it runs once more
+                self._planner.give(plan, segment)  # its inputs are kept, so it can run again
                 return 0
         elif observer is not None and segment.shown:
             self._show(segment.shown, frame, observer)
@@ -301,8 +301,8 @@ class Program:
 
     def _show(self, operators: Sequence[ProgramOperator], frame: Frame, observer: Observer) -> None:
         overwritten = observer.ran(node_runs(operators, frame, self._frames, observer.interest))
-        # the operator wrote over values of others, a fault that the watcher is to show: who reads them later
-        # reads the new contents, as on the device
+        # the observer returns tensors in device memory that the operator overwrote: later readers get the new
+        # contents, as on the device
         for name, array in (overwritten or {}).items():
             if frame[self.slots[name]] is not None:
                 frame[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
@@ -325,7 +325,7 @@ class Program:
         return operator.run
 
     def _run_whole(self, operator: ProgramOperator, frame: Frame) -> Frame:
-        """Run control flow as one operator of the runtime; return all outputs, unused ones as None."""
+        """Run control flow as one operator of the runtime; return all outputs, None for unused ones."""
         results = self._kernel_outputs(operator, frame)
         outputs = dict(zip(operator.results, results))  # noqa: B905 - see the class
         return [outputs.get(self.slots[name]) if name else None for name in operator.node.outputs]
@@ -338,7 +338,7 @@ class Program:
         observer: Observer | None = None,
         position: int | None = None,
     ) -> Any:
-        # the fast path fails first, and only then is another way looked for: a run that succeeds pays nothing
+        # fallbacks are tried only after a failure, so that successful runs cost nothing extra
         try:
             outputs = self._factory.rescue(node, self._frames.fed((node,), current), error)
         except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out

@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN in float64: lengths of sequences, clipping and activations included.
 
 ONNX's reference evaluator ignores ``sequence_lens``, ``clip``, ``input_forget`` and ``activations``, and
-onnxruntime has no float64 kernel of them: a sound kernel would be held against other arithmetic. The formulas
+onnxruntime has no float64 kernels of these operators, so neither can judge a correct kernel. The formulas
 follow ONNX's operator documents; a reversed direction reads each sequence from its own end, as
 onnxruntime does.
 """
@@ -38,7 +38,7 @@ _SCALED: Final[Mapping[str, tuple[Callable[[Array, float, float], Array], float 
 
 
 def _activations(call: Call, defaults: Sequence[str], directions: int) -> Iterator[_Activation]:
-    """Yield the activations of all directions, each with its parameters from the lists of alpha and beta."""
+    """Yield the activation functions of all directions, with parameters taken from alpha and beta."""
     alphas, betas = (iter(call.attribute(f"activation_{each}", ())) for each in ("alpha", "beta"))
     for text in call.attribute("activations") or [*defaults] * directions:
         name = (text.decode() if isinstance(text, bytes) else text).lower()
@@ -113,7 +113,7 @@ def _biases(call: Call, direction: int, gates: int) -> tuple[Array, Array]:
 def _recurrent(
     make: Callable[[Call, int, Sequence[_Activation]], _Step], activations: Sequence[str], states: int
 ) -> Compute:
-    """Return the function of the outputs, (steps, directions, batch, hidden), and the last states."""
+    """Return a function that computes the outputs (steps, directions, batch, hidden) and the last states."""
 
     def compute(call: Call) -> tuple[Array, ...]:
         is_batch_first = call.attribute("layout", 0)

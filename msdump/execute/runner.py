@@ -21,8 +21,8 @@ from msdump.observer import Array
 class OperatorRunner:
     """Runs single operators of one graph; the same inputs give the bits that a run of the network gives.
 
-    Weights that are not given are the graph's, packed as in a run. Kernels are kept by the types of given
-    values; ``forget`` drops the kernels of an operator that will not run again. Control flow is one operator.
+    Weights that are not given are the graph's, as initializers like in a run. Kernels are cached by the types
+    of given values until ``forget``. Control flow runs as one operator of onnxruntime.
 
     Attributes:
         graph: The graph.
@@ -58,7 +58,7 @@ class OperatorRunner:
         self._kernels: dict[str, dict[tuple[tuple[str, str], ...], Kernel]] = {}
 
     def needed(self, node: Node) -> tuple[str, ...]:
-        """Return the names of the values that must be given: all that the operator reads but weights."""
+        """Return the names of all values that an operator reads, except weights: they must be given."""
         return tuple(name for name in reads(node) if name not in self.graph.weights)
 
     def run(self, node: Node, given: Mapping[str, Any]) -> tuple[Array, ...]:
@@ -66,8 +66,8 @@ class OperatorRunner:
 
         Args:
             node: An operator of the graph, fused ones included; see ``is_repeatable``.
-            given: Its inputs by the names of values: arrays, lists of arrays (sequences), None (absent
-                optionals). A weight that stands here is fed with this value, and rounded as the graph's is.
+            given: Inputs by the names of values: arrays, lists of arrays (sequences), None (absent
+                optionals). A weight in ``given`` replaces the graph's and is rounded like it.
 
         Returns:
             An array for each output of the node; None for an unused one, and for one that is no tensor.
@@ -88,7 +88,7 @@ class OperatorRunner:
             raise failure(node.operator.full_name, shown, error) from error
 
     def forget(self, node: Node) -> None:
-        """Drop the kernels of an operator, and the weights that they packed."""
+        """Drop the kernels of an operator, and with them their packed copies of weights."""
         self._kernels.pop(node.name, None)
         for factory, _ in self._factories.values():
             factory.forget(node)
@@ -97,9 +97,9 @@ class OperatorRunner:
         return frozenset(given) & self.graph.weights.keys() - self.graph.changeable
 
     def _factory(self, replaced: frozenset[str]) -> tuple[KernelFactory, WeightStore]:
-        """Return the factory of operators that are given some weights, and the graph's other weights."""
+        """Return a factory for operators with replaced weights, and a store of the other weights."""
         if replaced not in self._factories:
-            # the session would prefer an initializer to the given value
+            # a weight in the store would become an initializer, in place of the given value
             arrays = {name: array for name, array in self.graph.weights.items() if name not in replaced}
             self._factories[replaced] = self._made(WeightStore(arrays, self._copies))
         return self._factories[replaced]
@@ -112,7 +112,7 @@ class OperatorRunner:
 
     def _value(self, name: str, item: Any) -> OrtValue | None:
         if isinstance(item, np.ndarray) and not item.flags.aligned:
-            return values.owned(item)  # tensors lie anywhere in a dump file, which kernels do not expect
+            return values.owned(item)  # kernels need aligned tensors; views of dump files are not
         return values.from_python(item, self.graph.type_of(name).dtype or dtypes.DTYPES[0])
 
     def _applied(self, node: Node, fed: Mapping[str, OrtValue | None]) -> tuple[Kernel, Any]:
@@ -120,13 +120,13 @@ class OperatorRunner:
         kernels = self._kernels.setdefault(node.name, {})
         if replaced and has_foreign_domain(
             node
-        ):  # its kernel may want constants: given values become constants
+        ):  # a custom kernel may need constants: given weights become initializers
             arrays = {name: values.to_array(fed[name]) for name in replaced}
             factory, weights = self._made(WeightStore({**self.graph.weights, **arrays}))
             kernels = {}
         else:
             factory, weights = self._factory(replaced)
-        # optionals without a value, and maps, have no type to ask for
+        # absent optionals and maps have no type text
         kinds = tuple((name, "" if value is None else values.kind_of(value)) for name, value in fed.items())
         if kinds not in kernels:
             kernels[kinds] = factory.make(node, fed)
@@ -140,7 +140,7 @@ class OperatorRunner:
     @staticmethod
     def _outputs(node: Node, kernel: Kernel, results: Any) -> tuple[Array, ...]:
         outputs: list[Array] = [None] * len(node.outputs)
-        # not strict: beyond its outputs a kernel may give the overflow status
+        # not strict: a kernel may return the overflow status after the node's outputs
         for (_, position), value in zip(kernel.outputs, results):  # noqa: B905 - see execute.program
             array = values.to_python(value)
             outputs[position] = array if isinstance(array, np.ndarray) else None

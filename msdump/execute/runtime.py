@@ -1,7 +1,7 @@
 """onnxruntime, set up for hundreds of one-operator sessions.
 
-Sessions share one allocator. They are of the native class below the runtime's public one: a call of that with
-OrtValues takes ten times as long, as it wraps every value in Python.
+Sessions share one allocator. They are native sessions: the public InferenceSession wraps every value in a
+Python object, so a call with OrtValues takes ten times as long.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class SessionUse:
 
     Attributes:
         level: How far the runtime optimises the model.
-        spins: Whether its threads spin between the operators of a run.
-        spins_on: Whether they spin on for a while after a run, as the runtime's do by default.
-        plans: Whether it plans the memory of a run ahead; it keeps a plan for each set of shapes.
-        looks: Whether values are measured or written in it (``statistics.insession``).
+        spins: Whether the session's threads spin between the operators of a run.
+        spins_on: Whether the threads spin for a while after a run, too (the runtime's default).
+        plans: Whether memory patterns are enabled: a memory plan is cached for each set of input shapes.
+        looks: Whether the session measures or writes values itself (``statistics.insession``).
     """
 
     level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -104,12 +104,12 @@ class Runtime:
         self._threads = threads
         self._has_own_threads = True
         _share_allocator()
-        # weakly: the sessions of a network, and their threads, end with it
+        # weak references: a network's sessions, and their threads, end with the network
         self._sessions = SignalSafeWeakValues[tuple[bytes, SessionUse], Any]()
         _RUNTIMES.add(self)
 
     def forget(self) -> None:
-        """Share no session that was made so far: in a forked child they have no threads."""
+        """Stop sharing all present sessions: in a forked child they have no threads."""
         self._sessions.clear()
 
     def session(
@@ -120,14 +120,14 @@ class Runtime:
         has_memory: bool = False,
         use: SessionUse = ONE_OPERATOR,
     ) -> Any:
-        """Return a session of a model; while anyone keeps it, equal models share it.
+        """Return a session of a model; equal models share a session as long as it is referenced.
 
-        One with shared initializers, or with memory of its runs, is always new.
+        Sessions with shared initializers, or with state that depends on earlier runs, are always new.
 
         Args:
             model: A serialised model.
             shared: External initializers: public OrtValues by name, kept by the caller.
-            has_memory: Whether its results depend on how often it has run.
+            has_memory: Whether the model's results depend on the number of earlier runs (random numbers).
             use: Settings of the session.
         """
         if shared or has_memory:
@@ -144,7 +144,7 @@ class Runtime:
         except RuntimeError as error:
             if not self._has_own_threads or _GLOBAL_POOL not in str(error):
                 raise
-            self._has_own_threads = False  # the program has set up a pool for all of its sessions
+            self._has_own_threads = False  # the program has set up onnxruntime's global thread pool
             return self._opened(model, shared, use)
 
     def _opened(self, model: bytes, shared: Mapping[str, Any], use: SessionUse) -> Any:
@@ -158,15 +158,15 @@ class Runtime:
         options.use_per_session_threads = self._has_own_threads
         if self._has_own_threads:
             options.intra_op_num_threads = self._threads
-        # one operator offers nothing to optimise: creation would take three times as long, and a layout that
-        # suits the host better might be put around the operator, with other last bits
+        # for one operator, optimisation only makes creation three times as long; it may also insert layout
+        # transforms, which change last bits
         options.graph_optimization_level = use.level
         options.enable_mem_pattern = use.plans
         options.log_severity_level = _ERRORS_ONLY + 1  # failures come back as exceptions
-        # with pages that are warm from the operator before, instead of faults for every output
+        # outputs reuse pages of earlier operators, instead of page faults for every output
         options.add_session_config_entry("session.use_env_allocators", "1")
-        # Waking threads takes tens of microseconds for each operator: in a session of many they spin instead,
-        # while it runs. Spinning on would take the cores from the next operator's and the writers'.
+        # Waking threads takes tens of microseconds for each operator: in sessions of many operators they spin
+        # during a run. Spinning after a run would take cores from the next session and the writers.
         options.add_session_config_entry("session.intra_op.allow_spinning", "1" if use.spins else "0")
         if use.spins and not use.spins_on:
             options.add_session_config_entry("session.force_spinning_stop", "1")
@@ -185,7 +185,7 @@ class Runtime:
     def limits(self) -> onenode.RuntimeLimits:
         """The newest IR version and opset that the installed onnxruntime reads.
 
-        It has no question for them; its errors on a model from the far future tell.
+        onnxruntime has no API for these numbers; its errors on models of much newer versions state them.
         """
         return onenode.RuntimeLimits(
             ir_version=self._newest(
@@ -196,7 +196,7 @@ class Runtime:
 
     @functools.cached_property
     def can_measure(self) -> bool:
-        """Whether values can be measured in its sessions: the compiled pass is there and runs in them."""
+        """Whether sessions can measure values: the compiled library is installed, and its operator runs."""
         from msdump.graph.kernel import linked
         from msdump.statistics import SessionMeasures, compiled, stand_ins
 
@@ -244,7 +244,7 @@ def cpu_runtime() -> Runtime:
 
 
 def gpu_runtime() -> Runtime:
-    """Return the process's runtime on CUDA; where there is none, warn once and return the CPU's."""
+    """Return the process's runtime on CUDA; without CUDA, warn once and return the CPU's runtime."""
     with _SETTING_UP:
         return _cuda_or_cpu_runtime()
 
@@ -253,7 +253,7 @@ def cuda_runtime() -> Runtime:
     """Return the process's runtime on CUDA.
 
     Raises:
-        NotAvailableError: There is none; the message says why.
+        NotAvailableError: CUDA cannot be used; the message states the reason.
     """
     with _SETTING_UP:
         available = _cuda_runtime()
@@ -278,7 +278,7 @@ def _cuda_or_cpu_runtime() -> Runtime:
 
 @functools.cache
 def _cuda_runtime() -> Runtime | str:
-    """Return the runtime on CUDA, or else in words why there is none."""
+    """Return the runtime on CUDA, or the reason for its absence as text."""
     if _CUDA not in native.get_available_providers():
         return "the installed onnxruntime has no CUDA provider"
     on_gpu = Runtime(thread_count(), (_CUDA, _CPU))
@@ -292,7 +292,7 @@ def _cuda_runtime() -> Runtime | str:
 
 
 def public_value(array: Any) -> Any:
-    """Return the runtime's public OrtValue over an array, which it keeps alive."""
+    """Return a public OrtValue over an array; the OrtValue keeps the array alive."""
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
@@ -308,7 +308,7 @@ def failure(full_name: str, inputs: Sequence[Array], error: Exception) -> Execut
     """Return the failure of an operator, with its reason and the types and shapes of its inputs.
 
     Raises:
-        Exception: The error itself, where it is one of msdump's or the program's own.
+        Exception: The error itself, if it is msdump's or the program's own, not onnxruntime's.
     """
     if isinstance(error, MsdumpError) or is_foreign(error):
         raise error

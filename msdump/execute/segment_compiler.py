@@ -77,7 +77,7 @@ def cut(
     *,
     one_by_one: bool = False,
 ) -> list[range]:
-    """Return the segments of consecutive operators.
+    """Cut consecutive operators into segments of limited size, limited memory and joinable operators.
 
     >>> cut(range(5), lambda position: position != 2, lambda _: None)
     [range(0, 2), range(2, 3), range(3, 5)]
@@ -86,8 +86,8 @@ def cut(
 
     Args:
         operators: Positions of the operators.
-        joins: Returns whether the operator at a position may run with others; else it stands alone.
-        shown: Returns how many bytes of tensors an observer is shown at a position, None where it looks away.
+        joins: Returns whether the operator at a position may share a segment; else it has its own.
+        shown: Returns how many bytes of tensors an observer gets at a position, None if it observes none.
         weights: Returns how many bytes of weights the operator at a position packs.
         one_by_one: Whether an operator that is shown ends its segment.
     """
@@ -123,7 +123,7 @@ _UNKNOWN: Final = MOST_BYTES // 4
 
 
 def dimensions(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Return the sizes that the names of dimensions have where inputs have some shapes."""
+    """Return the size of each named dimension, given the shapes of inputs."""
     sizes: dict[str, int] = {}
     for value in graph.inputs:
         declared = value.type.shape or ()
@@ -136,7 +136,7 @@ def dimensions(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 
 
 def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
-    """Return the bytes of a value, a guess where its shape or type is unknown.
+    """Return the size of a value in bytes; a guess if its shape or type is unknown.
 
     Args:
         graph: The graph.
@@ -152,7 +152,7 @@ def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
 
 
 def packed_nbytes(graph: Graph, node: Node) -> int:
-    """Return the bytes of the weights of which an operator's session keeps packed copies."""
+    """Return the total size in bytes of an operator's weights that its session packs (copies)."""
     names = (name for name in packed(node) if name in graph.weights and name not in graph.changeable)
     return sum(graph.weights[name].nbytes for name in names)
 
@@ -170,7 +170,7 @@ _MAY_BE_TENSORS: Final = frozenset({"tensor", ""})
 
 
 class Joining:
-    """Decides which operators of one graph may run in a session with others."""
+    """Decides which operators of one graph may share a session with other operators."""
 
     def __init__(self, graph: Graph, roundings: RoundingsOf, *, has_halves: bool = False) -> None:
         """Set the graph.
@@ -178,7 +178,7 @@ class Joining:
         Args:
             graph: The graph, or a body.
             roundings: The emulated device's arithmetic.
-            has_halves: Whether graphs around a body have values of half types.
+            has_halves: Whether graphs around a body have float16 or bfloat16 values.
         """
         self._graph = graph
         self._roundings = roundings
@@ -186,12 +186,11 @@ class Joining:
         self._remembering = frozenset(_remembering(graph))
 
     def joins(self, node: Node) -> bool:
-        """Return whether an operator gives the bits in a session with others that it gives in one of its own.
+        """Return whether an operator gives the same bits in a shared session as in one of its own.
 
-        It may not where the runtime lacks kernels for half types: it widens operators, and leaves out the
-        rounding between two of them. Operators with a memory of their runs, optional values, the device's
-        overflow status, or inputs rounded in numpy stay alone, too. Control flow joins with its
-        bodies, if all operators in them may join.
+        Half types can differ: the runtime widens operators without half kernels, and omits the rounding
+        between two of them. Operators with state, optional values, the device's overflow status, or inputs
+        rounded in numpy do not join either. Control flow joins if all operators in its bodies may join.
         """
         return (
             collective_call(node) is None
@@ -199,7 +198,7 @@ class Joining:
             and all(map(self._is_plain, node.members))
             and any(node.outputs)
             and self._has_plain_types(node)
-            # the runtime reads the bodies of the model, with operators that msdump has folded
+            # the model's bodies may capture values that only operators folded by msdump produce
             and (not node.bodies or self._values.issuperset(reads(node)))
             and all(map(self._is_plain_body, node.bodies.values()))
         )
@@ -210,14 +209,14 @@ class Joining:
         return frozenset((*(value.name for value in self._graph.inputs), *self._graph.weights, *made))
 
     def _is_plain_body(self, body: Graph) -> bool:
-        """Return whether a branch or loop body gives the same bits within the runtime as a program."""
+        """Return whether a body gives the same bits if the runtime runs it as if msdump does."""
         joining = Joining(body, self._roundings, has_halves=self._has_halves)
         outer_weights = body.outer & body.weights.keys()
         return all(
             joining.joins(node)
-            # the runtime is handed the body as the model has it, without the device's casts
+            # the runtime runs the body as the model has it, without the device's casts
             and not joining.has_casts(node)
-            # of outer weights it packs other ones than a session of the operator alone does
+            # the runtime packs other outer weights than a session of the single operator does
             and not any(
                 binds_weights(part) and not outer_weights.isdisjoint(part.inputs) for part in node.members
             )
@@ -252,13 +251,13 @@ class Joining:
             return not self._may_be_widened(node, types)
         if tells_overflow(roundings) or is_rounded_outside(self._graph, node, roundings):
             return False
-        # casts are written by type: a value of unknown type cannot be cast
+        # Cast nodes need the type of their value
         if any(each.dtype is None for each in types):
             return False
         return all(self._keeps_halves(part) for part in node.members)
 
     def _keeps_halves(self, part: Node) -> bool:
-        """Return whether the device's casts stand around every operator that computes in half types."""
+        """Return whether the device casts around the operator, or it is exact or has no half types."""
         if not self._has_halves or not keeps_types(part):
             return True
         return _is_exact(part) or not any(
@@ -278,7 +277,7 @@ def _is_exact(part: Node) -> bool:
 
 
 def _remembering(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Yield domain and name of the functions that call an operator with a memory, directly or not."""
+    """Yield (domain, name) of the functions that call a stateful operator, directly or indirectly."""
     functions = list(graph.proto.functions)
     found: set[tuple[str, str]] = set()
     while True:
@@ -310,8 +309,8 @@ class SegmentSession:
     Attributes:
         run: Called with (values by feed name, output names, None); returns the outputs in order.
         feeds: (feed name, value of the graph) for everything that must be fed.
-        names: The name in the model of each value of the graph that it can give.
-        looks: The values that it measures where it makes them.
+        names: Names in the session's model of the graph's values that it can return.
+        looks: The values that the session measures or writes itself.
     """
 
     run: Run
@@ -344,7 +343,7 @@ class SegmentCompiler:
             weights: Its weights.
             runtime: The runtime of the sessions.
             roundings: The emulated device's arithmetic.
-            distant: Weights of a body that the graph around it takes from outside as well.
+            distant: Weights of a body that belong to a graph at least two levels further out.
             optimization: How far the runtime optimises a segment.
         """
         self._graph = graph
@@ -368,12 +367,12 @@ class SegmentCompiler:
 
         Args:
             nodes: Operators that follow one another.
-            fed: Their inputs from earlier operators; weights that no run changes need not be there.
-            outputs: Values that the session gives.
-            looks: The values that it measures where it makes them.
+            fed: Their inputs from earlier operators; weights that no run changes may be missing.
+            outputs: Values that the session returns.
+            looks: The values that the session measures or writes itself.
 
         Raises:
-            UnlinkableError: An operator cannot stand among others.
+            UnlinkableError: An operator cannot share a session.
             Exception: Memory or threads ran out, or the runtime does not say which operator it cannot run.
         """
         model = self._linked(nodes, fed, outputs, looks)
@@ -391,7 +390,7 @@ class SegmentCompiler:
                 raise
             raise UnlinkableError(int(culprit[1]), error) from error
         for array, name, number in model.shared.values():
-            if name in packed(nodes[number]):  # the session has its packed copy: the file's pages may go
+            if name in packed(nodes[number]):  # the session has its own copy
                 forget_pages(array)
         names = {name: inner for inner, name in model.outputs}
         return SegmentSession(session.run_with_ort_values, model.feeds, names, looks)
@@ -401,7 +400,7 @@ class SegmentCompiler:
         return insession.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
 
     def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
-        """Return how the session of a segment runs: like the runtime's own where it is a whole network."""
+        """Return the settings of a segment's session: a whole network spins on, as by default."""
         is_whole = not self._graph.index and len(nodes) == len(self._graph.nodes)
         return replace(self._use, spins_on=is_whole)
 
@@ -433,10 +432,10 @@ class SegmentCompiler:
         return link(self._graph, parts, around, self._runtime.limits)
 
     def _shapes(self, names: Iterable[str]) -> dict[str, Shape]:
-        """Return the shapes of values as far as they hold in every run.
+        """Return the shapes of values that are certain in every run.
 
-        With them the runtime lets operators reuse the memory of values that are not read any more. Shapes of
-        inputs are checked before a run; other shapes only an optimised session needs.
+        Shapes let the runtime reuse memory of dead values. Shapes of inputs and weights are certain; declared
+        shapes of other values are added for optimised sessions only.
         """
         return {name: shape for name in names if (shape := self._shape(name)) is not None}
 
@@ -446,7 +445,7 @@ class SegmentCompiler:
         return declared.shape if is_checked or (self.optimizes and declared.is_settled) else None
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
-        """Return the initializers of an operator; all of its weights where the runtime may fold them."""
+        """Return the initializers of an operator: all of its weights if the runtime may fold constants."""
         bound = self._initializers.of(node, roundings)
         if not self.optimizes:
             return bound
@@ -454,14 +453,14 @@ class SegmentCompiler:
         return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
 
     def _is_default(self, name: str) -> bool:
-        """Return whether a weight that no kernel packs stands in the model."""
+        """Return whether an unpacked weight is copied into the model, not fed in each run."""
         if name not in self._weights or name in self._changeable:
             return False
         array = self._weights.array(name)
         return array.nbytes <= _IN_MODEL or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
 
     def _kind(self, number: int, name: str, fed: Mapping[str, OrtValue | None]) -> str:
-        """Return the type text of a value that is fed."""
+        """Return the runtime's type text of a fed value, or of a weight."""
         value = fed.get(name)
         if value is None and name in self._weights:
             value = self._weights.value(name)
@@ -470,6 +469,6 @@ class SegmentCompiler:
         return values.kind_of(value)
 
     def _types(self, node: Node, feeds: Mapping[str, str]) -> dict[str, str]:
-        """Return the types that the device's casts depend on: real ones, else declared ones."""
+        """Return the type texts of an operator's inputs (actual, else declared), for the device's casts."""
         declared = {name: self._graph.type_of(name).dtype for name in reads(node)}
         return {name: feeds.get(name) or type_text(dtype) for name, dtype in declared.items() if dtype}

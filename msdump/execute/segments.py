@@ -1,4 +1,4 @@
-"""A program as a tuple of segments, for each way in which observers look at it."""
+"""Plans that split a program into segments, one for each set of observed operators and tensors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from msdump.statistics import (
 
 @dataclass(slots=True)
 class ProgramOperator:
-    """One operator of the program; the runtime's part is made when it first runs.
+    """One operator of the program; its kernel is compiled when it first runs.
 
     Attributes:
         position: Its place in the graph's execution order.
@@ -61,7 +61,7 @@ class ProgramOperator:
         names: Output names of the kernel.
         results: Slot of each output.
         run: The kernel's function, None before the first run.
-        control: Runs control flow in its place; None for every other operator.
+        control: Runs control flow or another operator in Python; None for operators with a kernel.
         inputs: Values that observers see as its inputs.
         outputs: Values that observers see as its outputs.
     """
@@ -92,14 +92,14 @@ def node_runs(
     interest: Interest,
     known: Mapping[str, Array] = MappingProxyType({}),
 ) -> list[NodeRun]:
-    """Return operators that have run as an observer is shown them; a value of several is one array.
+    """Return the NodeRun records of operators for an observer; operators share the array of a common value.
 
     Args:
         operators: The operators.
         frame: The values.
-        frames: Where values stand.
-        interest: The tensors that are shown.
-        known: Values that stand in no frame.
+        frames: Looks values up in the frame.
+        interest: The observed tensors.
+        known: Arrays by name that take precedence over the frame.
     """
     arrays: dict[str, Array] = dict(known)
     status = frame[frames.status]
@@ -124,7 +124,7 @@ def _found(
     tensors: Sequence[np.ndarray],
     need: StatisticNeed,
 ) -> TotalsArray:
-    """Return the statistics of tensors; the ones that the session could not measure are measured here."""
+    """Return the statistics of tensors: from the session, else measured by a pass over the elements."""
     found = dict(zip(map(id, arrays), session.totals(arrays), strict=True))
     others = [(each, dtypes.from_numpy(each.dtype)) for each in tensors if id(each) not in found]
     others = [(each, dtype) for each, dtype in others if each.size and passes.is_measurable(dtype)]
@@ -134,18 +134,18 @@ def _found(
 
 
 class Measuring:
-    """The statistics that the session of a segment finds, run after run.
+    """The statistics that the session of a segment writes in each run.
 
     Attributes:
-        addresses: The value that the session is fed: where it writes them.
+        addresses: A feed of the session: the addresses to which it writes the statistics.
     """
 
     def __init__(self, count: int) -> None:
         """Reserve memory for the statistics of a number of values."""
         self._found = SessionMeasures(count)
         self.addresses = values.owned(self._found.addresses)
-        # Operators as an observer is shown them while their tensors have the same types and shapes: the
-        # statistics of each tensor are found at one of these places.
+        # NodeRun records, reused while types and shapes are the same, and the index of each tensor's
+        # statistics.
         self._kinds = b""
         self._batch: Sequence[NodeRun] = ()
         self._places = np.zeros(0, np.int64)
@@ -157,7 +157,7 @@ class Measuring:
         Args:
             segment: The segment.
             frame: Inputs and outputs of its session.
-            frames: Where values stand.
+            frames: Looks values up in the frame.
             observer: The observer.
 
         Raises:
@@ -181,20 +181,20 @@ class Measuring:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Operators that run one after the other, as one session where there are several.
+    """Consecutive operators that run as one session, or a single operator.
 
     Attributes:
         operators: The operators.
-        single: The operator, where it is one; it runs by itself.
-        shown: The operators that an observer is shown.
-        outputs: Values that are read after the segment, or looked at.
+        single: The operator of a segment of one, which runs by its kernel; else None.
+        shown: The observed operators.
+        outputs: Values that are read after the segment, or observed.
         feeds: (feed name, slot) of everything that is fed.
         names: Names of the outputs in the session.
         results: Slot of each output.
         dead: Slots that no operator reads after the segment.
-        looks: The values that its session measures, in place of giving them to be shown.
+        looks: The observed values that its session measures itself and need not return.
         run: The session's function, None before the first run.
-        measuring: Memory of its statistics, None where it measures nothing, and before the first run.
+        measuring: Memory of the session's statistics; None before the first run, or without statistics.
     """
 
     operators: tuple[ProgramOperator, ...]
@@ -224,14 +224,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """The segments of a program for one way to look at it.
+    """The segments of a program for one observer's interest.
 
     Attributes:
-        interest: The operators and tensors that are shown.
+        interest: The observed operators and tensors.
         entered: Positions of control flow with observed bodies.
         dimensions: Sizes of named dimensions in the first run.
-        given: Positions of operators of which elements were wanted after all.
-        segments: The segments in order; one that the runtime refuses is cut into smaller ones.
+        given: Positions of operators with values that must be returned, as statistics did not suffice.
+        segments: The segments in order; a segment that the runtime refuses is cut into smaller ones.
     """
 
     interest: Interest
@@ -241,11 +241,11 @@ class SegmentPlan:
     segments: list[Segment] = field(default_factory=list)
 
     def shows(self, operator: ProgramOperator) -> bool:
-        """Return whether an operator is looked at, its tensors or that it ran."""
+        """Return whether an operator is observed: its tensors, or only that it ran."""
         return self.interest.shows(operator.position)
 
     def names(self, operator: ProgramOperator) -> tuple[str, ...]:
-        """Return the values of an operator that are looked at, "" for absent ones."""
+        """Return the observed values of an operator; "" for omitted inputs and outputs."""
         if not self.shows(operator):
             return ()
         return operator.inputs * self.interest.inputs + operator.outputs * self.interest.outputs
@@ -260,7 +260,7 @@ _FEW: Final = 2
 
 
 class SegmentPlanner:
-    """Cuts one program into segments, for each way to look at it."""
+    """Cuts one program into segments, one plan for each interest of observers."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class SegmentPlanner:
         Args:
             graph: The graph.
             operators: Its operators.
-            frames: Where its values stand.
+            frames: Looks values up in frames.
             compiler: Makes the sessions of segments.
             joins: By position, whether an operator may run in a session with others.
         """
@@ -296,14 +296,14 @@ class SegmentPlanner:
 
     @property
     def has_run(self) -> bool:
-        """Whether a segment of several operators has run, or tried to."""
+        """Whether a session of several operators was ever requested."""
         return bool(self._sessions)
 
     def plan_for(self, observer: Observer | None, frame: Frame) -> SegmentPlan:
-        """Return the segments for an observer, None: without one.
+        """Return the plan of segments for an observer.
 
         Args:
-            observer: The observer.
+            observer: The observer, None for a run without one.
             frame: The values before the run.
         """
         interest = NO_INTEREST if observer is None else observer.interest
@@ -316,7 +316,7 @@ class SegmentPlanner:
         return plan
 
     def _entered(self, observer: Observer) -> tuple[int, ...]:
-        """Return the positions of control flow that could join segments, but for the observer."""
+        """Return the positions of control flow that may not join segments, as bodies are observed."""
         return tuple(
             operator.position
             for operator in self._branching
@@ -332,7 +332,7 @@ class SegmentPlanner:
         if plan is None:
             plan = SegmentPlan(interest, entered, self._dimensions(frame))
             plan.segments.extend(self._segments(plan, range(len(self._operators))))
-            # last: an exception of a signal handler above leaves no plan without segments
+            # last, so that an exception of a signal handler cannot leave an incomplete plan
             self._plans[interest, entered] = plan
         return plan
 
@@ -372,7 +372,7 @@ class SegmentPlanner:
 
     def _segment(self, plan: SegmentPlan, positions: range) -> Segment:
         operators = tuple(self._operators[positions.start : positions.stop])
-        # control flow that no observer looks into runs as the runtime's own, also where it stands alone
+        # control flow without observed bodies runs as the runtime's own operator, even as a single operator
         is_whole = bool(operators[0].node.bodies) and self._may_join(plan, positions.start)
         if len(operators) == 1 and not is_whole:
             return Segment(operators, operators[0])
@@ -392,7 +392,7 @@ class SegmentPlanner:
         ]
         slots = self._frames.slots
         read = (name for operator in operators for name in reads(operator.node))
-        # values inside the session have no slot to empty
+        # values that never leave the session are in no slot
         held = {slots[name] for name in (*read, *outputs)} - {
             slots[name] for name in set(made) - set(outputs)
         }
@@ -418,9 +418,9 @@ class SegmentPlanner:
         return self._joins[position] and position not in plan.entered
 
     def compile(self, plan: SegmentPlan, index: int, frame: Frame) -> bool:
-        """Make the session of a segment; return whether it is there.
+        """Make the session of a segment; return whether that succeeded.
 
-        Where the runtime does not run the operators as one, smaller segments take the place of this one.
+        If the runtime refuses the operators as one model, smaller segments replace the segment in the plan.
         """
         segment = plan.segments[index]
         positions = segment.positions
@@ -445,8 +445,8 @@ class SegmentPlanner:
         return False
 
     def forget(self, segment: Segment) -> None:
-        """Let the sessions of a segment end, and the weights go that they have packed."""
-        self._sessions[segment.positions] = []  # has run
+        """Release the sessions of a segment, and with them their packed weights."""
+        self._sessions[segment.positions] = []  # an empty list: has_run stays true
         segment.run = None
         for operator in segment.operators:
             operator.run = None
@@ -454,7 +454,7 @@ class SegmentPlanner:
     def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
         sessions = self._sessions.setdefault(segment.positions, [])
         wanted = set(segment.outputs)
-        spare = 0 if self._compiler.optimizes else _FEW  # an operator with a value that is given is not fused
+        spare = 0 if self._compiler.optimizes else _FEW  # outputs prevent fusion
         for session in sessions:
             if (
                 session.looks == segment.looks
@@ -470,7 +470,7 @@ class SegmentPlanner:
         return session
 
     def _smaller(self, plan: SegmentPlan, segment: Segment, error: Exception) -> list[Segment]:
-        """Return the halves of a segment; its operators where something ran out, or two are left."""
+        """Return the halves of a segment; its single operators on a shortage, or if it has two."""
         positions = segment.positions
         middle = positions.start + len(positions) // 2
         if shortage(error):
@@ -482,9 +482,9 @@ class SegmentPlanner:
         return [self._segment(plan, half) for half in halves]
 
     def part(self, plan: SegmentPlan, segment: Segment, error: Exception) -> int:
-        """Take a segment apart that failed where its operators, one by one, did not; return their number."""
+        """Split a segment if only its session failed, not its operators; return the number of parts."""
         positions = segment.positions
-        # some control flow finds out late that it lacks a case, as a Scan without static shapes
+        # some control flow fails only at run time, such as a Scan without static shapes
         self.leave_alone(operator.position for operator in segment.operators if operator.node.bodies)
         knows = not all(self._joins[position] for position in positions)
         smaller = self._segments(plan, positions) if knows else self._singles(segment)
@@ -492,7 +492,7 @@ class SegmentPlanner:
         return len(smaller)
 
     def give(self, plan: SegmentPlan, segment: Segment) -> None:
-        """Let a segment give its values from now on: the observer needs their elements."""
+        """Make a segment return its values from now on, as the observer needs their elements."""
         plan.given.update(segment.positions)
         sessions = self._sessions[segment.positions]
         sessions[:] = [session for session in sessions if session.looks != segment.looks]
@@ -500,7 +500,7 @@ class SegmentPlanner:
         self._replace(plan, plan.segments.index(segment), smaller, "elements are looked at")
 
     def leave_alone(self, positions: Iterable[int]) -> None:
-        """Keep operators out of sessions with others, in plans to come."""
+        """Give operators segments of their own in future plans."""
         for position in positions:
             self._joins[position] = False
 
@@ -530,7 +530,7 @@ def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") 
 
 
 def _last_uses(graph: Graph) -> dict[str, int]:
-    """Return the position of the last operator that reads each value; the number of operators for results."""
+    """Return the position of each value's last reader: -1 without one; for graph outputs, len(nodes)."""
     last = {name: position for position, node in enumerate(graph.nodes) for name in reads(node)}
     for node in graph.nodes:
         for name in node.outputs:

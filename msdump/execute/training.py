@@ -23,29 +23,29 @@ _FLOATS: Final = "fcV"  # kinds of numpy's types with infinities; V: ml_dtypes' 
 
 
 def is_finite(array: Array) -> bool:
-    """Return whether a tensor has neither NaN nor infinities; other values than floats are finite."""
+    """Return whether a tensor has neither NaN nor infinities; True for values that are not floating point."""
     if array is None or array.dtype.kind not in _FLOATS:
         return True
     return bool(np.isfinite(array).all())
 
 
 def is_faulty_loss(output: Any) -> bool:
-    """Return whether an output of a step is one number that is NaN or an infinity."""
+    """Return whether an output of a step is a single number (a loss) that is NaN or infinite."""
     return isinstance(output, np.ndarray) and output.size == 1 and not is_finite(output)
 
 
 def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
-    """Run a step once more; return the maker of the first value that is not finite, in words."""
+    """Run a step again; return a text that names the origin of the first value that is not finite."""
     fed = {name: values.to_python(value) for name, value in feeds.items()}
     faulty = {
         name: item for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)
     }
     before = f"{', '.join(map(repr, faulty))} held such values before the step"
-    # infinities that the caller feeds may be meant, as in a mask: then an operator is searched first
+    # fed NaN or bad variables are the origin; fed infinities may be intended (masks): search operators first
     if any(name in program.graph.variables or np.isnan(item).any() for name, item in faulty.items()):
         return before
     search = _Search(program.graph)
-    with contextlib.suppress(MsdumpError):  # an operator that is found before the fault is enough
+    with contextlib.suppress(MsdumpError):  # the run may fail after the operator is found
         program.completed(feeds, search)
     if search.found:
         return search.found[0]
@@ -54,11 +54,11 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
 
 @dataclass(slots=True)
 class _Search(Observer):
-    """Observes a run for the first operator with an output that is not finite and inputs that all are.
+    """Observer that finds the first operator with finite inputs and an output that is not finite.
 
     Attributes:
         graph: The graph that runs.
-        found: The operator in words; the searches inside branches and loops share the list.
+        found: A text that names the operator, or empty; searches inside branches and loops share the list.
     """
 
     graph: Graph
@@ -76,7 +76,7 @@ class _Search(Observer):
             node = self.graph.nodes[position]
             if self.found or node.bodies:
                 continue
-            # an input that the operator wrote in place shows its new value
+            # inputs that the operator updates in place already hold the new values: they count as outputs
             read = [array for slot, array in enumerate(inputs) if slot not in node.update.new_values]
             written = (inputs[slot] for slot in node.update.new_values)
             if all(map(is_finite, read)) and not all(map(is_finite, (*outputs, *written))):
@@ -93,16 +93,16 @@ class _Search(Observer):
 
 
 class Runs:
-    """A program with the variables that it reads, and writes after a step of training."""
+    """A program with its variables: a run reads them, a training step updates them afterwards."""
 
     def __init__(self, program: Program, state: TrainingState) -> None:
-        """Join a program with a state, which the programs of a model share."""
+        """Bind a program to the variables, which all programs of a model share."""
         self._program = program
         self._state = state
         self._bound = frozenset(program.graph.bindings.values())
 
     def forget_sessions(self) -> None:
-        """Let each session end once it has run: no run comes after the next one."""
+        """Release each session right after its use in the next run, which is the last."""
         self._program.keeps_sessions = False
 
     def infer(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
@@ -113,7 +113,7 @@ class Runs:
         """Run a step on the caller's inputs; return the outputs that are not new values of variables.
 
         Raises:
-            InputError: A variable would get a value of another shape; none has changed.
+            InputError: A variable would get a value of another shape; no variable has changed.
             MsdumpError: As for ``Program.run``.
         """
         fed = self._feeds(inputs, self._state.values)
@@ -123,9 +123,9 @@ class Runs:
         return outputs
 
     def fault(self, inputs: Mapping[str, Any], before: Values) -> str:
-        """Return the maker of a value that is not finite, in words.
+        """Return a text that names the origin of the first value that is not finite.
 
-        A step runs once more, from its inputs and the variables before it.
+        Runs the step again from its inputs and the variables before it.
         """
         return first_fault(self._program, self._feeds(inputs, before))
 
@@ -142,12 +142,12 @@ Values = Mapping[str, OrtValue]
 
 
 class TrainingState:
-    """The variables that the graphs of a model share, of inference and of the training step."""
+    """The variables of a model, which its inference graph and its training step share."""
 
     def __init__(self, graph: Graph, held: Callable[[np.ndarray], np.ndarray] = np.asarray) -> None:
-        """Let every variable hold its value in the model's file.
+        """Initialize every variable with its value in the model's file.
 
-        ``held`` converts an array to the element type of its variable, in a run in float64 for instance.
+        ``held`` converts arrays to the element type of variables, such as float64 in a run in float64.
         """
         self._held = held
         self._training = graph.training or Training()
@@ -156,13 +156,13 @@ class TrainingState:
         self._arrays = {name: held(array) for name, array in whole.weights.items() if name in whole.variables}
         store = WeightStore(self._arrays)
         self.values: Values = {name: store.value(name) for name in self._arrays}
-        # the arrays that the first values read must live as long as these
+        # the first values do not keep the memory of their arrays alive: this does
         self._first = {name: store.copies.values[id(array)] for name, array in self._arrays.items()}
         self._kinds = {name: values.kind_of(value) for name, value in self.values.items()}
         self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the variables as views that are valid while ``values`` stays."""
+        """Return the variables as views, valid until ``values`` is replaced."""
         return {name: values.to_array(value) for name, value in self.values.items()}
 
     def copies(self) -> dict[str, np.ndarray]:
@@ -170,7 +170,7 @@ class TrainingState:
         return {name: array.copy() for name, array in self.arrays().items()}
 
     def take(self, new: Values) -> None:
-        """Let variables hold new values; nothing is copied.
+        """Set variables to new values, without a copy.
 
         Raises:
             InputError: Values have another type or shape; each one is named.
@@ -183,7 +183,7 @@ class TrainingState:
         ]
         if faults:
             raise InputError(f"update_binding: {'; '.join(faults)}")
-        # the values of now may come back, where the step fails after all; older ones cannot
+        # keep arrays of first values in use, which a failing step may restore; drop the others
         self._first = {name: pair for name, pair in self._first.items() if self.values[name] is pair[0]}
         self.values = {**self.values, **new}
 
@@ -210,10 +210,10 @@ class TrainingState:
         self._has_begun = True
 
     def checked(self, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Return arrays for the variables as these hold them.
+        """Check arrays for all variables; return them in the element types of the variables.
 
         Raises:
-            InputError: With every missing or unknown variable, and every array of another type or shape.
+            InputError: Names every missing or unknown variable, and every array of another type or shape.
         """
         arrays = {name: self._held(np.asarray(item)) for name, item in state.items()}
         faults = list(self._faults(arrays))
@@ -222,7 +222,7 @@ class TrainingState:
         return arrays
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Let every variable hold a copy of an array.
+        """Set every variable to a copy of an array.
 
         Raises:
             InputError: As for ``checked``; nothing is changed.
@@ -233,11 +233,11 @@ class TrainingState:
 
     @property
     def names(self) -> frozenset[str]:
-        """Their names."""
+        """Names of the variables."""
         return frozenset(self._arrays)
 
     def differences(self, arrays: Mapping[str, np.ndarray]) -> list[str]:
-        """Return in words the variables of another type or shape than given arrays."""
+        """Return texts that name variables of another type or shape than given arrays."""
         return [
             f"variable {name!r} is {_described(own)}, {_described(arrays[name])} is given"
             for name, own in self._arrays.items()
@@ -255,6 +255,6 @@ class TrainingState:
 def _described(array: np.ndarray) -> str:
     try:
         title = dtypes.from_numpy(array.dtype).name
-    except FormatError:  # a type that no tensor has
+    except FormatError:  # no tensor type
         title = str(array.dtype)
     return f"{title}{list(array.shape)}"

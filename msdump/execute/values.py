@@ -37,9 +37,9 @@ _STRING: Final = type_text(dtypes.STRING)
 
 
 def from_array(array: np.ndarray) -> OrtValue:
-    """Return a value over an array; the caller keeps a native array alive while the value lives.
+    """Return a value over an array's memory, which the caller keeps alive, or over a copy.
 
-    An array in another order than C, or of foreign byte order, is copied into the value.
+    Arrays that are not in C order or not in native byte order, and types that numpy lacks, are copied.
 
     Raises:
         FormatError: The dtype has no ONNX counterpart.
@@ -48,10 +48,10 @@ def from_array(array: np.ndarray) -> OrtValue:
     row = dtypes.from_numpy(array.dtype)
     if array.dtype.kind == "c":
         return array  # the runtime has no complex tensors; ONNX's reference computes on them
-    if row is dtypes.STRING:  # it makes no value of strings either, but a model may hold some
+    if row is dtypes.STRING:  # only a model can make string values
         return cpu_runtime().session(onenode.string_model(array)).run_with_ort_values({}, ["y"], None)[0]
-    # this value reads the array's memory and does not keep it alive: only the caller's own array may be used
-    # so, never a copy that ends with this call
+    # the value does not keep the array alive: only the caller's own array may be used, not a temporary copy
+    # of this function
     if array is original and array.dtype in _NATIVE_TYPES:
         return native.OrtValue.ortvalue_from_numpy(array, _CPU)
     return _copied(_packed(array, row), array.shape, row)
@@ -67,7 +67,7 @@ def owned(array: np.ndarray) -> OrtValue:
 
 
 def number(count: int, rank: int) -> OrtValue:
-    """Return an int64 value of one element that owns its memory; for loops, which make one for each pass.
+    """Return an int64 value of one element that owns its memory: the counter of a Loop's iteration.
 
     Args:
         count: The element.
@@ -79,7 +79,7 @@ def number(count: int, rank: int) -> OrtValue:
 
 
 def space(shape: tuple[int, ...], dtype: np.dtype) -> tuple[OrtValue | None, np.ndarray]:
-    """Return the value of a new array, and the array; no value for types that numpy lacks."""
+    """Return an uninitialized value and an array over it; the value is None for types that numpy lacks."""
     row = dtypes.from_numpy(dtype)
     if row.numpy not in _NATIVE_TYPES or row is dtypes.STRING or dtype.kind == "c":
         return None, np.empty(shape, dtype)
@@ -107,7 +107,7 @@ def _packed(array: np.ndarray, row: DType) -> np.ndarray:
 
 
 def kind_of(value: OrtValue) -> str:
-    """Return the runtime's type text of a value, ``tensor(float)``; "" for a map, which does not know."""
+    """Return the runtime's type text of a value, such as ``tensor(float)``; "" for a map, which has none."""
     if isinstance(value, np.ndarray):
         return type_text(dtypes.from_numpy(value.dtype))
     if is_map(value):
@@ -119,11 +119,11 @@ def kind_of(value: OrtValue) -> str:
 def to_array(value: OrtValue) -> np.ndarray:
     """Return a tensor value as an array.
 
-    Types that numpy has are views that keep the value's memory alive; strings
-    and the others are copies (of their ml_dtypes type).
+    Types that numpy has are views, which keep the value's memory alive. Strings are copies; so are types of
+    ml_dtypes.
     """
     kind = value.data_type()
-    if kind in _NUMPY_TYPES or kind == _STRING:  # of others it raises "No corresponding Numpy type"
+    if kind in _NUMPY_TYPES or kind == _STRING:  # numpy() raises for other types
         array: np.ndarray = value.numpy()
         return array
     return _raw_copy(value, _OTHER_TYPES[kind])
@@ -195,7 +195,7 @@ def _operator(
 
 @functools.lru_cache(maxsize=8)
 def _passing(kind: str) -> Callable[[list[str], dict[str, Any], None], list[Any]]:
-    """Return the function that turns "x" into Python objects."""
+    """Return a session's ``run`` that returns its input "x" as Python objects."""
     run: Callable[[list[str], dict[str, Any], None], list[Any]] = (
         cpu_runtime().session(onenode.passage_model(kind)).run
     )
@@ -219,7 +219,7 @@ def to_python(value: OrtValue | None) -> Any:
 
 
 def _unwrapped(value: OrtValue) -> Any:
-    """Return a map, a sequence or the contents of an optional: ``numpy()`` raises on all three."""
+    """Convert a map, a sequence or an optional to Python; ``numpy()`` raises for these kinds."""
     kind = value.data_type()
     if "map(" in kind:
         return _passing(kind)(["x"], {"x": public(value)}, None)[0]
@@ -243,8 +243,8 @@ def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any
     Python numbers and lists take the declared dtype; arrays must have it.
 
     Raises:
-        InputError: A missing, unknown, double, wrongly typed or wrongly shaped input, or two
-            inputs that disagree on a dynamic dimension; every fault is named.
+        InputError: Inputs are missing, unknown, given twice, of a wrong type or shape, or disagree on a
+            dynamic dimension; the message names every fault.
     """
     items = _by_name(graph, positional, named)
     problems: list[str] = []
@@ -256,7 +256,7 @@ def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any
         if value.name not in items:
             if value.type.kind != "optional":
                 problems.append(f"input {value.name!r} ({_type_text(value.type)}) is missing")
-            feeds[value.name] = None  # so that the faults of the other inputs are looked for as well
+            feeds[value.name] = None  # go on: every fault is reported
             continue
         try:
             feeds[value.name] = _checked(value, items[value.name], sizes)
@@ -335,7 +335,7 @@ def _converted(item: Any, dtype: DType) -> np.ndarray:
         array = np.asarray(item, dtype=dtype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{reprlib.repr(item)} is no tensor of {dtype.name}: {error}") from error
-    # numpy would turn 1.5 into the integer 1 without a word
+    # numpy would silently convert 1.5 to the integer 1
     if natural.size and _WIDTHS.get(natural.dtype.kind, 0) > _WIDTHS.get(array.dtype.kind, _WIDEST):
         raise InputError(f"{reprlib.repr(item)} would lose its value as {dtype.name}")
     if dtype is dtypes.STRING:

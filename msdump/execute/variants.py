@@ -1,4 +1,4 @@
-"""Variants of kernels: float64 with the error of narrower ones, mixed precision, optimised sessions."""
+"""Variants of kernels: float64, with simulated rounding errors, mixed precision, optimised sessions."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _PARTIAL: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Disturbs results as far as rounding may.
+    """Adds errors of the size of rounding errors to results (Monte Carlo arithmetic).
 
-    The errors of one operator are bounded as numerical analysis has it (Higham, Accuracy and Stability of
-    Numerical Algorithms, chapters 3 and 4; of sums with the square root of the number of terms, since errors
-    have both signs). Their effect on the operators behind it, inside of a function or a fused kernel, is
-    measured: they are added with random signs (Monte Carlo arithmetic).
+    The errors of one operator are bounded by numerical analysis (Higham, Accuracy and Stability of Numerical
+    Algorithms, chapters 3 and 4; for sums by the square root of the number of terms, since errors have both
+    signs). They are added with random signs, so that their effect on later operators of a function or fused
+    kernel can be measured.
 
     Attributes:
         unit: Relative error of one rounding of a result: half the distance of its type's numbers around 1.
-        inner: The same of the arithmetic between inputs and result.
+        inner: Relative error of one rounding in the arithmetic between inputs and result.
         floor: Absolute error of one rounding of a result, however small it is: half the type's smallest
             subnormal number.
-        seed: Of the signs.
+        seed: Seed of the random signs.
     """
 
     unit: float = SINGLE
@@ -67,13 +67,13 @@ class Noise:
     def added(
         self, rule: RoundingRule, compute: Compute, call: Call, results: tuple[Array, ...]
     ) -> tuple[Array, ...]:
-        """Return results of an operator as a kernel might give them.
+        """Return exact results with errors that a correct kernel might have.
 
         Args:
             rule: The effect of rounding on the operator.
-            compute: Computes it in float64.
-            call: Its inputs and attributes.
-            results: Its exact results.
+            compute: Computes the operator in float64.
+            call: The operator's inputs and attributes.
+            results: The operator's exact results.
         """
         match rule.kind:
             case Kind.EXACT:
@@ -126,8 +126,8 @@ Change = Callable[[Node, Mapping[str, Array]], Mapping[str, Array]]
 class Float64Runner:
     """Runs operators of one graph in float64 on arrays of any floating point type.
 
-    Own definitions and ONNX's reference serve where onnxruntime has no float64 kernel (convolutions, Erf,
-    poolings, ...) or cannot judge itself; elsewhere onnxruntime's float64 kernels.
+    Standard operators use own definitions or ONNX's reference, as onnxruntime lacks float64 kernels
+    (convolutions, Erf, poolings, ...) and should not judge itself; other operators run on onnxruntime.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -151,11 +151,11 @@ class Float64Runner:
 
         Args:
             node: An operator of the graph, fused ones included.
-            given: Its inputs by the names of values; weights that are not given are the graph's.
-            roundings: The arithmetic that is judged: inputs and results of each original operator are
-                rounded as it says. None: nothing is.
-            noise: Disturbs every result as far as a kernel may be from it; None: not at all.
-            change: Makes something else of the results of each original operator; None: nothing.
+            given: Inputs by the names of values; weights that are not given are the graph's.
+            roundings: The device's arithmetic: inputs and results of each original operator are rounded to
+                its types. None: no rounding.
+            noise: Adds errors that a correct kernel may have to every result; None: no errors.
+            change: Replaces results of each original operator; None: no change.
 
         Returns:
             An array for each output of the node, None for an unused one.
@@ -200,7 +200,7 @@ class Float64Runner:
         return _in_type(array, rounding.writes, rounding)
 
     def _is_float32(self, name: str, array: Array) -> bool:
-        # values inside a fused operator are mostly not declared
+        # None: values inside a fused operator are mostly not declared
         return array.dtype == np.float64 and self._graph.type_of(name).dtype in {FLOAT32, None}
 
     def _step(
@@ -235,7 +235,7 @@ class Float64Runner:
         return RoundingRule(Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
 
     def _ways(self, step: Node, expansion: Expansion) -> Iterator[Compute]:
-        """Yield functions that compute an operator in float64, the one to prefer first."""
+        """Yield functions that compute an operator in float64, most trusted first."""
         graph = replace(self._graph, weights={}, types={}, opsets=expansion.opsets)
         names = tuple(filter(None, step.inputs))
 
@@ -263,7 +263,7 @@ class Float64Runner:
 
 
 def _updates(call: Call) -> float:
-    """Return how many updates one element of a scattering operator may get."""
+    """Return the largest number of terms of an element: its value and an update per index."""
     return 1.0 + call[1].size
 
 
@@ -284,17 +284,17 @@ _NARROW: Final = (_FLOAT32, *HALVES)
 
 
 def mixed_kernels(is_wide: Callable[[Node], bool]) -> type[KernelFactory]:
-    """Return a class of kernels for ``Program`` that holds all values in float64.
+    """Return a kernel factory class for mixed precision: all values are float64, some operators are not.
 
-    Operators that are not wide read and write the types that the model declares: their inputs are rounded
-    to these, and their outputs widened.
+    Inputs of operators that are not wide are rounded to the types that the model declares, and their outputs
+    widened to float64.
 
     Args:
-        is_wide: Returns whether an operator, of bodies too, computes in float64.
+        is_wide: Returns whether an operator, also one in a body, computes in float64.
     """
 
     class MixedKernels(Float64Kernels):
-        """Kernels of both kinds."""
+        """Makes float64 kernels of wide operators, and the model's kernels of others."""
 
         def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
             """Return the kernel of an operator; see ``Float64Kernels``."""
@@ -329,10 +329,10 @@ def mixed_kernels(is_wide: Callable[[Node], bool]) -> type[KernelFactory]:
 
 
 def narrowed(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """Return an array that is held in float64 in the type that the model declares for it."""
+    """Cast a float64 array to the type that the model declares for it; other arrays are unchanged."""
     if array.dtype != np.float64 or dtype not in _NARROW:
         return array
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinity is right there
+    with np.errstate(over="ignore", invalid="ignore"):  # overflow to infinity is correct
         return array.astype(dtype.numpy)
 
 
@@ -363,12 +363,12 @@ _FATAL_ONLY: Final = 4
 
 
 def optimise(path: str, level: str, folder: str) -> str:
-    """Write a model as onnxruntime optimises it on the CPU; return the path of the file.
+    """Optimise a model by onnxruntime for the CPU and save it; return the path of the file.
 
     Args:
         path: The model.
         level: A name of ``LEVELS``.
-        folder: Where the file goes, and another one with large weights.
+        folder: Directory for the model's file and a file of large weights.
 
     Raises:
         UnsupportedOpError: onnxruntime cannot load the model.
@@ -399,9 +399,9 @@ _TENSORS: Final = frozenset({"tensor", ""})
 
 
 class Float64Kernels(KernelFactory):
-    """Makes kernels for ``Program`` that hold every floating point value in float64.
+    """Kernel factory for ``Program`` with every floating point tensor in float64.
 
-    Inputs and weights are widened as they are; sequences and optionals keep their types.
+    Inputs and weights are widened without rounding; sequences and optionals keep their types.
     """
 
     joins = False

@@ -1,9 +1,10 @@
 """Weights as runtime values, and the choice of initializers of an operator's session.
 
 Values are shared between sessions, aligned, and released once a kernel has packed them. A kernel packs a
-weight once, when its session is created, only if it is an initializer: a MatMul with a fed weight takes up
-to 1.4 times as long. Weights that are fed let equal operators share one session. One that the device rounds
-is always an initializer: it is rounded once, and no kernel finds a Cast in its place.
+weight (copies it into its preferred layout) once, when its session is created, only if the weight is an
+initializer: a MatMul with a fed weight takes up to 1.4 times as long. Feeding weights lets equal operators
+share one session. Weights that the device rounds are always initializers: they are rounded once, and kernels
+see constants, not a Cast.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ _WORTH_A_FILE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WeightCopies:
-    """Values and copies made of the weights of a model so far, by the identity of the weight's array.
+    """Cache of values and copies of a model's weights, by the ``id`` of the weight's array.
 
-    Graphs inside each other that share a weight share its array, and so all that is made of it.
+    Nested graphs that share a weight share its array, and therefore its values and copies.
 
     Attributes:
         values: Values to feed, and the array that each of them reads, which must stay alive with it.
         rounded: Copies rounded to a smaller type, by that type.
-        overflowing: Whether they have values that float16 cannot hold.
-        lock: Held while one is made: runners in several threads may share them.
+        overflowing: Whether weights have values beyond float16's range.
+        lock: Held while a value or copy is made: runners in several threads may share the cache.
     """
 
     values: dict[int, tuple[OrtValue, np.ndarray]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class WeightStore:
     """The weights of one graph.
 
     Attributes:
-        copies: Values and copies that are shared with graphs around it and inside it.
+        copies: Values and copies, shared with enclosing and nested graphs.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], copies: WeightCopies | None = None) -> None:
@@ -121,16 +122,16 @@ def _aligned_value(array: np.ndarray) -> tuple[OrtValue, np.ndarray]:
 
 
 def _on_disk(array: np.ndarray) -> np.ndarray:
-    """Return a large array mapped from a nameless temporary file: its pages can be given back."""
+    """Move a large array to a mapped temporary file, so that its pages can be evicted; else return it."""
     if array.nbytes < _WORTH_A_FILE:
         return array
-    # the session has its own packed copy of most weights: pages of the file cost no memory once it is made
+    # sessions have packed copies of most weights: then the pages of the file need not stay in memory
     with passing_over(OSError), tempfile.TemporaryFile() as file:
         array.tofile(file)
         file.flush()
         mapped = mmap.mmap(file.fileno(), array.nbytes, prot=mmap.PROT_READ)
         return np.frombuffer(mapped, array.dtype).reshape(array.shape)
-    return array  # no room: it stays in memory
+    return array  # no disk space: the array stays in memory
 
 
 _PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
@@ -154,8 +155,8 @@ class Bound:
     """The initializers of one operator's session.
 
     Attributes:
-        arrays: By the weight's name, in the type that the operator reads.
-        rounded: Names of rounded arrays, and whether rounding met values beyond float16's range.
+        arrays: Array by the weight's name, in the type that the operator reads.
+        rounded: For each rounded array, whether the weight had values beyond float16's range.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -173,7 +174,7 @@ class Bound:
 
     @property
     def shared(self) -> dict[str, np.ndarray]:
-        """Arrays that the session is given beside the model."""
+        """Arrays that the session takes as external initializers."""
         return {name: array for name, array in self.arrays.items() if not _is_small(array)}
 
 
@@ -191,14 +192,14 @@ class Initializers:
         Args:
             weights: The weights of the graph.
             changeable: Weights that may have other values in another run.
-            distant: Weights of a body that the graph around it takes from outside as well.
+            distant: Weights of a body that belong to a graph at least two levels further out.
         """
         self._weights = weights
         self._changeable = changeable
         self._distant = distant
 
     def of(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
-        """Return the initializers of an operator that computes with some roundings."""
+        """Return the initializers of an operator's session, given the device's arithmetic."""
         arrays = {name: self._bound_array(node, name, roundings) for name in self._bound(node, roundings)}
         rounded = {
             name: _saturates_inputs(node, name, roundings) and self._weights.overflows(name)
@@ -212,7 +213,7 @@ class Initializers:
         return {inner: self.shared_value(node, name, bound.arrays[name]) for inner, name in model.shared}
 
     def shared_value(self, node: Node, name: str, array: np.ndarray) -> Any:
-        """Return the value of an initializer that an operator's session is given beside the model.
+        """Return the value of an external initializer of an operator's session.
 
         Args:
             node: The operator.
@@ -224,7 +225,7 @@ class Initializers:
         return self._weights.packable(name) if name in packed(node) else self._weights.public(name)
 
     def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
-        """Return a weight in the type that the operator reads, rounded once and for all."""
+        """Return a weight in the type that the operator reads; rounded copies are cached."""
         part, rounding = _parts(node, roundings)[_readers(node, name)[0]]
         array = self._weights.array(name)
         if rounding is None or not self._is_rounded(name, part, rounding):
@@ -233,7 +234,7 @@ class Initializers:
         return self._weights.rounded(name, reads, saturates=rounding.saturates)
 
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> tuple[str, ...]:
-        """Return the weights that become initializers; of a fused operator only weights of one part."""
+        """Return the weights that become initializers, without weights that several fused parts read."""
         free = self._changeable
         names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
         readers = {name: _readers(node, name) for name in names}
@@ -244,14 +245,14 @@ class Initializers:
     def _binds(self, name: str, part: Node, rounding: Rounding | None) -> bool:
         """Return whether a weight that an operator reads becomes an initializer.
 
-        The runtime looks for weights to pack one graph out, no further: a kernel without a packed copy may
-        differ in the last bit from one that has it.
+        The runtime packs weights of a body only if they belong to the directly enclosing graph. Results with
+        and without packing may differ in the last bit, so ``distant`` weights are fed, which prevents it.
         """
         is_distant = name in self._distant and part.op_type in _PACKED_SLOTS
         return (binds_weights(part) and not is_distant) or self._is_rounded(name, part, rounding)
 
     def _is_rounded(self, name: str, part: Node, rounding: Rounding | None) -> bool:
-        """Return whether an operator reads a weight rounded or widened; bodies may read one as it is, too."""
+        """Return whether an operator reads a weight rounded or widened; False with subgraphs."""
         dtype = dtypes.from_numpy(self._weights.array(name).dtype)
         return rounding is not None and not any(subgraphs(part.proto)) and is_cast(part, dtype, rounding)
 
@@ -288,12 +289,12 @@ def _is_small(array: np.ndarray) -> bool:
 
 
 def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
-    """Return whether an operator's inputs saturate, and the overflow status is to say so."""
+    """Return whether casting an operator's input to float16 saturates and reports an overflow."""
     if roundings is None or not tells_overflow(roundings):
         return False
     return roundings[_readers(node, name)[0]].reads is FLOAT16
 
 
 def tells_overflow(roundings: Sequence[Rounding] | None) -> bool:
-    """Return whether an operator's kernel is to give the device's overflow status."""
+    """Return whether an operator's kernel has the device's overflow status as an output."""
     return roundings is not None and any(rounding.reports for rounding in roundings)
