@@ -128,8 +128,8 @@ class Update:
     """Inputs that an operator writes in place.
 
     Attributes:
-        declared: How many of its outputs, from the first on, the primitive declares; None: all.
-        new_values: Position of the output that holds the new value, by the slot of the input.
+        declared: Number of outputs, from the first on, that MindSpore's primitive declares; None: all.
+        new_values: Position of the output with the new value, by slot of the input that is written.
     """
 
     declared: int | None = None
@@ -178,12 +178,12 @@ class Node:
 
     @property
     def declared_outputs(self) -> tuple[str, ...]:
-        """The outputs that files show; outputs behind them only hold new values of inputs."""
+        """The outputs that files show; further outputs only hold new values of inputs."""
         return self.outputs[: self.update.declared]
 
     @property
     def inputs_after_run(self) -> tuple[str, ...]:
-        """The values of its inputs after the run: an input that is written in place has the new value."""
+        """Names of the inputs after the run: of one written in place, the output with the new value."""
         if not self.update.new_values:
             return self.inputs
         written = dict(self._written())
@@ -191,7 +191,7 @@ class Node:
 
     @property
     def undeclared_outputs(self) -> dict[str, str]:
-        """The outputs that hold nothing but the new value of an input, and that input."""
+        """Name of the input written in place, by output that files do not show since it is the new value."""
         shown = set(self.declared_outputs)
         return {value: self.inputs[slot] for slot, value in self._written() if value not in shown}
 
@@ -218,7 +218,7 @@ class Training:
 
     Attributes:
         step: The graph of a whole training step; None: the model's own graph is the step.
-        initialization: The graph that computes initial values of variables; None: the model's hold.
+        initialization: The graph that computes initial values of variables; None: the model's initializers.
         initial_values: Name of the output of ``initialization`` for each variable that it sets.
         obstacle: Why the step cannot run, "" where it can.
     """
@@ -247,7 +247,7 @@ class Graph:
         proto: The ModelProto without large weights.
         index: Position among the graphs of the model, in the order in which they appear; 0: the main one.
         outer: Names of the inputs, weights and constants that belong to outer graphs.
-        bindings: The output that each bound initializer takes the value of after a training step.
+        bindings: By initializer, the output with the new value that it takes after a training step.
         variables: Names of the weights that training changes: bound here, or in the model's step.
         training: How the model is trained; None where it is not.
     """

@@ -77,7 +77,7 @@ def load(
         loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
         return loading.graph(data, update_binding, variables)
     except GraphError as error:
-        # functions below have no file name: it is put in front of every message here
+        # called functions do not have the file name: it is added to each message here
         raise type(error)(f"{source}: {error}") from error.__cause__
 
 
@@ -126,14 +126,14 @@ class _Loading:
     ) -> Graph:
         step, initialization = None, None
         if training.step is not None:
-            # the model's initializers come first, in the same order, and are the same arrays
+            # initializers of the model are the same arrays in the step; the algorithm's come behind them
             own = {**self._initializers(training.step.graph, parts), **initializers}
             validity.check_names(training.step.graph)
             step = self._build(training.step, own, training.variables)
         if training.initialization is not None:
             own = self._initializers(training.initialization.graph)
             initialization = self._build(training.initialization, own)
-        # the last, since messages are renamed and inlined in place
+        # the model comes last, since building renames and inlines its message in place
         graph = self._build(model, initializers, training.variables)
         whole = step or graph
         bindings = training_info.checked_bindings(training.bindings, whole, whole, "update_binding")
@@ -167,7 +167,7 @@ class _Loading:
         variables: frozenset[str] = frozenset(),
     ) -> Graph:
         _settle(model.graph, self._sizes)
-        # the runtime gets nodes as messages: their tensors must be inside
+        # the runtime gets nodes as messages, so external tensors in attributes are embedded
         for tensor in validity.inner_tensors(model):
             weights.embed(tensor, self._files)
         # Named twice: calls have names before they are inlined, since inner nodes are named after them, and
@@ -193,20 +193,20 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with the types of its values, inside branches and loops as well."""
+    """Return the model with inferred types of its values, also inside branches and loops."""
     found = {(node.domain, node.op_type) for node in walk_nodes(model.graph.node)}
     collectives = [(domain, name) for domain, name in sorted(found) if name in _SCHEMAS.get(domain, ())]
-    with _registered(collectives), passing_over(Exception):  # a convenience: a model runs without types
+    with _registered(collectives), passing_over(Exception):  # inference may fail: a model runs without types
         return shape_inference.infer_shapes(model, data_prop=True)
     return model
 
 
-_REGISTERING: Final = new_lock()  # ranks that are threads load at once, and ONNX's schemas are the process's
+_REGISTERING: Final = new_lock()  # ranks may be threads that load in parallel, and ONNX's schemas are global
 
 
 @contextmanager
 def _registered(collectives: Sequence[tuple[str, str]]) -> Iterator[None]:
-    """Let ONNX infer types of collectives in a context; its checker and builders accept others outside."""
+    """Register schemas of collectives with ONNX within a context, for type inference only."""
     with ExitStack() as stack:
         if collectives:
             stack.enter_context(_REGISTERING)
@@ -230,7 +230,7 @@ def _schema(domain: str, name: str) -> defs.OpSchema:
 
 
 def _infer(kind: Collective | None, context: Context) -> None:
-    """Give outputs the types of inputs with other sizes on some axes; Receive states its own types."""
+    """Infer output types of a collective: input types with resized axes; of Receive, from attributes."""
     if kind is Collective.RECEIVE:
         dtype = _attribute(context, "dtype")
         name, number = dtype.s.decode(), dtype.i or onnx.TensorProto.FLOAT
@@ -246,7 +246,7 @@ def _infer(kind: Collective | None, context: Context) -> None:
 
 
 def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], context: Context) -> None:
-    """Change the size of an axis of a type; unknown without a number of ranks."""
+    """Change the size of an axis of a type; the size becomes unknown if the number of ranks is."""
     dimensions = kind.tensor_type.shape.dim
     if not -len(dimensions) <= axis < len(dimensions):
         kind.tensor_type.ClearField("shape")
@@ -286,7 +286,7 @@ _SCHEMAS[MINDSPORE_DOMAIN] |= dict.fromkeys((CLEAR_FLOAT_STATUS, GET_FLOAT_STATU
 
 
 def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
-    """Return a model with texts in the metadata of its nodes, by node name, and the number of such nodes.
+    """Return a model with ``properties`` (by node name) in its nodes' metadata, and the number of such nodes.
 
     Nodes without a name get the one that the loader gives them. Texts of earlier annotations are replaced.
 
@@ -320,7 +320,7 @@ def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: st
 
 
 def node_names(path: str) -> frozenset[str] | None:
-    """Return the names of all nodes in a model's file; None if there is no such file, or it has changed.
+    """Return the names of all nodes in a model's file; None for no file, or no valid model.
 
     Large weights are passed over: only pages with nodes are read.
     """

@@ -39,17 +39,17 @@ from msdump.graph.order import subgraphs
 from msdump.threads import new_lock
 
 ROOT: Final = "Default"
-_ROOTS: Final = (ROOT, "Gradients", "Expand")  # MindSpore's own first components
+_ROOTS: Final = (ROOT, "Gradients", "Expand")  # first components of MindSpore's scopes
 _TORCH: Final = "pkg.torch.onnx."
 ONNXSCRIPT: Final = "pkg.onnxscript."
 """Prefix of the metadata of onnxscript: scopes, classes and source lines."""
 
 FORWARD: Final = "msdump.forward"
 """Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""
-_NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module of a node that has none
+_NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module for a node without a module
 _PARSING: Final = new_lock()
 """Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""
-_LINE_END: Final = re.compile(r"[\r\n]")  # a full name is a line of the execution order
+_LINE_END: Final = re.compile(r"[\r\n]")  # execution-order files have a full name in each line
 _FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
 
 
@@ -111,14 +111,14 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
         for module, cell in modules
     ]
     if not components and "/" not in name:
-        # an exporter may have noted the root as the module of a node, which has no name
+        # scopes in the metadata without a module: the node lies in the root, which has no name
         noted = [_string_list(metadata.get(f"{prefix}name_scopes", "")) for prefix in (_TORCH, ONNXSCRIPT)]
         if not any(scopes and scopes[0] != _NOWHERE for scopes in noted):
             return None
     if not components:
         # the last component is the node itself
         components = [part for part in name.split("/")[:-1] if part]
-    # a model that comes from MindSpore has scopes with a root already
+    # scopes of a model exported from MindSpore begin with a root
     if not components or components[0] not in _ROOTS:
         components = [ROOT, *components]
     return _LINE_END.sub("_", "/".join(components))
@@ -176,7 +176,7 @@ def _torch_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _onnxscript_modules(metadata: dict[str, str]) -> list[tuple[str, str]]:
-    """Return module and class for each level below the root; onnxscript writes the modules' own names."""
+    """Return module and class for each level below the root; onnxscript writes names, not paths."""
     scopes = _string_list(metadata.get(ONNXSCRIPT + "name_scopes", ""))
     classes = _string_list(metadata.get(ONNXSCRIPT + "class_hierarchy", ""))
     pairs = zip_longest(scopes, classes[: len(scopes)], fillvalue="")
@@ -190,7 +190,7 @@ def _string_list(text: str) -> list[str]:
         with _PARSING:
             value: Any = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return []  # metadata of another program under the same key: names fall back to the node's own
+        return []  # metadata of another program under the same key: the scope comes from the node's name
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         return []
     return list(value)

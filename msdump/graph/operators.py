@@ -30,7 +30,7 @@ from msdump.graph.graph import (
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of an operator in a graph; every fact may be missing.
+    """Facts about a node that decide MindSpore's name of its operator; empty where not known.
 
     Attributes:
         input_ranks: Rank of each input, None where unknown.
@@ -106,7 +106,7 @@ class OperatorKind(Enum):
     """Runs the graphs in its attributes."""
 
 
-class Fusion(IntEnum):  # integers hash faster
+class Fusion(IntEnum):  # IntEnum: faster hash than Enum
     """The role of an operator in a fused kernel."""
 
     NONE = auto()
@@ -276,7 +276,7 @@ def real_pads(node: Node, graph: Graph) -> tuple[int, ...] | None:
     steps = _ints(node, "strides") or ones
     gaps = _ints(node, "dilations") or ones
     sides: list[int] = []
-    # not strict: a faulty model is the runtime's to refuse
+    # not strict: the runtime refuses faulty models
     for size, extent, step, gap in zip(shape[2:], extents, steps, gaps, strict=False):
         if not isinstance(size, int):
             return None
@@ -341,7 +341,7 @@ def _conv_channels(node: Node, graph: Graph) -> Argument | None:
 
 
 def _transposed_channels(node: Node, graph: Graph) -> Argument | None:
-    """Return the channels of the convolution that is transposed; of volumes, the result's."""
+    """Return ``out_channel``: output channels of Conv3DTranspose, input channels of Conv2DBackpropInput."""
     weight = _weight_shape(node, graph)
     groups: Any = node.attributes.get("group", 1)
     is_volume = axes(node, graph) == 3  # noqa: PLR2004 - Conv3DTranspose is no gradient
@@ -370,7 +370,7 @@ def _lstm_input(node: Node, graph: Graph) -> Argument | None:
     return shape[-1] if shape and isinstance(shape[-1], int) else None
 
 
-_BIAS: Final = slice(3, 4)  # slot of an LSTM's input
+_BIAS: Final = slice(3, 4)  # slot of an LSTM's input B
 _GRU_DIRECTIONS: Final = {"bidirectional": "BIDIRECTIONAL", "reverse": "REDIRECTIONAL"}
 
 
@@ -419,14 +419,14 @@ def _each(names: str, operator: Operator) -> dict[str, Operator]:
 _moving = functools.partial(Operator, kind=OperatorKind.MOVES)
 _elementwise = functools.partial(Operator, fusion=Fusion.ELEMENTWISE)
 _activation = functools.partial(Operator, fusion=Fusion.ACTIVATION)
-_ALL: Final = tuple(range(16))  # more inputs than any operator here has
+_ALL: Final = tuple(range(16))  # all input slots: no operator of the table has more inputs
 _ASSIGNED: Final = Update(1, {0: 0})
 _ADAM: Final = Update(3, {0: 0, 1: 1, 2: 2})
 
 # Names as in mindspore.ops; GE and CANN spell a few of them differently (GE_TYPES).
 OPERATORS: Final[Mapping[str, Operator]] = {
-    # convolution, matrices; windows over one axis are operators on 4-D data in MindSpore, so that here, where
-    # their data has three dimensions, they bear names that no reader of images takes for its own
+    # convolution, matrices; MindSpore has 1-D windows as operators on 4-D data; on the 3-D data of
+    # ONNX they have the names Conv1D, ..., so that tables for images (NCHW) do not apply to them
     "Conv": Operator(
         _by_rank("Conv2D", {3: "Conv1D", 5: "Conv3D"}),
         tuple(_convolution(_conv_channels, ("x", "w"), _computed("pad_mod", pad_mode, "auto_pad"))),
@@ -459,7 +459,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         (_constant("transpose_a", value=False), _constant("transpose_b", value=False)),
         fusion=Fusion.PRODUCT,
     ),
-    "BiasAdd": Operator(arguments=(_constant("format", "NCHW"),)),  # the primitive of some Adds
+    "BiasAdd": Operator(arguments=(_constant("format", "NCHW"),)),  # from some ONNX Adds (``_add``)
     "Det": Operator("MatrixDeterminant"),
     "Trilu": _moving(_by_flag("upper", ("Tril", "Triu"), default=1)),
     "EyeLike": _moving("Eye"),

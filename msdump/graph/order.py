@@ -23,12 +23,12 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
     readers: dict[int, list[int]] = {}
     missing = []
     for position, node in enumerate(nodes):
-        # a set: a node waits once for a producer, however many of its values it reads
+        # a set: a producer counts once, even if the node reads several of its values
         before = {producers[name] for name in used_values(node) if name not in available}
         missing.append(len(before))
         for producer in before:
             readers.setdefault(producer, []).append(position)
-    # a heap of positions: of the nodes that could run, the first one in the model's order does
+    # a heap of positions: of the ready nodes, the first one in the model's order comes next
     ready = [position for position, count in enumerate(missing) if count == 0]
     ordered: list[onnx.NodeProto] = []
     while ready:

@@ -21,13 +21,13 @@ Pairs = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TrainingMessage:
-    """The training of a model as messages, apart from the model.
+    """The training of a model as ONNX messages, separated from the model.
 
     Attributes:
-        step: The model with the algorithm behind its graph; None where the model's graph is the step.
-        bindings: Initializers and the outputs that they take, in the model's order, possibly faulty.
+        step: The model's graph followed by the algorithm; None: the model's graph is the step.
+        bindings: (initializer, output with the new value) in the model's order, not yet checked.
         initialization: A model of the graph that gives variables their initial values, None without one.
-        initial_values: Initializers and the outputs of ``initialization`` that they take, possibly faulty.
+        initial_values: (initializer, output of ``initialization``), not yet checked.
         obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
     """
 
@@ -51,7 +51,7 @@ _REQUESTS: Final = {
 
 
 def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> TrainingMessage | None:
-    """Remove ``training_info`` from a model and return it as messages; None for a model without it.
+    """Remove ``training_info`` from a model and return it, or ``update_binding``; None without either.
 
     Raises:
         GraphError: Both are given.
@@ -65,7 +65,7 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
     if not infos:
         return None
     info = infos[0]
-    asking = {node.op_type: node for node in reversed(info.algorithm.node)}  # the first of each type
+    asking = {node.op_type: node for node in reversed(info.algorithm.node)}  # of each type the first node
     if len(infos) > 1:
         text = f"training_info describes {len(infos)} steps, one is supported; keep one entry in the model"
         return TrainingMessage((), obstacle=text)
@@ -91,7 +91,7 @@ def _beside(model: onnx.ModelProto, graph: onnx.GraphProto) -> onnx.ModelProto:
 
 
 def _step_message(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.ModelProto:
-    """Return a model of the step: the model's graph, followed by the algorithm, part by part."""
+    """Return a model of the step: nodes, initializers, ... of its graph, each followed by the algorithm's."""
     step = _beside(model, model.graph)
     for name in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):
         getattr(step.graph, name).extend(getattr(algorithm, name))

@@ -38,7 +38,7 @@ def parsed(message: bytes) -> onnx.ModelProto:
     """Return the model of a serialised ModelProto.
 
     Raises:
-        GraphError: Not a model, or texts and attributes that no model holds; a node is named.
+        GraphError: Not a model, or invalid texts or attributes; the message names the node.
         UnsupportedIRVersionError: A model newer than the installed onnx package.
     """
     model = onnx.ModelProto()
@@ -46,7 +46,7 @@ def parsed(message: bytes) -> onnx.ModelProto:
         model.ParseFromString(message)
     except DecodeError as error:
         raise GraphError("no ONNX model: the protobuf message cannot be parsed") from error
-    # protobuf takes many other files for a message: a graph and an opset tell a model
+    # protobuf parses many other files without error: a model has a graph and an opset
     if not model.HasField("graph") or not model.opset_import:
         raise GraphError("no ONNX model: it has no graph or no opset import")
     _check_texts(model)
@@ -171,10 +171,10 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
     domain = canonical_domain(node.domain)
     schema = _attributes_of(node.op_type, versions.get(domain, 1), domain)
     for attribute in node.attribute:
-        # inside a function: each call brings the value
+        # attribute of a node in a function: the value comes from the call
         if attribute.ref_attr_name:
             continue
-        # numbers of other domains have no known limits
+        # limits are known for ONNX's domain only
         if not domain:
             _check_number(node, attribute)
         kind, expected = attribute.type, schema.get(attribute.name)
@@ -194,7 +194,7 @@ def _attributes_of(op_type: str, version: int, domain: str) -> Mapping[str, Any]
     return {}
 
 
-# the libraries below cast most attributes to 32 bits without looking
+# onnx and onnxruntime cast most attributes to 32 bits unchecked
 _INT32: Final = (-(1 << 31), (1 << 31) - 1)
 _INT64: Final = (-(1 << 63), (1 << 63) - 1)
 _TARGET: Final = ("Cast", "to")

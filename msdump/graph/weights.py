@@ -107,7 +107,7 @@ def _strip_tensor(data: memoryview, start: int, end: int) -> tuple[bytes, Span |
     span: Span | None = None
     for tag, _, field, body, stop in fields(data, start, end):
         if tag == _TENSOR_RAW_DATA:
-            span = (body, stop) if stop - body > SMALL_BYTES else None  # the last one counts
+            span = (body, stop) if stop - body > SMALL_BYTES else None  # the last field counts
         if tag != _TENSOR_RAW_DATA or span is None:
             pieces.append(bytes(data[field:stop]))
     return b"".join(pieces), span
@@ -160,9 +160,9 @@ class SideFiles:
             )
         if "\0" in location:
             raise GraphError(f"initializer {tensor!r}: external data {location!r:.80} holds a NUL")
-        # a link may lead elsewhere: the place that counts is where it ends
+        # with symbolic links resolved, which may lead out of the folder
         path = (self._folder / location).resolve()
-        # a model from elsewhere must not read any file of its user
+        # an untrusted model must not read other files of the user
         if not location or not path.is_relative_to(self._folder.resolve()):
             raise GraphError(
                 f"initializer {tensor!r}: external data {location!r:.80} is outside the model's folder"
@@ -190,7 +190,7 @@ def to_array(
     Raises:
         GraphError: Missing data, a wrong number of bytes, or an unknown element type.
     """
-    # numpy would take -1 for the size that is left over
+    # numpy's reshape would infer a dimension of -1
     if any(size < 0 for size in tensor.dims):
         raise GraphError(f"initializer {tensor.name!r} has the shape {tuple(tensor.dims)}: sizes begin at 0")
     if tensor.data_location == _EXTERNAL:

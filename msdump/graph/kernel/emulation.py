@@ -39,7 +39,7 @@ STATUS: Final = "status"
 FLOAT16_MOST: Final = 65504.0
 """The largest number of float16."""
 
-OVERFLOWS_FROM: Final = 65520.0  # smaller numbers round to the largest one
+OVERFLOWS_FROM: Final = 65520.0  # from here on numbers round to infinity
 _KNOWN_DOMAINS: Final = frozenset({"", GE_DOMAIN, MINDSPORE_DOMAIN})
 _CLIP_INPUTS_SINCE: Final = 11
 _IS_NAN_SINCE: Final = 9
@@ -71,17 +71,17 @@ class Rounding:
 
 
 def has_foreign_domain(operator: Node | onnx.NodeProto) -> bool:
-    """Return whether an operator is of neither ONNX's nor msdump's domain: onnxruntime's, or the user's."""
+    """Return whether an operator is of another domain than ONNX's, GE's and MindSpore's."""
     return operator.domain not in _KNOWN_DOMAINS
 
 
 def keeps_types(operator: Node | onnx.NodeProto) -> bool:
-    """Return whether an operator writes the types it reads: it moves elements, or its domain is foreign."""
+    """Return whether outputs keep the types of inputs: operators that move elements, foreign domains."""
     return has_foreign_domain(operator) or moves(operator.op_type.removeprefix(GE_PREFIX))
 
 
 def is_cast(operator: Node | onnx.NodeProto, dtype: DType, rounding: Rounding) -> bool:
-    """Return whether inputs of a type are rounded, or widened, before an operator reads them."""
+    """Return whether an operator reads inputs of a type through a Cast that rounds or widens them."""
     if dtype in HALVES:
         return not keeps_types(operator)
     return dtype is FLOAT32 and rounding.reads is not FLOAT32
@@ -96,16 +96,15 @@ def rounded_operators(
     *,
     prefix: str = PREFIX,
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
-    """Return the operators with casts around them, the constants they need, and whether STATUS is made.
+    """Return the operators with casts around them, the casts' constants, and whether STATUS is an output.
 
     Args:
         protos: Operators in order; the values of their names are unique.
         types: Element types of the values that they read and write, where known.
-        roundings: For each operator.
+        roundings: Arithmetic of each operator.
         opset: Version of ai.onnx of the model.
-        kept: Inputs that already are in the type they are read in, and whether rounding them
-            met values beyond float16's range.
-        prefix: Begins the names of new values: one of its own for each operator of a model.
+        kept: Inputs that are rounded before, and whether one of their values was beyond float16's range.
+        prefix: Prefix of the names of new values; different for each operator of a model.
     """
     writer = _Writer(dict(types), opset, kept, prefix)
     for proto, rounding in zip(protos, roundings, strict=True):
@@ -144,13 +143,13 @@ class _Writer:
             if name and wanted is not None and before is None:
                 operator.output[slot] = self._name()
                 result = operator.output[slot]
-                # control flow gives float16 itself; only in float32 can it be bounded
+                # control flow gives float16, which is widened: values are bounded in float32
                 if keeps and wanted in HALVES and self.types.get(name) is wanted:
                     result = self._cast(result, FLOAT32)
                 self._write(result, name, wanted, rounding)
 
     def finish(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
-        """Return the operators, their constants, and whether STATUS, the largest flag, is a value."""
+        """Add STATUS, the maximum of flags, if any; return operators, constants, and whether it was added."""
         if self.flags:
             self._node("Max", self.flags, STATUS)
         return self.nodes, list(self.constants.values()), bool(self.flags)
@@ -159,7 +158,7 @@ class _Writer:
         dtype = self.types.get(name)
         if not name or dtype is None or not is_cast(operator, dtype, rounding):
             return name
-        # weights come rounded already: a weight beyond the range raises the status of every run
+        # weights are rounded before: a weight beyond the range raises the status in every run
         if name in self.kept:
             if self.kept[name] and rounding.reports:
                 self.flags.append(self._constant("raised", np.array(1, np.float32)))
@@ -169,7 +168,7 @@ class _Writer:
         return self._cast(self._narrow(name, rounding.reads, rounding), FLOAT32)
 
     def _before_conversion(self, cast: onnx.NodeProto, rounding: Rounding) -> str | None:
-        """Bound the input of a Cast of the model to float16's range; None for any other operator."""
+        """Bound the input of a Cast to float16; return the input of any Cast, None for other operators."""
         if cast.op_type != "Cast" or cast.domain:
             return None
         to = next((attribute.i for attribute in cast.attribute if attribute.name == "to"), 0)
@@ -185,7 +184,7 @@ class _Writer:
         declared = self.types.get(name)
         if had_half and declared in HALVES:
             return declared
-        # bodies write infinities that must be bounded where they leave control flow
+        # infinities from bodies are bounded at the outputs of control flow
         if declared is FLOAT16 and rounding.saturates and is_control:
             return declared
         if declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not keeps):
@@ -194,12 +193,12 @@ class _Writer:
 
     def _write(self, source: str, name: str, wanted: DType, rounding: Rounding) -> None:
         narrow = self._narrow(source, wanted, rounding, name if self.types.get(name) is wanted else "")
-        # a host type that is wider than the device's holds the rounded value
+        # if the host's type is wider than the device's, the rounded value is widened
         if self.types.get(name) is not wanted:
             self._cast(narrow, FLOAT32, name)
 
     def _narrow(self, name: str, dtype: DType, rounding: Rounding, result: str = "") -> str:
-        """Return a float32 value rounded to a smaller type, bounded to float16's range if that saturates."""
+        """Return a float32 value rounded to a smaller type, bounded to float16's range if it saturates."""
         if dtype is not FLOAT16 or not rounding.saturates:
             return self._cast(name, dtype, result)
         if rounding.reports:
@@ -221,15 +220,15 @@ class _Writer:
     def _flag(self, name: str) -> None:
         """Add a flag that is above 0 if any element is NaN or beyond float16's range."""
         edge = self._constant("edge", np.array(OVERFLOWS_FROM, np.float32))
-        within = self._node("Less", [self._node("Abs", [name]), edge])  # NaN is within nothing
+        within = self._node("Less", [self._node("Abs", [name]), edge])  # False for NaN
         beyond = self._cast(self._node("Not", [within]), FLOAT32)
-        self.flags.append(self._node("ReduceSum", [beyond], keepdims=0))  # 0 of no elements
+        self.flags.append(self._node("ReduceSum", [beyond], keepdims=0))  # 0 for an empty tensor
 
     def _cast(self, name: str, dtype: DType, result: str = "") -> str:
         return self._node("Cast", [name], result, to=dtype.onnx)
 
     def _constant(self, name: str, value: np.ndarray) -> str:
-        full = f"{PREFIX}_{name}"  # one for all operators of a model
+        full = f"{PREFIX}_{name}"  # shared by all operators of a model
         self.constants.setdefault(full, numpy_helper.from_array(value, full))
         return full
 

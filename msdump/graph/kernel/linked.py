@@ -1,7 +1,7 @@
-"""Operators that run one after the other as one model; each computes as it does in a model of its own.
+"""Consecutive operators as one model; each computes as it does in a model of its own.
 
-Values are renamed by the order in which they appear, so that equal stretches of operators give equal bytes. A
-node is named by the number of its operator, which the runtime's errors show.
+Values are renamed by the order in which they appear, so that equal sequences of operators give equal
+bytes. A node's name is the number of its operator, which the runtime's errors show.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from msdump.statistics import NOTHING, StatisticNeed, insession
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The standard operators that stand for one operator.
+    """Standard operators that together compute one operator of the graph.
 
     Attributes:
-        nodes: The operators; they read and write values of the names that the operator has, and inner ones.
-        constants: Values of inner constants by name.
-        opsets: Version of each domain that they are of.
+        nodes: The standard operators; inputs and outputs have the names that they have in the graph.
+        constants: Arrays of constants inside, by name.
+        opsets: Version of each domain.
     """
 
     nodes: tuple[Node, ...]
@@ -45,7 +45,7 @@ class Expansion:
 
 
 def expanded(graph: Graph, node: Node) -> Expansion:
-    """Return an operator as standard operators, a fused one as its parts, each expanded.
+    """Return an operator as standard operators: calls of the model's functions inlined, fused ones as parts.
 
     An operator that is no function of the model stays as it is.
     """
@@ -64,9 +64,9 @@ def expanded(graph: Graph, node: Node) -> Expansion:
 
 
 def _at_version(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> onnx.FunctionProto:
-    """Return a function that says of its operators that they have the caller's version.
+    """Return a copy of a function that imports the caller's opset versions.
 
-    The inliner leaves calls of functions of another version alone, GE's on purpose.
+    The inliner skips functions with other versions; functions for GE's operators have another on purpose.
     """
     copy = deepcopy(function)
     for opset in copy.opset_import:
@@ -94,7 +94,7 @@ def _node(proto: onnx.NodeProto, whole: Node) -> Node:
 def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: str) -> None:
     """Rename the values in the subgraphs of a node, in place, and name their nodes after it.
 
-    Outer values get their new names, inner ones names that begin with the prefix, the node's own.
+    Outer values are renamed by ``names``; names of inner values begin with ``prefix``, the node's.
     """
     for number, graph in enumerate(subgraphs(node)):
         own = f"{prefix}_{number}"
@@ -104,7 +104,7 @@ def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: s
             value.name = renamed[value.name]
         for initializer in graph.initializer:
             initializer.name = renamed[initializer.name]
-        for value in graph.value_info:  # it may tell of values that are nowhere
+        for value in graph.value_info:  # may list values that do not exist in the graph
             value.name = renamed.get(value.name, value.name)
         for tensor in graph.sparse_initializer:
             tensor.values.name = renamed[tensor.values.name]
@@ -117,11 +117,11 @@ def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: s
 
 @dataclass(frozen=True, slots=True)
 class LinkedOperator:
-    """One of the operators.
+    """An operator of a linked model.
 
     Attributes:
         node: The operator.
-        bindings: Types of its inputs, where casts need them, and its own initializers.
+        bindings: Types of its inputs, if casts need them, and initializers of this operator alone.
         roundings: The emulated device's arithmetic for each member; None: as the model says.
     """
 
@@ -132,18 +132,18 @@ class LinkedOperator:
 
 @dataclass(frozen=True, slots=True)
 class SessionHooks:
-    """Values that a session measures where it makes them.
+    """Values inside a model that the session measures: statistics, without handing the values out.
 
     Attributes:
-        measured: Values that are measured, in the order of the results.
-        need: Statistics of them.
+        measured: Names of the values, in the order of the results.
+        need: Statistics to compute.
     """
 
     measured: tuple[str, ...] = ()
     need: StatisticNeed = NOTHING
 
     def __bool__(self) -> bool:
-        """Return whether it measures any."""
+        """Return whether any value is measured."""
         return bool(self.measured)
 
 
@@ -152,14 +152,14 @@ NO_HOOKS: Final = SessionHooks()
 
 @dataclass(frozen=True, slots=True)
 class SegmentEdges:
-    """Inputs and outputs of the operators.
+    """Inputs and outputs of a linked model.
 
     Attributes:
         feeds: onnxruntime's type text of every value that is fed.
-        defaults: Weights in the model that no kernel takes for constant, since they could be fed.
-        outputs: Values that are given back.
-        shapes: Shapes of fed values that hold in every run; the runtime plans memory, and fuses, by them.
-        looks: Values inside that are measured.
+        defaults: Weights that become inputs with a default, so that no kernel takes them for constant.
+        outputs: Values that the model returns.
+        shapes: Shapes of fed values, if equal in every run; onnxruntime uses them to plan memory and fuse.
+        looks: Values inside the model that are measured.
     """
 
     feeds: Mapping[str, str]
@@ -176,9 +176,9 @@ class LinkedModel:
     Attributes:
         data: The model.
         feeds: (name in the model, value of the graph) for every fed input.
-        shared: The array of each initializer that the session is given beside the model, the weight that it
-            is, and the number of the first operator that reads it, by its name in the model.
-        outputs: (name in the model, value of the graph) for everything that is given back.
+        shared: By name in the model, each external initializer: the array, the weight of the graph, and the
+            number of the first operator that reads it.
+        outputs: (name in the model, value of the graph) for every output.
     """
 
     data: bytes
@@ -188,14 +188,14 @@ class LinkedModel:
 
 
 class UnlinkableError(Exception):
-    """An operator cannot stand in a model with others.
+    """An operator cannot be linked into one model with others.
 
     Attributes:
-        number: Which one.
+        number: Position of the operator in the list of operators to link.
     """
 
     def __init__(self, number: int, reason: object) -> None:
-        """Note the number of the operator."""
+        """Create the error for the operator of a number."""
         super().__init__(f"operator {number}: {reason}")
         self.number = number
 
@@ -216,10 +216,10 @@ def link(
 
 @dataclass(slots=True)
 class _Writer:
-    """Collects operators.
+    """Builds a linked model, operator by operator.
 
     Attributes:
-        names: The name in the model of each value of the graph, but of initializers.
+        names: The name in the model of each value of the graph, except initializers.
         initializers: Names of initializers, by weight and identity of the array.
         constants: Constants of the device's casts by name.
     """
@@ -303,7 +303,7 @@ class _Writer:
         functions = renamed_calls(graph.node, callees(graph.node, self.graph.proto.functions))
         self.model.functions.extend(functions)
         for name, array in around.defaults.items():
-            # an initializer that is an input as well is none that a kernel may pack or take for constant
+            # kernels neither pack an initializer that is an input as well, nor take it for constant
             kind = onenode.type_proto(onenode.type_text(dtypes.from_numpy(array.dtype)))
             graph.input.append(helper.make_value_info(self.names[name], kind))
             self._embed(self.names[name], array)
@@ -319,7 +319,7 @@ class _Writer:
         outputs = tuple(
             (output.name, name) for output, name in zip(graph.output, around.outputs, strict=True)
         )
-        data = self.model.SerializeToString(deterministic=True)  # equal stretches may share a session
+        data = self.model.SerializeToString(deterministic=True)  # equal bytes may share a session
         return LinkedModel(data, feeds, self.shared, outputs)
 
 
@@ -328,13 +328,13 @@ ADDRESSES: Final = "measurements"
 
 
 def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: StatisticNeed) -> None:
-    """Let a model measure values: a node behind each producer reads the value and hands it on.
+    """Add nodes to a model that measure values: a node Measure behind each producer, in front of the readers.
 
-    The model's outputs are given as they are made: no node hands them on, so none copies them.
+    Outputs of the model are taken from the producers, so that no Measure copies them.
 
     Args:
-        model: Gets the nodes, and the input ``ADDRESSES``.
-        values: The slot of each value by its name; a node of the model itself makes it.
+        model: The nodes, and the input ``ADDRESSES``, are added to it.
+        values: Slot of the results by name of the value, which must be the output of a top-level node.
         need: Statistics to measure.
     """
     graph = model.graph
@@ -356,7 +356,7 @@ def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: Statis
 
 
 def made_name(name: str) -> str:
-    """Return the name of a value in front of the node that measures it."""
+    """Return the new name of the producer's output; the output of Measure has the value's name."""
     return f"{name}~"
 
 
@@ -368,7 +368,7 @@ def _measure(name: str, value: str, attributes: Mapping[str, int]) -> onnx.NodeP
 
 
 def probe_model(need: StatisticNeed) -> bytes:
-    """Return a model that runs if a runtime has the operators: ``y = x``, which is measured."""
+    """Return a model ``y = x`` with a Measure of y, which runs only if the runtime has this operator."""
     model = onnx.load_from_string(onenode.identity_model())
     model.graph.node[0].name = "0"
     add_measures(model, {"y": 0}, need)

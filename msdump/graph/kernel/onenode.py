@@ -33,7 +33,7 @@ def untyped_model(
     outputs: Iterable[str],
     functions: Sequence[onnx.FunctionProto],
 ) -> onnx.ModelProto:
-    """Return a model of operators of a graph that declares no types; outputs named "" are left out."""
+    """Return a model of some operators without declared types; inputs and outputs named "" are left out."""
     fed, given = (
         [helper.make_empty_tensor_value_info(name) for name in names if name] for names in (inputs, outputs)
     )
@@ -52,7 +52,7 @@ def stomped_bytes(node: Node) -> int:
     """Return how many bytes behind its last output a node's kernel overwrites, 0 for a sound one.
 
     Raises:
-        GraphError: The metadata is no number of bytes.
+        GraphError: The node's metadata ``msdump.stomp`` is no number.
     """
     count = 0
     for part in node.members:
@@ -70,8 +70,8 @@ class ReferenceNode:
     """A node that ONNX's reference evaluator computes on numpy arrays."""
 
     def __init__(self, graph: Graph, node: Node, values: tuple[str, ...]) -> None:
-        """Build the evaluator; ``values`` are the names that will be given, outer-scope names included."""
-        # its schemas take 20 ms to read, which most networks need not pay
+        """Build the evaluator; ``values``: names of all values that ``run`` is given, outer ones included."""
+        # imported here: it takes 20 ms, and few networks need it
         from onnx.reference import ReferenceEvaluator
 
         protos = [part.proto for part in node.members]
@@ -85,7 +85,7 @@ class ReferenceNode:
             return list(self._evaluator.run(list(self.outputs), dict(values)))
 
 
-OLDEST_IR: Final = 4  # older files may not hold initializers that are not inputs
+OLDEST_IR: Final = 4  # before IR 4 every initializer must be an input
 EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
 _TYPE_TEXT: Final = re.compile(r"(?P<outer>\w+)\((?P<inner>.*)\)")
 # onnxruntime's spelling where it differs from MindSpore's
@@ -114,13 +114,13 @@ class Bindings:
     """How the values of one node reach its session.
 
     Attributes:
-        types: onnxruntime's type text of each fed value, ``tensor(float)``; "": that of the graph's input.
+        types: onnxruntime's type text of each fed value, ``tensor(float)``; "": that of the graph input.
         shapes: Shapes to declare for fed values; empty: none.
-        embedded: Values that are copied into the model.
-        shared: Values that the session is given as external initializers.
-        absent: Optionals without a value; the model makes them itself, as none can be fed.
-        rounded: Values that already are in the type that the operator reads, and whether
-            rounding them met values beyond float16's range.
+        embedded: Arrays of initializers that are copied into the model, by value name.
+        shared: Arrays of external initializers by value name.
+        absent: Empty optionals; the model creates them, since onnxruntime cannot be fed with them.
+        rounded: Values that are rounded before to the type that the operator reads, and whether one of
+            their elements was beyond float16's range.
     """
 
     types: Mapping[str, str]
@@ -163,7 +163,7 @@ def build(
     limits: RuntimeLimits,
     roundings: Sequence[Rounding] | None = None,
 ) -> NodeModel:
-    """Return the model of one operator, or of the chain that a fused one is.
+    """Return the model of one operator; of a fused one, the model of its parts.
 
     Raises:
         UnsupportedOpError: The node's opset is newer than the runtime reads and the
@@ -206,7 +206,7 @@ def computation(
     opset: int,
     prefix: str = PREFIX,
 ) -> Computation:
-    """Return the nodes that compute one operator, or the chain of a fused one."""
+    """Return the nodes that compute one operator; of a fused one, its parts."""
     protos = [_renamed(part.proto, names) for part in node.members]
     if roundings is None:
         return Computation(protos, [], has_status=False)
@@ -226,7 +226,7 @@ def _model_names(node: Node) -> dict[str, str]:
         names.setdefault(name, f"i{slot}")
     for slot, name in enumerate(node.outputs):
         names.setdefault(name, f"o{slot}")
-    # values between the parts of a kernel
+    # values between the parts of a fused operator
     for part in node.parts:
         for name in part.outputs:
             names.setdefault(name, f"t{len(names)}")
@@ -248,10 +248,10 @@ def _element_types(
     # the type of the actual value outranks the declared one
     types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items()}
     arrays = {**bindings.embedded, **bindings.shared}
-    # one that was widened before counts as the half type that the model has
+    # an array that was rounded and widened before keeps the half type of the model
     given = (value for value in arrays if value not in bindings.rounded)
     types |= {names[value]: dtypes.from_numpy(arrays[value].dtype) for value in given}
-    for part in node.members:  # inner values of a kernel are not declared: mostly of the type that is read
+    for part in node.members:  # values between parts: of the input's type, if not declared
         first = next((types.get(names[name]) for name in part.inputs if name), None)
         for name in filter(None, part.outputs):
             types[names[name]] = types[names[name]] or first
@@ -264,12 +264,12 @@ def _tensor_dtype(text: str) -> DType | None:
 
 
 def onnx_opset(model: onnx.ModelProto) -> int:
-    """Return the version of ai.onnx that a model says."""
+    """Return the version of ai.onnx that a model imports, 1 without an import."""
     return next((opset.version for opset in model.opset_import if not opset.domain), 1)
 
 
 def empty_model(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelProto:
-    """Return a model without operators, of versions that the runtime reads and that an operator can have."""
+    """Return a model without operators, with IR and opset versions that fit the runtime and an operator."""
     model = onnx.ModelProto(ir_version=min(max(graph.ir_version, OLDEST_IR), limits.ir_version))
     versions = dict(graph.opsets)
     if versions.get("", 0) > limits.opset:
@@ -280,7 +280,7 @@ def empty_model(graph: Graph, node: Node, limits: RuntimeLimits) -> onnx.ModelPr
 
 
 def lowered_opset(node: Node, version: int, newest: int) -> int:
-    """Return an opset that the runtime reads and in which the operator means the same."""
+    """Return an opset that the runtime supports and in which the operator has the same meaning."""
     if node.domain:
         return newest
     try:
@@ -409,7 +409,7 @@ def type_text(value: Any) -> str:
     return f"tensor({back.get(value.name, value.name)})"
 
 
-_OPSET = 17  # older runtimes read it, too, and all operators here are in it
+_OPSET = 17  # old enough for older runtimes, and with all operators of the models below
 _IR = 8
 
 
@@ -437,13 +437,13 @@ def string_model(array: np.ndarray) -> bytes:
 
 
 def passage_model(type_text: str) -> bytes:
-    """Return a model without operators that gives its input "x"; running it gives Python objects."""
+    """Return a model with "x" as input and output; onnxruntime returns it as Python objects."""
     info = helper.make_value_info("x", type_proto(type_text))
     return _serialised(helper.make_graph([], "glue", [info], [info]), _IR, _OPSET)
 
 
 def identity_model(*, ir_version: int = _IR, opset: int = 13) -> bytes:
-    """Return a model of some versions that gives its input "x", a float tensor, as "y"."""
+    """Return a model of the given versions that copies a float tensor "x" to "y"."""
     return one_operator("Identity", ("x", "tensor(float)"), ir_version=ir_version, opset=opset)
 
 
