@@ -60,7 +60,7 @@ class Run:
 
 
 class RunCounter:
-    """The runs of a model that counts for itself: each run's iteration is its execution.
+    """The runs of a model with a counter of its own: a run's iteration equals its execution.
 
     CANN counts so where a model has no step counter of its own (acl's ``dump_step``), torchair
     counts the calls of a captured graph so, whatever the shapes of their tensors.
@@ -76,7 +76,7 @@ class RunCounter:
 
     @property
     def next(self) -> Run:
-        """The numbers of the run that goes on, or else of the next one."""
+        """The numbers of the current run, or of the next one between runs."""
         return Run(self.count, self.count)
 
     def ended(self, run: Run) -> None:
@@ -108,7 +108,7 @@ class SharedRunCounter(RunCounter):
 
     @property
     def next(self) -> Run:
-        """The numbers of the run that goes on, or else of the next one.
+        """The numbers of the current run, or of the next one between runs.
 
         If this network has already used the shared iteration, it takes the next unused one, so that
         no run adds to the files of another. After ``set_init_iter`` the user's number is the

@@ -55,7 +55,7 @@ def visible(text: str) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text with its middle left out where it has more characters than a number.
+    """Return a text of more than some characters with its middle left out.
 
     >>> cut("0123456789", 4)
     '01 ... (6 characters left out) ... 89'
@@ -97,14 +97,14 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
 
 
 class MsdumpError(Exception):
-    """Base of every error that msdump raises on purpose; it travels between processes as it is."""
+    """Base of every error that msdump raises on purpose; pickling keeps class, message and attributes."""
 
     def __str__(self) -> str:
         """Return the message, visible."""
         return visible(super().__str__())
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Travel without ``__init__`` where it takes other arguments than the message."""
+        """Pickle without a call of ``__init__``, which may take other arguments than the message."""
         kinds = (kind for kind in type(self).__mro__ if issubclass(kind, MsdumpError))
         if not any("__init__" in vars(kind) for kind in kinds):
             return super().__reduce__()
@@ -278,7 +278,7 @@ class WatchHitError(MsdumpError, RuntimeError):
 
 
 class ReentryError(MsdumpError, RuntimeError):
-    """A network that is called from within its own run (a signal handler), or in a fork amid one."""
+    """A call of a network from within its own run (a signal handler), or in a process forked meanwhile."""
 
 
 class NotAvailableError(MsdumpError, NotImplementedError):

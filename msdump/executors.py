@@ -357,7 +357,7 @@ def _is_mpi_started() -> bool:
 
 
 def _leave_messages(level: int) -> None:
-    """Print no message in a new process: they are logged where its results are taken."""
+    """Drop log handlers in a new process: the process that takes its results logs its messages."""
     _LOG.handlers.clear()
     _LOG.setLevel(level)
 

@@ -103,11 +103,11 @@ class Observer:
         """Observe the inputs of an operator that has just failed."""
 
     def looks_into(self, body: Graph) -> bool:  # noqa: ARG002
-        """Return whether a branch or loop body is observed; else it may run as a part of one operator."""
+        """Return whether a branch or loop body is observed; if not, If or Loop may run as one operator."""
         return False
 
     def enter(self, body: Graph) -> Observer | None:
-        """Return the observer of one pass of a branch or loop body, None for none."""
+        """Return the observer of one pass of a branch or loop body, None if the pass is not observed."""
 
 
 def tensors_of(batch: Iterable[tuple[Any, ...]]) -> list[np.ndarray]:

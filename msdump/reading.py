@@ -33,7 +33,7 @@ _KINDS: Final = {
 
 
 class NotRegularError(OSError):
-    """Something that is no file with contents stands under a name: a pipe, a socket, a device."""
+    """A path is that of a pipe, a socket or a device instead of a regular file."""
 
 
 def close(descriptor: int) -> None:
@@ -53,7 +53,7 @@ class _File(FileIO):
 
 
 def is_taken(path: str | os.PathLike[str]) -> bool:
-    """Tell whether something stands under a name, be it a link that leads nowhere.
+    """Return whether a path exists, if only as a dangling link.
 
     ``os.path.lexists`` swallows exceptions of a signal handler.
     """
@@ -112,7 +112,7 @@ class OpenDescriptor:
         return fd, status.st_size
 
     def __exit__(self, *_raised: object) -> None:
-        """Close it."""
+        """Close the file."""
         close(self._fd)
 
 

@@ -21,7 +21,7 @@ DEFAULT_FORMAT = "DefaultFormat"
 
 
 class IO(enum.StrEnum):
-    """Which side of an operator a tensor stands on."""
+    """The side of an operator to which a tensor belongs."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -85,22 +85,22 @@ class DevicePart(Protocol):
 
     @property
     def format(self) -> str:
-        """Name of the format in which it lies in device memory; the default one: as on the host."""
+        """Name of the tensor's format in device memory; in the default format its layout is the host's."""
 
     @property
     def groups(self) -> int:
-        """Groups that the format is laid out for."""
+        """Number of groups (of a convolution) for which the format is laid out."""
 
     @property
     def address(self) -> int:
-        """Its address in device memory in the run that goes on, 0 where that is not known."""
+        """Address of the tensor in device memory in the current run, 0 if it is not known."""
 
     @property
     def origin(self) -> str:
         """Full name of the operator that gave an output before the graph was compiled, "" for inputs."""
 
     def element_type(self, host: DType) -> DType:
-        """Return the device's element type of a tensor that has this one on the host."""
+        """Return the device's element type of the tensor, given its type on the host."""
 
     def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         """Convert an array of the host to the device's element type."""

@@ -84,7 +84,7 @@ class Network:
         model: Model | None = None,
         state: ModelState | None = None,
     ) -> None:
-        """Compile a network; a plan's path is proved writable and its graph files are written.
+        """Compile a network; check that the plan's path is writable, and write its graph files.
 
         Args:
             graph: The model.
@@ -93,7 +93,7 @@ class Network:
             context: Where the network runs, if there is no plan.
             model: Name of a compiled model, or the operator that is called alone; None: after
                 its file, with the process's next number.
-            state: The state that it shares with the first network of the model; None: none.
+            state: State of the model's first network, to be shared; None: a new state.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -200,7 +200,7 @@ class Network:
 
     @property
     def shared(self) -> ModelState:
-        """The state that it shares with the networks that read the same variables."""
+        """The state that this network shares with the networks that read the same variables."""
         return self._shared
 
     def state(self) -> dict[str, np.ndarray]:
@@ -211,11 +211,11 @@ class Network:
             return self._variables.copies()
 
     def forget_sessions(self) -> None:
-        """Let each session of the runtime end once it has run; later runs make it anew."""
+        """Free each onnxruntime session after its run; later runs create it again."""
         self._program_runs.forget_sessions()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Let the variables hold copies of arrays, as ``state`` returned them.
+        """Set the variables to copies of arrays, such as the result of ``state``.
 
         Raises:
             InputError: A variable is missing or unknown, or an array has another type or shape.
@@ -269,7 +269,7 @@ class Network:
 
     @property
     def has_run(self) -> bool:
-        """Whether any of its operators has run, or tried to."""
+        """Whether any operator of the network has run, or has failed."""
         return self._program.has_run
 
     @property
@@ -279,7 +279,7 @@ class Network:
 
     @property
     def device_memory(self) -> MemoryUse | None:
-        """Memory of the emulated device in the run that goes on, or else in the last one; None elsewhere.
+        """Memory of the emulated device in the current run, else in the last one; None on CPU and GPU.
 
         None, too, after a run that is neither dumped nor limited (``max_device_memory``), if the sizes of its
         tensors depend on contents (NonZero). It has addresses from the moment at which tensors are captured:
@@ -294,7 +294,7 @@ class Network:
 
     @property
     def runs(self) -> int:
-        """How often it has run, runs that failed included."""
+        """Number of runs of the network so far, failed ones included."""
         return self._runs.count
 
     @property

@@ -185,11 +185,11 @@ def _gather(request: ReportRequest) -> DumpReport:
 
 
 def _plan(dump: Dump, request: ReportRequest) -> DumpPlan | None:
-    """Return the configuration as it was compiled, None where it is not known."""
+    """Return the plan of the given configuration, else of the dump's copy; None without either."""
     path = request.config or next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
     if path is None:
         return None
-    from msdump.cli import explain  # not above: most dumps of an Ascend keep none
+    from msdump.cli import explain  # imported late: most dumps of an Ascend have no copy
 
     try:
         return explain.plan_of(path, explain.context_of(dump, {}), dump)

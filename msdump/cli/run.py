@@ -217,7 +217,7 @@ def _load(request: RunRequest) -> ModelRun:
 
 
 def _of_rank(path: str) -> str:
-    """Return the path of a rank's own file: ``{rank}`` stands for its number, unless a file is called so."""
+    """Return a path with the rank's number for ``{rank}``, unless a file has that very name."""
     return path if Path(path).exists() else path.replace(_RANK, str(current().identity.rank))
 
 
@@ -229,7 +229,7 @@ def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
 
 
 def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the outputs that an .npz file can hold, types that numpy lacks as dump files have them."""
+    """Yield the outputs that an .npz file can hold; bfloat16, int4, ... are widened as in dump files."""
     for name, value in outputs.items():
         if not isinstance(value, np.ndarray):
             kind = "absent" if value is None else "a sequence, which an .npz file cannot hold"
@@ -241,7 +241,7 @@ def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _losses(outputs: Any) -> list[float]:
-    """Return the first output of a step that is one number, in a list; nothing where none is."""
+    """Return the first output of a step that is a single number, in a list; an empty list if none is."""
     each = outputs if isinstance(outputs, tuple) else (outputs,)
     numbers = (float(item.item()) for item in each if isinstance(item, np.ndarray) and item.size == 1)
     return list(itertools.islice(numbers, 1))

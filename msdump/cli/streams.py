@@ -24,7 +24,7 @@ class ShownStream:
     """A stream that people read: characters that steer a terminal are spelled out.
 
     A failed write ends the program: without a message if the reader of its output, such as ``| head``, has
-    closed the pipe. A failed write to standard error is ignored: messages are dropped.
+    closed the pipe. Other faults of standard error are ignored: messages are dropped.
     """
 
     def __init__(self, stream: TextIO | ShownStream, form: Callable[[str], str] = visible) -> None:
@@ -94,7 +94,7 @@ def data() -> TextIO:
 
 
 def console(stream: TextIO, **how: Any) -> Any:
-    """Return rich's console on a stream; texts are visible, and no markup, before it styles them."""
+    """Return rich's console on a stream; it escapes texts and does not interpret markup in them."""
     from rich.console import Console
 
     class TextConsole(Console):

@@ -146,7 +146,7 @@ def parse_kernel(item: str, *, searches: bool) -> KernelPattern | None:
 
 
 def _parse_segment(segment: str, text: str, *, for_ge: bool) -> tuple[tuple[int, int], str]:
-    """Return the range of a segment of a text, both ends included, and its fault, "" for none."""
+    """Return the range of a segment of a text, both ends included, and its fault ("": it is valid)."""
     match, shown = _SEGMENT.fullmatch(segment), segment.strip()
     if match is None:
         fault = f"{shown!r} is neither a number nor a range; {_SEGMENTS_ALLOWED}"

@@ -67,7 +67,7 @@ class Document:
     has_lines: bool = True
 
     def position(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
-        """Return line and column, from 1, of a value or its key; of the enclosing value for a missing one."""
+        """Return line and column, from 1, of a value or its key; of the enclosing value if it is missing."""
         if not self.has_lines:
             return 0, 0
         mark = self.mark

@@ -141,7 +141,7 @@ def read(path: str) -> tuple[WatchRule, ...]:
 
 
 def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
-    """Return the rule of an object that stands in no file; ``giver`` names its origin in messages.
+    """Return the rule of an object that comes from no file; ``giver`` names its origin in messages.
 
     Raises:
         ConfigValueError: It is faulty; the error holds all faults.
@@ -232,7 +232,7 @@ def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
 
 
 def _missing(condition: Condition, limits: Sequence[Limit], settings: Mapping[str, float]) -> str:
-    """Return a message about missing parameters of a rule, "" for none."""
+    """Return a message about missing parameters of a rule, "" if none is missing."""
     if not limits:
         return f"limits nothing: give {choice(condition.limits)}"
     lacking = [name for name in condition.settings if name not in settings]

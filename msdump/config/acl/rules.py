@@ -210,7 +210,7 @@ def _check_directory(path: str, faults: AclFaults) -> None:
 
 
 def remote_path(path: str) -> str | None:
-    """Return the path behind an IPv4 address, None where no address stands before it.
+    """Return the path of ``address:path`` with an IPv4 address, None for a path without an address.
 
     >>> remote_path("192.168.0.1:/home/output")
     '/home/output'

@@ -211,7 +211,7 @@ def _output(model_desc: int, index: int) -> Described:
 
 
 def _current_output(model_desc: int, index: int) -> Described:
-    """Return an output with its shape in the last run, before a run that of the model."""
+    """Return an output with its shape in the last run, or before the first run the model's shape."""
     model = _model(model_desc)
     value = item_at(model.outputs, index)
     return value, model.shapes[index] if model.shapes else value.type.shown_shape

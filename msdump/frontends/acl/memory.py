@@ -51,7 +51,7 @@ _OWN_REFERENCES: Final = _LentMemory(0, 0, bytearray(), is_writable=False).refer
 
 
 class Memory:
-    """Allocates memory of device and host, and finds it again by pointer.
+    """Allocates memory of device and host, and resolves pointers to bytes.
 
     Addresses of the device are no addresses of this process: only ``view`` leads to their bytes. Objects with
     a pointer are kept as long as the script keeps them, the latest one until the next is added. Any other
@@ -101,7 +101,7 @@ class Memory:
         self._lent.pop(id(block), None)
 
     def lend(self, owner: bytes | bytearray | np.ndarray) -> int:
-        """Return the pointer of an object's memory; that of an array is contiguous."""
+        """Return a pointer to the memory of an object; an array must be contiguous."""
         if isinstance(owner, np.ndarray):
             start, whole = owner.ctypes.data, owner
             while isinstance(whole.base, np.ndarray) and whole.base.flags.c_contiguous:
@@ -140,7 +140,7 @@ class Memory:
         return view
 
     def _block(self, address: int) -> int | None:
-        """Return where the block of the device begins that holds an address."""
+        """Return the start of the device memory block that contains an address, None if no block does."""
         index = bisect_right(self._addresses, address) - 1
         if index < 0:
             return None

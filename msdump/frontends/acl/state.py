@@ -214,7 +214,7 @@ class Handles:
         return handle
 
     def get(self, handle: Any, kind: type[T]) -> T:
-        """Return the object of a handle; 100000 if the handle is none of such an object."""
+        """Return the object of a handle; 100000 if no object of that kind has the handle."""
         item = self._objects.get(handle) if isinstance(handle, int) else None
         if not isinstance(item, kind):
             name = getattr(kind, "TITLE", kind.__name__)
@@ -250,7 +250,7 @@ class Dataset:
 
 @dataclass(slots=True)
 class ModelDesc:
-    """A description of a loaded model, of none before ``get_desc``."""
+    """A description of a loaded model; empty before ``get_desc``."""
 
     TITLE: ClassVar = "model description"
 
