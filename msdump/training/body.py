@@ -50,7 +50,7 @@ class Body(OnnxBody, Tape):
 
     def number(self, number: float) -> Value:
         """Return a scalar constant of the tensors' element type."""
-        # an emulated device computes small types in float32: the constant takes the type that comes in
+        # CastLike: an emulated device computes half types in float32, so inputs may differ from ``element``
         return self.of_element(super().number(number))
 
     def of_element(self, value: Value) -> Value:
@@ -159,7 +159,7 @@ def _returning(body: Body, results: Sequence[str], outputs: Sequence[str]) -> li
     for result, output in zip(results, outputs, strict=True):
         if result in made and result not in renamed:
             renamed[result] = output
-        else:  # an input, or a value that is returned twice
+        else:  # results that are inputs, or returned twice, need an Identity
             body.nodes.append(helper.make_node("Identity", [result], [output]))
     for node in body.nodes:
         node.input[:] = [renamed.get(name, name) for name in node.input]

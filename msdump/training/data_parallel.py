@@ -25,7 +25,7 @@ class DataParallel:
 
     Attributes:
         ranks: Number of ranks.
-        bucket_bytes: Gradients are reduced together up to this size, 0: each by itself.
+        bucket_bytes: Largest size of gradients that are reduced together, 0: each gradient by itself.
         group: Name of the group of ranks.
     """
 
@@ -42,7 +42,7 @@ class DataParallel:
         return [(variable, mean) for (variable, _), mean in zip(trained, means, strict=True)]
 
     def _buckets(self, gradients: Sequence[StepTensor]) -> Iterator[list[StepTensor]]:
-        """Yield neighbours of one type that fit into a bucket, a large gradient by itself."""
+        """Yield buckets: consecutive gradients of one type; a gradient above the size has its own bucket."""
         bucket: list[StepTensor] = []
         size = 0
         for gradient in gradients:

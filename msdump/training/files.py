@@ -25,7 +25,7 @@ OPSET: Final = 20
 
 
 def loaded(model: Model, sizes: Mapping[str, int]) -> Graph:
-    """Return the graph of a model, converted to an opset of bodies and rules; messages name the given file.
+    """Return the graph of a model, converted to an opset that training supports; messages name the file.
 
     Raises:
         GraphError: ONNX cannot convert the model, or it is faulty.
@@ -38,9 +38,9 @@ def _source_name(model: Model) -> str:
 
 
 def converted(model: Model) -> Model:
-    """Return a model in an opset of bodies and rules.
+    """Return a model, converted if its opset is older than training supports.
 
-    An unreadable one is returned as it is: the loader raises its error.
+    An unreadable model is returned as it is: the loader raises the error.
 
     Raises:
         GraphError: ONNX cannot convert the model.
@@ -50,7 +50,7 @@ def converted(model: Model) -> Model:
         if version >= OLDEST_OPSET:
             return model
         message = _inlined(whole_message(model))
-    except (OSError, GraphError, onnx.checker.ValidationError):  # the last one: external data
+    except (OSError, GraphError, onnx.checker.ValidationError):  # ValidationError: faulty external data
         return model
     try:
         return _newer(message)
@@ -63,19 +63,19 @@ def converted(model: Model) -> Model:
 
 
 def _inlined(message: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model without functions of its own, which the converter drops."""
+    """Return a model with its functions inlined, since the version converter drops functions."""
     if not message.functions:
         return message
     copy = onnx.ModelProto()
     copy.CopyFrom(message)
-    names.name_nodes(copy.graph)  # inner nodes are named after calls
+    names.name_nodes(copy.graph)  # nodes inside functions are named after calls
     return functions.inline(copy)
 
 
 def _newer(message: onnx.ModelProto) -> onnx.ModelProto:
     metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
     newer = version_converter.convert_version(message, OPSET)
-    for node in newer.graph.node:  # the converter forgets where nodes come from
+    for node in newer.graph.node:  # the converter drops metadata of nodes
         if node.name in metadata and not node.metadata_props:
             node.metadata_props.extend(metadata[node.name])
     return newer
@@ -105,7 +105,7 @@ _MOST_BYTES: Final = 2**31 - 1
 
 _SMALL: Final = 1024  # bytes; smaller weights stay in the model
 
-_ALIGNMENT: Final = 4096  # of weights in their file, for readers that map it
+_ALIGNMENT: Final = 4096  # of each weight in the file of weights, for readers that map the file
 
 
 def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
 
 
 def _size(model: onnx.ModelProto) -> int:
-    """Return a lower bound of the bytes of a model; protobuf has no size above its limit."""
+    """Estimate the bytes of a model from its parts, since ByteSize fails above protobuf's limit."""
     graph = model.graph
     parts = (model.functions, graph.node, graph.value_info, graph.input, graph.output)
     weights = sum(len(tensor.raw_data) + _SMALL for tensor in graph.initializer)

@@ -132,7 +132,7 @@ class ForwardWriter:
                 self.weights[name] = array
 
     def _is_constant(self, name: str, array: np.ndarray) -> bool:
-        """Return whether a weight is a number of the program (axes, limits, exponents), no parameter."""
+        """Return whether a weight is a constant of the computation (axes, limits, ...), no parameter."""
         if name in (self._trainable or ()):
             return False
         is_float = StepTensor(name, dtypes.from_numpy(array.dtype), array.shape).is_float
@@ -173,7 +173,7 @@ class ForwardWriter:
             return loss.write(output, labels)
 
     def _operators(self, around: Place) -> Iterator[StepOperator]:
-        """Yield the operators of the model, each once the ones before it are written."""
+        """Yield the operators of the model one by one: the inputs of each must be written before."""
         layers = dense_layers(self._graph)
         parts = {part.name for layer in layers.values() for part in layer.parts}
         for node in self._graph.nodes:
@@ -209,7 +209,7 @@ class ForwardWriter:
         return tuple(self._typed(name) for name in names)
 
     def tensor(self, name: str) -> StepTensor:
-        """Return a value of the model, which must have been written."""
+        """Return the step's tensor for a value of the model; its operator must be written before."""
         return op.types[self._renamed.get(name, name)]
 
     def _typed(self, name: str) -> StepTensor:
@@ -269,7 +269,7 @@ class ForwardWriter:
             ir_version=max(self._graph.ir_version, IR_VERSION),
             producer_name="msdump",
         )
-        # in their place at once: a graph that is put into a model is copied as a whole
+        # added last: make_model copies the graph, and weights would be copied with it
         for name, array in self.weights.items():
             _write_tensor(model.graph.initializer.add(), name, array)
         if op.bindings:

@@ -1,6 +1,6 @@
 """Loss scales: small gradients in half types are scaled into their range, and back before the update.
 
-A step with a dynamic scale finds that its gradients overflow by the means of each device.
+How a step with a dynamic scale detects overflows of its gradients depends on the device.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _zeros() -> StepTensor:
 
 
 def overflow_check(device: DeviceTarget, mode: OverflowMode, parallel: DataParallel | None) -> OverflowCheck:
-    """Return the overflow check of a device."""
+    """Return the overflow check for a device and an overflow mode."""
     if device is not DeviceTarget.ASCEND:
         return OverflowCheck()
     return FloatStatusCheck(parallel) if mode is OverflowMode.SATURATION else AllFiniteCheck()
@@ -116,14 +116,14 @@ MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCel
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The part of a training step behind its gradients, which a loss scale surrounds.
+    """The optimizer's update: the part of a training step between scaled gradients and new variables.
 
     Attributes:
         optimizer: Updates the parameters.
         parallel: Mean of the gradients over all ranks; None: one rank.
-        state: Adds variables.
+        state: Adds a variable to the step, by name and first value.
         normalizing: Names of scales and shifts of normalisations.
-        check: Finds overflows of gradients.
+        check: Detects overflows of gradients.
     """
 
     optimizer: Optimizer

@@ -23,7 +23,7 @@ def sparse_softmax_cross_entropy(logits: Value, labels: Value, *, is_grad: int) 
     """Return the mean of -log softmax at the labels, or its gradient, (softmax - onehot) / n."""
     if not is_grad:
         index = op.Cast(labels, to=INT64)
-        # a negative index would count from the last class: one behind them is refused
+        # a negative label would count from the last class: an index behind the classes makes it fail
         index = op.Where(index < 0, op.Gather(op.Shape(logits), 1), index)
         index = op.Unsqueeze(index, [1])
         taken = op.GatherElements(op.LogSoftmax(logits, axis=-1), index, axis=1)
@@ -31,7 +31,7 @@ def sparse_softmax_cross_entropy(logits: Value, labels: Value, *, is_grad: int) 
     shape = op.Shape(logits)
     count = op.Gather(shape, 0)
     classes = op.Gather(shape, 1)
-    # in float32, and cast: runtimes have OneHot in few element types
+    # float32 with a cast: runtimes have OneHot for few element types
     onehot = op.OneHot(op.Cast(labels, to=INT64), classes, np.array([0, 1], np.float32), axis=-1)
     difference = op.Softmax(logits, axis=-1) - op.CastLike(onehot, logits)
     return difference / op.CastLike(count, logits)
@@ -145,7 +145,7 @@ REDUCTIONS: Final = {"sum": 0, "mean": 1, "none": 2}
 
 @lowering("SoftmaxCrossEntropyLoss")
 def _lower_softmax_cross_entropy_loss(node: StepOperator) -> None:
-    """Write MindSpore's operator for the mean over rows, else a LogSoftmax and the loss of it."""
+    """Write MindSpore's operator for the plain mean over rows of a matrix, else LogSoftmax and NLLLoss."""
     scores, labels, loss = node.x, node.input(1), node.y
     is_plain = node.attribute("reduction", "mean") == "mean" and node.attribute("ignore_index", None) is None
     if scores.rank == 2 and len(node.inputs) == len(node.outputs) + 1 == 2 and is_plain:
@@ -161,7 +161,7 @@ def _lower_negative_log_likelihood(node: StepOperator) -> None:
 
 
 def _write_nll_loss(node: StepOperator, x: StepTensor) -> None:
-    """Write MindSpore's loss of logarithms; all classes weigh the same where the model has no weights."""
+    """Write NLLLoss; if the model has no class weights, all classes have weight 1."""
     reduction, ignored = node.attribute("reduction", "mean"), node.attribute("ignore_index", None)
     weight: Any = node.optional(2)
     if weight is None:
@@ -179,7 +179,7 @@ def _write_nll_loss(node: StepOperator, x: StepTensor) -> None:
 
 
 def _scaled(gradient: StepTensor, dy: StepTensor) -> StepTensor:
-    """Return a gradient times that of the loss itself; 1 leaves it as it is."""
+    """Return a gradient times ``dy``, the gradient of the loss itself; unchanged if ``dy`` is constant 1."""
     if dy.value is not None and dy.value.size == 1 and dy.value == 1:
         return gradient
     return gradient * dy
@@ -195,7 +195,7 @@ def _sparse_softmax_cross_entropy_gradient(back: Backward) -> Gradients:
 
 @mindspore_gradient("SoftmaxCrossEntropyWithLogits")
 def _softmax_cross_entropy_gradient(back: Backward) -> Gradients:
-    """Scale the gradient, an output of the forward operator, row by row; labels have none."""
+    """Scale the gradient that the forward operator has as its output, row by row; none for labels."""
     gradient = back.outputs[1]
     return gradient * op.Unsqueeze(back.dy, [-1])
 
@@ -229,7 +229,7 @@ class Loss:
     Attributes:
         cell: MindSpore's class, the scope's name.
         label: Returns element type and shape of the labels for an output of the network; None: no labels.
-        write: Writes its operators for output and labels (or the output again); returns the loss, a scalar.
+        write: Writes the operators for output and labels (without labels: output twice); returns a scalar.
     """
 
     cell: str
@@ -246,7 +246,7 @@ def _probabilities(logits: StepTensor) -> tuple[DType, Shape]:
 
 
 def _logits(output: StepTensor) -> StepTensor:
-    """Return an output with a last dimension of classes; one number is a GraphError."""
+    """Return an output with classes as last dimension; GraphError for a scalar."""
     if not output.shape:
         raise GraphError(
             f"output {output.name!r} is one number and has no classes to choose from: "
@@ -268,7 +268,7 @@ def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
 
 
 def _dense_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
-    """Write the loss of each row and its gradient, which MindSpore's operator both gives, and the mean."""
+    """Write MindSpore's operator, which returns loss and gradient of each row, and the mean of losses."""
     if logits.rank != 2:
         logits, labels = as_matrix(logits), as_matrix(labels)
     rows = logits.shaped(logits.shape[:1])
@@ -283,7 +283,7 @@ def _mean_squared_error(output: StepTensor, labels: StepTensor) -> StepTensor:
 
 
 def _binary_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
-    # the weight of each element, and that of the positive labels
+    # ``ones`` are the weights of elements, and of positive labels
     if logits.is_fixed:
         ones = op.constant(np.ones(logits.sizes(), logits.dtype.numpy))
     else:
@@ -294,7 +294,7 @@ def _binary_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
 
 
 def _own(output: StepTensor, _labels: StepTensor) -> StepTensor:
-    """Return the output of a network that ends in a loss; any but a floating-point number is a GraphError."""
+    """Return the output of a network that ends in its loss; GraphError unless it is one float."""
     if not output.is_float or any(size != 1 for size in output.shape):
         raise GraphError(
             f"output {output.name!r} of type {output.dtype.name} and shape {output.shape} is no loss of its "

@@ -68,7 +68,7 @@ class MixedPrecision:
             self._write_in(node, element or self._flowing(node))
 
     def loss_input(self, output: StepTensor) -> StepTensor:
-        """Return the network's output as the loss takes it, in float32."""
+        """Return the network's output in float32, which the loss reads."""
         return self._cast(output, FLOAT32, WITH_LOSS)
 
     def check(self) -> None:
@@ -78,7 +78,7 @@ class MixedPrecision:
                 raise InputError(f"precision: no operator lies in layer {path!r}{name_hint(path, self._met)}")
 
     def _layer(self, place: Place) -> tuple[str, DType | None]:
-        """Return the innermost layer around a place that has a type of its own, and that type."""
+        """Return path and element type of the innermost layer around a place with a type in ``layers``."""
         names = [name for name, _ in place.cells[len(self._network.cells) :]]
         paths = [".".join(names[:end]) for end in range(len(names), -1, -1)]
         self._met.update(paths)
@@ -86,7 +86,7 @@ class MixedPrecision:
         return path, self._layers.get(path)
 
     def _flowing(self, node: StepOperator) -> DType:
-        """Return the type of the activations that an operator without a type of its own reads."""
+        """Return the common type of the activations that an operator reads; float32 if types differ."""
         types = {
             item.dtype
             for item in node.inputs
@@ -128,7 +128,7 @@ class MixedPrecision:
             lower(replace(node, inputs=inputs, outputs=outputs))
 
     def _cast_place(self, item: StepTensor, place: Place) -> Place:
-        """Return where a tensor is cast: inputs of a network that is half as a whole outside its layers."""
+        """Return the scope of a tensor's cast: the network's for inputs under amp O2, else the reader's."""
         if item.name in self._inputs and "" in self._layers:
             return replace(place, cells=self._network.cells)
         return place
@@ -152,15 +152,15 @@ def _is_changeable(item: StepTensor) -> bool:
 
 
 def _written(item: StepTensor, element: DType, variable: str, changed: Container[str]) -> DType:
-    """Return the type of an output; type variable "": it cannot have the element type."""
+    """Return the type of an output; variable "": ONNX does not allow the element type for the output."""
     if variable in changed:
         return element
-    # an inferred type is that of the inputs as they were before their casts
+    # the output's type was inferred from inputs before their casts
     return item.dtype if variable or item.dtype is not element else FLOAT32
 
 
 def _type_variables(node: StepOperator, opset: int, element: DType) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the type variable of each input and output; "" where it cannot have the element type."""
+    """Return ONNX's type variable of each input and output, "" if it does not allow the element type."""
     # no schema describes onnxruntime's operators in ONNX's domain, such as SimplifiedLayerNormalization
     if node.domain or not defs.has(node.op_type, opset, ""):
         return [""] * len(node.inputs), [""] * len(node.outputs)
@@ -168,7 +168,7 @@ def _type_variables(node: StepOperator, opset: int, element: DType) -> tuple[Seq
     text = type_text(element)
 
     def variable(parameters: Sequence[defs.OpSchema.FormalParameter], slot: int) -> str:
-        parameter = parameters[min(slot, len(parameters) - 1)]  # the last one may stand for many
+        parameter = parameters[min(slot, len(parameters) - 1)]  # the last parameter may be variadic
         return parameter.type_str if text in parameter.types else ""
 
     count = len(node.outputs) + len(node.absent)
@@ -179,9 +179,9 @@ def _type_variables(node: StepOperator, opset: int, element: DType) -> tuple[Seq
 
 
 def _output_to_16(place: Place, depth: int) -> tuple[Place, Place]:
-    """Return the scope of amp's ``_OutputTo16`` around a layer, and the layer's in it.
+    """Return the scope of amp's ``_OutputTo16`` around a layer, and the scope of the layer inside.
 
-    The layers of the network lie in ``depth`` cells.
+    ``depth``: number of cells around the layers of the network.
     """
     if len(place.cells) == depth:  # an operator of the network itself: there is no layer to wrap
         return place, place

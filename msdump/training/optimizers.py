@@ -162,7 +162,7 @@ Trained = Sequence[tuple[StepTensor, StepTensor]]
 
 @dataclass(frozen=True, slots=True)
 class TrainedParameter:
-    """A parameter with its gradient; ``is_normalization``: it is scale or shift of a normalisation."""
+    """A parameter with its gradient; ``is_normalization``: whether it scales or shifts in a normalisation."""
 
     variable: StepTensor
     gradient: StepTensor
@@ -256,7 +256,7 @@ class Optimizer(Options):
                 *(operands[name] for name in self.slots.split()),
                 like=variables,
                 **self.structure(decay),
-                # numbers to multiply with have the parameter's rank where its last size is 1
+                # see ``_number``: scalars are reshaped to this rank if the parameter's last size is 1
                 rank=variable.rank if variable.shape[-1:] == (1,) else 0,
             )
             op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
@@ -338,7 +338,7 @@ class Adam(Optimizer):
     rules = MOMENTS | DECAY
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Write the powers of both shares."""
+        """Write the new powers of beta1 and beta2, which are variables; return all operands by slot."""
         numbers: dict[str, Item] = {}
         for name in ("beta1", "beta2"):
             share = getattr(self, name)

@@ -19,22 +19,22 @@ class OptionRule:
 
 
 def at_least(low: float) -> OptionRule:
-    """Allow finite numbers from a number on."""
+    """Return the rule of finite numbers that are at least ``low``."""
     return OptionRule(lambda value: low <= value < math.inf, f"{low:g} or more")
 
 
 def above(low: float) -> OptionRule:
-    """Allow finite numbers above a number."""
+    """Return the rule of finite numbers above ``low``."""
     return OptionRule(lambda value: low < value < math.inf, f"more than {low:g}")
 
 
 def between(low: float, high: float) -> OptionRule:
-    """Allow numbers between two others."""
+    """Return the rule of numbers between ``low`` and ``high``, both excluded."""
     return OptionRule(lambda value: low < value < high, f"between {low:g} and {high:g}")
 
 
 def one_of(names: Collection[str]) -> OptionRule:
-    """Allow some texts."""
+    """Return the rule of an option that must be one of some texts."""
     return OptionRule(lambda value: value in names, " or ".join(names))
 
 
@@ -42,7 +42,7 @@ Rules = Mapping[str, OptionRule]
 
 
 class Options:
-    """Base of frozen dataclasses of options."""
+    """Base of frozen dataclasses of options; ``rules`` has the rules by field."""
 
     __slots__ = ()
     rules: ClassVar[Rules] = {}

@@ -111,7 +111,7 @@ def lower(node: StepOperator) -> None:
 class BackwardPass:
     """Writes the gradients of a loss.
 
-    A tensor with several users has as many gradients, which an AddN in its producer's place sums.
+    A tensor with several readers has a gradient from each; an AddN in its producer's scope sums them.
     """
 
     def __init__(self, parameters: Iterable[str]) -> None:

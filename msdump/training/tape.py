@@ -1,6 +1,6 @@
-"""``op``: ONNX's operators as functions and as Python's own, ``dy * (1.0 - op.Exp(x))``.
+"""``op``: ONNX's operators as Python functions and Python operators, ``dy * (1.0 - op.Exp(x))``.
 
-They are added to the tape that is being written: the body of one of MindSpore's operators, or a step graph.
+Calls add operators to the tape that is being written: the body of a MindSpore operator, or a step graph.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Tape:
 
 
 class _Operators:
-    """The tape that is being written, by its own methods and attributes."""
+    """Proxy of the tape that is being written: has its methods and attributes."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # inspection, outside of any tape
+        if name.startswith("_"):  # inspection by Python, without a tape
             raise AttributeError(name)
         return getattr(_written.get(), name)
 
@@ -46,7 +46,7 @@ _Writer = TypeVar("_Writer", bound=Tape)
 
 @contextmanager
 def writing(tape: _Writer) -> Iterator[_Writer]:
-    """Make a tape the one that ``op`` stands for."""
+    """Make ``op`` write to a tape within a context."""
     token = _written.set(tape)
     try:
         yield tape
@@ -78,5 +78,5 @@ class Operand:
 
 
 def single(values: Sequence[Any]) -> Any:
-    """Return the only one of several values, else all."""
+    """Return the value itself if there is one, else a tuple of all values."""
     return values[0] if len(values) == 1 else tuple(values)

@@ -38,7 +38,7 @@ class Place:
     """Scope and source lines of an operator.
 
     Attributes:
-        cells: From the root inwards.
+        cells: Name and class of each cell, from the root inwards.
         trace: Source lines as an exporter writes them, "" for none.
         forward: ONNX name of the forward operator of a gradient.
     """
@@ -132,7 +132,7 @@ class StepTensor(Operand):
         return all(isinstance(size, int) for size in self.shape)
 
     def typed(self, like: StepTensor) -> StepTensor:
-        """Return this value with another one's element type and shape."""
+        """Return a value of this name with element type and shape of ``like``."""
         return StepTensor(self.name, like.dtype, like.shape)
 
     def shaped(self, shape: Shape) -> StepTensor:
@@ -171,9 +171,9 @@ class StepOperator:
         op_type: ONNX's type, or MindSpore's.
         domain: "" for ONNX's own.
         primitive: MindSpore's name.
-        inputs: None for an absent one.
-        outputs: Without the absent ones.
-        attributes: Attributes, or the structure of one of MindSpore's operators.
+        inputs: Inputs by slot, None for an absent one.
+        outputs: Outputs, absent ones left out.
+        attributes: ONNX attributes; of MindSpore's operators, the keywords of their body.
         place: Its scope.
         absent: Slots of optional outputs that the model leaves out.
     """
@@ -294,7 +294,7 @@ class StepWriter(Tape):
         bindings: The new value of each variable, by its name.
         layouts: Reshaped or transposed values by operator, name of the original, and shape or order.
         origins: The original of each reshaped value, by its name.
-        wide: Values of a half type that are float32 in the graph, as they are there, by name.
+        wide: By name, the float32 tensors that the graph has in place of values of a half type.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class StepWriter(Tape):
         self._seeds = np.random.SeedSequence(seed)
 
     def constant(self, array: np.ndarray) -> StepTensor:
-        """Return a constant; equal ones are one value, and only read ones are written."""
+        """Return a constant; equal arrays share one value, and the model has only constants with readers."""
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
             name = self.free_name("constant")
@@ -368,7 +368,7 @@ class StepWriter(Tape):
 
     @contextmanager
     def at(self, place: Place) -> Iterator[None]:
-        """Write in a scope for a while."""
+        """Write operators in a scope within a context."""
         before, self.place = self.place, place
         try:
             yield
@@ -377,9 +377,9 @@ class StepWriter(Tape):
 
     @contextmanager
     def as_one(self, primitive: str, *inputs: StepTensor) -> Iterator[None]:
-        """Write operators that gradient rules see as one, a composite of MindSpore's.
+        """Write operators that gradient rules see as one operator, such as MatMulExt, within a context.
 
-        It has the name and the outputs of the last operator; its rule is a ``mindspore_gradient``.
+        This operator has name and outputs of the last one written; its rule is a ``mindspore_gradient``.
         """
         start = len(self.operators)
         yield
@@ -396,14 +396,14 @@ class StepWriter(Tape):
         ]
 
     def results(self) -> list[StepTensor]:
-        """Return the outputs of all operators, as they are in the graph."""
+        """Return the outputs of all operators with the types that they have in the graph (``wide``)."""
         written = [self.types[name] for node in self.nodes for name in node.output if name]
         return [self.wide.get(tensor.name, tensor) for tensor in written]
 
     def body(
         self, name: str, write: Callable[[], Sequence[StepTensor]]
     ) -> tuple[onnx.GraphProto, Sequence[StepTensor]]:
-        """Return the operators that a function writes as a branch's graph, and the values that it returns."""
+        """Return a branch's graph with the operators that ``write`` adds, and the results of ``write``."""
         around = self.nodes, self.operators
         self.nodes, self.operators = [], []
         outputs = write()
@@ -481,7 +481,7 @@ class StepWriter(Tape):
         if is_wide:
             results = tuple(replace(item, dtype=element) for item in results)
             self.wide |= {item.name: replace(item, dtype=FLOAT32) for item in results}
-        # the casts that a kernel needs are none of the network's: gradients go past them
+        # gradient rules see the inputs without the casts that a kernel needs
         self._add(node, name, tensors, results, structure)
         return single(results)
 
@@ -496,7 +496,7 @@ class StepWriter(Tape):
     def _fed(
         self, tensors: Sequence[StepTensor | None], *, is_wide: bool = False
     ) -> tuple[StepTensor | None, ...]:
-        """Return inputs as a kernel reads them, behind casts; a wide one reads float32 for half types."""
+        """Return inputs behind the casts that a kernel needs: to float32 from half types if ``is_wide``."""
         return tuple(item and self._read(item, is_wide=is_wide) for item in tensors)
 
     def _read(self, item: StepTensor, *, is_wide: bool) -> StepTensor:

@@ -79,7 +79,7 @@ class _Attention:
         return self.joined(gradient)
 
     def scores(self, q: Value, k: Value, shift: Value, mask: Value) -> tuple[Value, Value | None]:
-        """Return the scores, and the slope of their limit, None without one."""
+        """Return the scores, and the derivative of their soft limit (None without ``softcap``)."""
         scores, slope = op.MatMul(q, _turned(k)), None
         if self.softcap:
             level = op.Tanh(scores / self.softcap)
@@ -89,7 +89,7 @@ class _Attention:
         return self.masked(scores, mask, _LOWEST), slope
 
     def masked(self, scores: Value, mask: Value, number: float) -> Value:
-        """Return scores, or their gradient, with a number where nothing is attended to."""
+        """Return scores, or their gradient, with a number at masked places."""
         masks = [mask] if self.has_mask else []
         if self.is_causal:
             rows, columns = (
@@ -235,7 +235,7 @@ def _attention(back: Backward) -> Gradients:
 
 @gradient("RotaryEmbedding")
 def _rotary_embedding(back: Backward) -> Gradients:
-    """Turn the gradient back: by the same angles, their sines negated."""
+    """Rotate the gradient by the negative angles: the operator with negated sines."""
     x = back.x
     if any(back.wants[1:3]):
         raise GraphError(f"{back.place.path}/RotaryEmbedding: its cosines and sines have no gradient")

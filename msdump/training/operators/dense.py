@@ -53,11 +53,11 @@ def bias_add_grad(dy: Value, _format: Value, *, rank: int) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class DenseLayer:
-    """A product with a weight, with a bias or the weight transposed.
+    """A MatMul with a weight, together with the Add of a bias or the Transpose of the weight.
 
     Attributes:
         product: The MatMul.
-        last: The operator that writes the result: the sum, or the product.
+        last: The operator that writes the result: the Add, or the MatMul.
         inputs: Names of input, weight and bias, if any.
         parts: The operators in front of the last one.
         is_transposed: Whether the weight is (out, in).
@@ -175,7 +175,7 @@ def _lower_gemm(node: StepOperator) -> None:
 
 
 def _write_dense(node: StepOperator, bias: StepTensor | None) -> None:
-    """Write a dense layer over more than a matrix as one over the rows of all dimensions."""
+    """Write a dense layer over more than two dimensions: as MindSpore, flattened to a matrix and back."""
     x, w, out = node.x, node.input(1), node.y
     is_transposed = bool(node.attributes["transB"])
     if is_fixed(out.shape):
@@ -200,13 +200,13 @@ def _lower_matmul(node: StepOperator) -> None:
 
 
 def multiplied(a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
-    """Write MindSpore's ``ops.matmul`` of operands of any rank: one operator to gradients, MatMulExt."""
+    """Write MindSpore's ``ops.matmul`` of operands of any rank; gradient rules see a single MatMulExt."""
     with op.as_one("MatMulExt", a, b):
         first, second = as_matrices(a, b)
         if a.rank > 1 and b.rank > 1:
             return batch_matmul(first, second, out)
         product = batch_matmul(first, second)
-        # a vector leaves no dimension behind
+        # the dimension of size 1 that a vector operand had gained is dropped
         shape = (*product.shape[:-2], *a.shape[:-1][-1:], *b.shape[1:][-1:])
         return reshaped(product, (shape), out)
 
@@ -219,7 +219,7 @@ def as_matrices(a: StepTensor, b: StepTensor) -> tuple[StepTensor, StepTensor]:
 
 
 def batch_matmul(a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
-    """Write MindSpore's product of stacks of matrices, one of which may be repeated for the other."""
+    """Write BatchMatMul, with batch dimensions broadcast; MatMul for two matrices."""
     batch = _broadcast_shape(a.shape[:-2], b.shape[:-2])
     rank = len(batch) + 2
     if not batch:
@@ -237,14 +237,14 @@ def batch_matmul(a: StepTensor, b: StepTensor, out: StepTensor | None = None) ->
 
 
 def _broadcast_shape(a: Shape, b: Shape) -> Shape:
-    """Return the shape that two shapes are broadcast to; a free dimension is taken for that of both."""
+    """Return the broadcast of two shapes; two sizes other than 1, also free ones, count as equal."""
     length = max(len(a), len(b))
     pairs = zip((1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b, strict=True)
     return tuple(second if first == 1 else first for first, second in pairs)
 
 
 def _broadcast(x: StepTensor, batch: Shape) -> StepTensor:
-    """Return matrices with one for each of the other operand, unless they would be too large."""
+    """Return matrices broadcast to the batch dimensions; unchanged if free or larger than the limit."""
     shape = [size for size in (*batch, *x.shape[-2:]) if isinstance(size, int)]
     is_free = len(shape) < len(batch) + 2
     if x.shape[:-2] == batch or is_free or math.prod(shape) * x.dtype.numpy.itemsize > BROADCAST_LIMIT:
@@ -277,10 +277,9 @@ def _matmul(back: Backward) -> Gradients:
 
 @mindspore_gradient("MatMulExt")
 def _matmul_ext(back: Backward) -> Gradients:
-    """Multiply by the other operand transposed; sum over its copies.
+    """Return products of the gradient and the other operand, transposed; sums over broadcast dimensions.
 
-    The gradient of a weight, which all matrices of the other operand are multiplied by, is one product over
-    all their rows.
+    The gradient of a single matrix (a weight) is one product over the rows of all matrices.
     """
     a, b = back.x, back.input(1)
     first, second = as_matrices(a, b)
@@ -299,7 +298,7 @@ def _matmul_ext(back: Backward) -> Gradients:
 
 
 def _matrix_shape(dy: StepTensor, a: StepTensor, b: StepTensor) -> Shape:
-    """Return the shape of a gradient as matrices: a vector has left no dimension behind."""
+    """Return the shape of a gradient as matrices: with size 1 for the dimension that a vector lacks."""
     shape = dy.shape if b.rank > 1 else (*dy.shape, 1)
     return shape if a.rank > 1 else (*shape[:-1], 1, shape[-1])
 
@@ -352,14 +351,14 @@ def spelled_out(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
 
 
 def _einsum_gradient(fed: Sequence[StepTensor], terms: Sequence[str], x: StepTensor, term: str) -> StepTensor:
-    """Return the gradient of an operand; ``fed`` is that of the result, and the other operands."""
+    """Return the gradient of operand ``x``; ``fed``: gradient of the result, then the other operands."""
     known = set("".join(terms))
-    # a dimension of size 1 may have been broadcast: it is summed over, like axes that the term lacks
+    # dimensions of size 1, which may be broadcast, are summed over like axes that the term lacks
     kept = [letter for letter, size in zip(term, x.shape, strict=True) if letter in known and size != 1]
     summed = op.Einsum(*fed, equation=f"{','.join(terms)}->{''.join(kept)}")
     if len(kept) == x.rank:
         return summed.typed(x)
-    # letters of this operand alone were summed: the gradient is the same all along
+    # along letters that only this operand has, which are summed, the gradient is constant
     wide = tuple(size if letter in kept else 1 for letter, size in zip(term, x.shape, strict=True))
     spread = reshaped(summed, (wide))
     if wide == x.shape:

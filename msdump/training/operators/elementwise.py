@@ -101,9 +101,9 @@ def _lower_extreme(node: StepOperator) -> None:
 
 
 def of_operands(back: Backward, *parts: Callable[[], StepTensor]) -> Gradients:
-    """Return the wanted gradient of each operand, summed over broadcast axes.
+    """Return the gradient of each operand that needs one, summed over broadcast axes.
 
-    The parts write the gradients in the shape of the result.
+    ``parts`` write the gradient of each operand in the shape of the result.
     """
     return tuple(
         unbroadcast(part(), back.input(slot)) if is_wanted else None
@@ -112,7 +112,7 @@ def of_operands(back: Backward, *parts: Callable[[], StepTensor]) -> Gradients:
 
 
 def _times(dy: StepTensor, other: StepTensor) -> StepTensor:
-    # MindSpore multiplies by a number behind the gradient, by a tensor in front of it
+    # MindSpore's order of operands: dy * number, tensor * dy
     return dy * other if other.value is not None and not other.rank else other * dy
 
 
@@ -186,7 +186,7 @@ def _powers(base: StepTensor, exponent: StepTensor) -> tuple[StepTensor, StepTen
     """Return an exponent in the element type of its base, and the exponent less one."""
     if exponent.value is not None:
         power = exponent.value.astype(base.dtype.numpy)
-        # 0 * x**-1 would be nan at zero; 0 * x**0 is the zero that is meant
+        # exponent 0 stays 0: 0 * x**-1 would be NaN at x = 0, 0 * x**0 is 0
         return op.constant(power), op.constant(np.where(power == 0, power, power - 1).astype(power.dtype))
     wide = exponent if exponent.dtype is base.dtype else op.Cast(exponent, to=base.dtype.onnx)
     return wide, wide - 1.0
@@ -194,7 +194,7 @@ def _powers(base: StepTensor, exponent: StepTensor) -> tuple[StepTensor, StepTen
 
 @gradient("Max", "Min")
 def _extreme(back: Backward) -> Gradients:
-    """Send the gradient to the operand that was taken; equal ones get half of it each."""
+    """Give the gradient to the larger (Max) or smaller operand; equal operands get half each."""
     if len(back.inputs) == 1:
         return back.dy
     a, b, dy = back.x, back.input(1), back.dy
@@ -210,7 +210,7 @@ def _where(back: Backward) -> Gradients:
     condition, dy = back.x, back.dy
     return of_operands(
         back,
-        lambda: condition,  # of no gradient, and not wanted
+        lambda: condition,  # never called: a condition needs no gradient
         lambda: op.Where(condition, dy, 0.0),
         lambda: op.Where(condition, 0.0, dy),
     )
@@ -342,7 +342,7 @@ def _lower_clip(node: StepOperator) -> None:
 
 @gradient("Clip")
 def _clip(back: Backward) -> Gradients:
-    """Pass the gradient between the bounds, themselves included; beyond, it is that of the bound."""
+    """Give the gradient to x between the bounds (inclusive), beyond a bound to that bound."""
     x, dy = back.x, back.dy
     low, high = (*back.inputs[1:], None, None)[:2]
     wants_low, wants_high = (*back.wants[1:], False, False)[:2]
@@ -432,9 +432,9 @@ def dropout(
 
 @lowering("Dropout")
 def _lower_dropout(node: StepOperator) -> None:
-    """Write MindSpore's Dropout, unless the model says that nothing is dropped.
+    """Write MindSpore's Dropout, unless the model has a ratio of 0 or a constant false ``training_mode``.
 
-    A model in inference form, which does not say ``training_mode`` at all, is trained with dropout.
+    A model without the input ``training_mode`` (inference form) is trained with dropout.
     """
     if not op.drops and not node.output(1):
         op.Identity(*node.inputs[:1], outputs=node.outputs)
@@ -457,7 +457,7 @@ def _lower_dropout(node: StepOperator) -> None:
 
 
 def _kept_share(node: StepOperator) -> StepTensor:
-    """Return the share that is kept, a constant where the model's inputs are constants."""
+    """Return the share of kept elements, a constant if ratio and training mode are constants."""
     ratio, training = (node.optional(slot) for slot in (1, 2))
     dropped = op.constant(np.array(0.5, np.float32)) if ratio is None else ratio
     if training is not None and training.value is not None and not training.value:
@@ -475,7 +475,7 @@ def _kept_share(node: StepOperator) -> StepTensor:
 def _dropout(back: Backward) -> Gradients:
     keep_prob, mask = back.input(1), back.outputs[1]
     if keep_prob.value is not None:
-        share = float(str(keep_prob.value))  # 0.7, as MindSpore's attribute has it, for the number in float32
+        share = float(str(keep_prob.value))  # MindSpore's attribute is 0.7, not float32's 0.699999988
         return op.call("DropoutGrad", back.dy, mask, like=back.dy, keep_prob=share)
     if keep_prob.dtype is not mask.dtype:
         keep_prob = op.Cast(keep_prob, to=mask.dtype.onnx)

@@ -58,7 +58,7 @@ def scatter_nd(indices: Value, updates: Value, shape: Value, *, batch_dims: int)
 
 @lowering("Gather")
 def _lower_gather(node: StepOperator) -> None:
-    """Write a look-up; in a table by ids of several dimensions it is MindSpore's nn.Embedding."""
+    """Write a Gather; of matrix rows by indices of several dimensions, as MindSpore's nn.Embedding does."""
     x, indices, out = node.x, node.input(1), node.y
     axis = node.attribute("axis", 0) % x.rank
     if not x.is_float:
@@ -80,7 +80,7 @@ gradient("RandomNormalLike", "RandomUniformLike", "Bernoulli")(constant_zero)
 @gradient("Gather")
 @mindspore_gradient("Gather")
 def _gather(back: Backward) -> Gradients:
-    """Sum the rows of the gradient by their index; another axis than the first one is turned to the front."""
+    """Sum the gradient's rows by index; an axis other than the first is transposed to the front and back."""
     x, indices, dy = back.x, back.input(1), back.dy
     axis = back.attribute("axis", 0) % x.rank
     (count,) = x.sizes_from(axis, axis + 1)
@@ -104,7 +104,7 @@ def _top_k(back: Backward) -> Gradients:
 
 
 def _into(back: Backward, indices: StepTensor, dy: StepTensor, axis: int) -> StepTensor:
-    """Sum a gradient into the elements at indices along an axis."""
+    """Return the gradient of ``back.x``: ``dy`` added up at the indices along an axis."""
     x = back.x
     return op.call("GatherDGradV2", x, axis, indices, dy, like=x, dim=axis)
 
@@ -118,7 +118,7 @@ def _gather_nd(back: Backward) -> Gradients:
 
 @gradient("ScatterElements", "ScatterND")
 def _scatter(back: Backward) -> Gradients:
-    """Return the gradient where the data are kept, and that of the updates at their places."""
+    """Return the gradient of data, zero at overwritten places, and of updates, gathered from these places."""
     dy = back.dy
     x, indices, updates = (back.input(slot) for slot in range(3))
     reduction = back.attribute("reduction", "none")
@@ -139,7 +139,7 @@ def _scatter(back: Backward) -> Gradients:
 
 
 def _of_extreme(back: Backward) -> Gradients:
-    """Return the gradients of data and updates where they are the largest or smallest."""
+    """Return the gradients for reductions max and min: ``dy`` where data or update is the result."""
     dy, y = back.dy, back.y
     x, updates = back.x, back.input(2)
     dx = op.Where(op.Equal(x, y), dy, 0.0) if back.wants[0] else None

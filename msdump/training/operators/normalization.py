@@ -274,17 +274,17 @@ def _channel_gradients(
 
 
 def _wide(value: Value, rank: int) -> Value:
-    """Return a value of each channel in the shape that it is broadcast from."""
+    """Return a value of each channel in a shape that broadcasts over data of a rank: (C, 1, 1)."""
     return op.Reshape(value, (-1, *(1,) * (rank - 2)))
 
 
 @lowering("BatchNormalization")
 def _lower_batch_norm(node: StepOperator) -> None:
     x, gamma, beta, *moving = (node.input(slot) for slot in range(5))
-    # a layer that is used twice moves its statistics twice
+    # a layer used twice updates the moving statistics twice
     mean, variance = (op.bindings.get(item.name, item) for item in moving)
     epsilon = float(node.attribute("epsilon", 1e-5))
-    # MindSpore counts the share of the new value, ONNX that of the old one; 0.1, not 1 - float32(0.9)
+    # MindSpore's momentum is the new value's share, ONNX's the old one's; rounded: 0.1, not 0.10000002
     momentum = round(1.0 - node.attribute("momentum", 0.9), 7)
     is_training = op.batch_statistics
     *_, new_mean, new_variance = op.call(
@@ -297,7 +297,7 @@ def _lower_batch_norm(node: StepOperator) -> None:
     )
     if is_training:
         op.bindings |= {moving[0].name: new_mean, moving[1].name: new_variance}
-    for slot, new in ((1, new_mean), (2, new_variance)):  # a model in training form may show them
+    for slot, new in ((1, new_mean), (2, new_variance)):  # optional outputs in training form
         shown = node.output(slot)
         if shown is not None:
             op.Identity(new, outputs=[shown])
@@ -375,7 +375,7 @@ def _lower_group_norm(node: StepOperator) -> None:
 
 
 def _of_channels(parameter: StepTensor, channels: int) -> StepTensor:
-    """Return a parameter of each channel; before opset 21 there is one of each group."""
+    """Return a parameter per channel; before opset 21 it is per group, and repeated here."""
     (count,) = parameter.sizes()
     if count == channels:
         return parameter
@@ -462,7 +462,7 @@ def _instance_norm(back: Backward) -> Gradients:
 
 
 def _only(back: Backward) -> StepTensor:
-    """Return the gradient of the result; the loss must not depend on the statistics themselves."""
+    """Return the gradient of the first output; GraphError if the loss depends on the other outputs."""
     if any(dy is not None for dy in back.dys[1:]):
         raise GraphError(f"{back.place.path}/{back.op_type}: its statistics have no gradient")
     return back.dy

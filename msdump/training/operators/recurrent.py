@@ -36,7 +36,7 @@ _ACTIVATIONS: Final = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "
 
 
 def _product(value: StepTensor | None, weight: StepTensor, bias: StepTensor | None) -> StepTensor | None:
-    """Return value weight^T + bias; None for zero."""
+    """Return value * weight^T + bias; None (value, bias or result) means zero."""
     if value is None:
         return bias
     product = matmul(value, weight, tb=True)
@@ -46,7 +46,7 @@ def _product(value: StepTensor | None, weight: StepTensor, bias: StepTensor | No
 
 
 def _sum_present(*parts: StepTensor | None) -> StepTensor:
-    """Return the sum of the present parts."""
+    """Return the sum of the parts that are not None."""
     present = [part for part in parts if part is not None]
     total = present[0]
     for part in present[1:]:
@@ -55,7 +55,7 @@ def _sum_present(*parts: StepTensor | None) -> StepTensor:
 
 
 def _gates(value: StepTensor | None, count: int) -> Sequence[StepTensor | None]:
-    """Return the parts of a value (batch, gates x hidden), or of a bias (gates x hidden)."""
+    """Return the part of each gate of a value (batch, gates x hidden) or a bias (gates x hidden)."""
     if value is None:
         return [None] * count
     width = value.sizes_from(-1)[0] // count
@@ -153,7 +153,7 @@ def _check(node: StepOperator) -> None:
 
 
 def _parts(value: StepTensor | None, count: int) -> list[StepTensor | None]:
-    """Return the parts of a value along its first axis, without that axis."""
+    """Split a value into slices of its first axis, which is removed; Nones for an absent value."""
     if value is None:
         return [None] * count
     slices = [value] if count == 1 else op.Split(value, [1] * count, axis=0, outputs=count)
@@ -174,7 +174,7 @@ def _run(
 
 
 def _write(node: StepOperator, sequences: list[list[StepTensor]], states: list[State]) -> None:
-    """Write the results that the model reads: all outputs, the last ones, the last memories."""
+    """Write the outputs that the model has: Y of all steps, Y_h and Y_c of the last step."""
     whole = node.output(0)
     if whole is not None:
         sides = [

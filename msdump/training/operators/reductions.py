@@ -94,7 +94,7 @@ def _cum_sum(back: Backward) -> Gradients:
 
 
 def kept(back: Backward, tensor: StepTensor) -> StepTensor:
-    """Return a result of a reduction, or its gradient, with the axes that went away, of size 1."""
+    """Return a result of a reduction, or its gradient, with reduced axes as dimensions of size 1."""
     wide = kept_shape(back.x, reduced_axes(back))
     if tensor.shape == wide.shape:
         return tensor
@@ -106,7 +106,7 @@ def kept(back: Backward, tensor: StepTensor) -> StepTensor:
 def spread(back: Backward, tensor: StepTensor) -> StepTensor:
     """Return a result of a reduction, or its gradient, repeated over the axes that were reduced."""
     x, axes = back.x, reduced_axes(back)
-    if tensor.value is not None and x.is_fixed:  # the gradient of the loss itself: all of it is one constant
+    if tensor.value is not None and x.is_fixed:  # the loss's own gradient: one filled constant
         return op.constant(np.full(x.sizes(), tensor.value.reshape(-1)[0], x.dtype.numpy))
     wide = kept(back, tensor)
     if any(not isinstance(x.shape[axis], int) for axis in axes):

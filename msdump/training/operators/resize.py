@@ -59,8 +59,8 @@ def _resize_gradient(
     """Return the gradient of a tensor that was resized.
 
     Resizing maps each axis by a matrix, the resized unit vectors; the gradient is mapped by the transposed
-    ones. ``axes``: the resized ones, with their ``sizes`` before and ``counts`` after; ``scales`` where
-    the operator has them; ``roi``: begin and end of the part of each axis that is shown.
+    matrix. ``axes``: the resized axes, with ``sizes`` before and ``counts`` after; ``scales``: empty if the
+    operator has none; ``roi``: begin and end of the cropped part of each axis, or empty.
     """
     for number, (axis, size, count) in enumerate(zip(axes, sizes, counts, strict=True)):
         scale = scales[number] if scales else None
@@ -135,13 +135,13 @@ def _resize(back: Backward) -> Gradients:
 def _is_resized(x: StepTensor, y: StepTensor, axis: int, scales: Mapping[int, tuple[float, ...]]) -> bool:
     if scales:
         return scales.get(axis, _SAME) != _SAME
-    # a batch of free size stays as it is under any name behind the operator
+    # a batch of free size is not resized, even if its dimension has another name in the output
     is_batch = axis == 0 and not isinstance(x.shape[0], int)
     return not is_batch and x.shape[axis] != y.shape[axis]
 
 
 def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float, ...]]:
-    """Return the numbers of each axis in an input of a Resize that lists all first ones first."""
+    """Return the ``count`` numbers of each axis in an input of Resize, which has all first numbers first."""
     tensor = node.optional(slot)
     if tensor is None or tensor.shape == (0,):
         return {}
@@ -154,7 +154,7 @@ def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float
 
 
 def _slots(node: StepOperator, back: Backward, axes: tuple[int, ...]) -> tuple[Item, ...]:
-    """Return the inputs of MindSpore's gradient."""
+    """Return the inputs of MindSpore's gradient operator."""
     x, y, dy = node.x, node.y, back.dy
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
     is_aligned, is_half = transformation == "align_corners", transformation == "half_pixel"

@@ -33,7 +33,7 @@ def is_fixed(shape: Shape) -> bool:
 
 
 def joined(shape: Sequence[int | str | None]) -> int | None:
-    """Return the size of several dimensions as one, None if one of them is free."""
+    """Return the product of several dimensions, None if one of them is free."""
     sizes = [size for size in shape if isinstance(size, int)]
     return math.prod(sizes) if len(sizes) == len(shape) else None
 
@@ -46,8 +46,8 @@ def open_shape(shape: Shape) -> list[int]:
 def reshaped(x: StepTensor, like: StepTensor | Shape, out: StepTensor | None = None) -> StepTensor:
     """Return a tensor in another shape, of which one dimension may be free.
 
-    A reshaping of a reshaping is one of the first tensor, and equal ones are one operator, as MindSpore's
-    passes leave them.
+    A Reshape of a reshaped tensor reads the original tensor, and equal Reshapes are one operator, as after
+    MindSpore's passes.
 
     Raises:
         GraphError: Several dimensions are free.
@@ -113,7 +113,7 @@ def reduced_axes(node: StepOperator) -> tuple[int, ...]:
 
 
 def kept_shape(x: StepTensor, axes: Sequence[int]) -> StepTensor:
-    """Return the type of a reduction of ``x`` that keeps its axes."""
+    """Return type and shape of a reduction of ``x`` with keepdims."""
     return x.shaped(tuple(1 if axis in axes else size for axis, size in enumerate(x.shape)))
 
 
@@ -290,7 +290,7 @@ def _slice(back: Backward) -> Gradients:
 
 
 def _left_out(node: StepOperator, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return how much a slice leaves out at the begins and ends of all axes, empty unless its steps are 1."""
+    """Return the elements that a slice cuts off at begins and ends of all axes; () for steps other than 1."""
     x = node.x
     begin, end, steps = node.constant(1), node.constant(2), node.constant(4)
     if begin is None or end is None or (node.optional(4) and (steps is None or (steps != 1).any())):

@@ -71,7 +71,7 @@ def filter_gradient(
 
 
 def _by_sums(dy: Value, parts: Iterable[Value], window: Ints) -> Value:
-    """Sum the products of the gradient and the elements below each window element, for each channel."""
+    """Return a depthwise weight's gradient: sums of gradient times input, per channel and window element."""
     axes = list(range(2, len(window) + 2))
     images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in parts]
     joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
@@ -83,14 +83,14 @@ def _swapped(rank: int) -> list[int]:
 
 
 def _window_parts(x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints) -> Iterator[Value]:
-    """Yield the elements of the padded input below each element of the window, in the shape of the output.
+    """Yield the slice of the padded input that each window element meets, in the shape of the output.
 
-    Each is written once the one before it has its reader, so that a runtime frees it before the next one.
+    Slices are written one by one, each behind the reader of the last, so that a runtime can free the last.
     """
     rank = len(window)
     axes = tuple(range(2, rank + 2))
     is_dense = all(step == 1 for step in strides)
-    if not is_dense:  # the last window may leave rows at the end, as many as shapes alone tell
+    if not is_dense:  # rows at the end may be unread: the output's shape gives the end
         reach = (op.Shape(dy, start=2) - 1) * strides + 1
     for place in itertools.product(*(range(size) for size in window)):
         starts = tuple(index * step for index, step in zip(place, dilations, strict=True))
@@ -105,7 +105,7 @@ def _window_parts(x: Value, dy: Value, strides: Ints, dilations: Ints, window: I
 def _by_convolution(
     dy: Value, x: Value, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
 ) -> Value:
-    """Convolve input with output gradient: batch and channels, strides and dilations change places."""
+    """Convolve input with output gradient, with batch and channels, strides and dilations exchanged."""
     rank = len(window)
     swapped = _swapped(rank)
     if group > 1:  # (batch, group, channels, ...) -> (channels, group * batch, ...)
@@ -151,13 +151,13 @@ def input_gradient(
 
 
 def _around(window: Ints, pads: Ints, dilations: Ints) -> Sequence[int]:
-    """Return the padding of an output's gradient for a convolution to the size of the input."""
+    """Return the padding with which a convolution of an output's gradient has the input's size."""
     reaches = [(size - 1) * step for size, step in zip(window, dilations, strict=True)]
     return [reach - pad for reach, pad in zip((*reaches, *reaches), pads, strict=True)]
 
 
 def _turned(w: Value, window: Ints) -> Value:
-    """Swap the channels of a weight and turn its windows back to front."""
+    """Swap input and output channels of a weight and reverse its windows."""
     rank = len(window)
     turned = op.Transpose(w, perm=_swapped(rank))
     if all(size == 1 for size in window):
@@ -219,7 +219,7 @@ def window_steps(node: StepOperator, window: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _halved(totals: Sequence[int], *, is_larger_last: bool) -> Ints:
-    """Return the paddings of axes as begins and ends, of which one is larger where they are odd."""
+    """Split total paddings into begins and ends; of an odd total, one side has one element more."""
     small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
     return (*small, *large) if is_larger_last else (*large, *small)
 
@@ -253,13 +253,13 @@ def _conv(back: Backward) -> Gradients:
 def _filter_gradient(
     w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
 ) -> StepTensor:
-    """Write the gradient of a weight that makes ``dy``'s forward value of ``x``."""
+    """Write the gradient of the weight of a convolution with input ``x`` and output gradient ``dy``."""
     name, slots = primitive("Conv", x), (x, dy) if x.rank == VOLUMES else (dy, x)
     return op.call(f"{name}BackpropFilter", *slots, like=w, **structure, **_form(w, structure))
 
 
 def _form(w: StepTensor, structure: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the window of a weight, and the fastest form of its gradients."""
+    """Return the window of a weight, and the fastest of the forms PRODUCTS, SUMS and CONVOLUTION."""
     filters, channels, *window = w.sizes()
     if structure["group"] == 1 and (channels >= _WIDE or math.prod(window) == 1):
         form = PRODUCTS
@@ -275,7 +275,7 @@ def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) ->
 
     Negative: how far the last window reaches beyond the padding (``ceil_mode``).
     """
-    if all(step == 1 for step in structure["strides"]):  # none, whatever the sizes are
+    if all(step == 1 for step in structure["strides"]):  # no strides: every row is reached
         return (0,) * len(structure["strides"])
     sizes, counts = node.x.sizes_from(2), node.y.sizes_from(2)
     pads, rank = structure["pads"], len(window)
@@ -291,7 +291,7 @@ def _conv_transpose(back: Backward) -> Gradients:
     dy = back.dy
     x, w = back.x, back.input(1)
     structure = _transposed_convolution(back)
-    # the weight belongs to the convolution that leads from the result to the input
+    # the weight is that of a convolution from the result to the input
     dw = _filter_gradient(w, x, dy, structure) if back.wants[1] else None
     dx = op.Conv(dy, w, **structure) if back.wants[0] else None
     return dx, dw
