@@ -34,8 +34,8 @@ def operator_graphs(
 
     Args:
         graph: The model, as it is or compiled; of fused operators the names of all their nodes are kept.
-        first: Number of the main graph in its process.
-        shows_arguments: Whether the operators have their arguments, which take as long as all the rest.
+        first: Number of the main graph; branches and bodies are numbered from it on.
+        shows_arguments: Whether the operators get their arguments, which doubles the time.
     """
     return connected(
         _operator_graph(inner, first + inner.index, shows_arguments=shows_arguments) for inner in graph.walk()
@@ -90,7 +90,7 @@ Output = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OperatorPair:
-    """Operators of two graphs that compute the same values: one and one, or several and several.
+    """Operators of two graphs that compute the same values: one to one, or group to group.
 
     Attributes:
         mine: Full names in the first graph, in order.
@@ -108,7 +108,7 @@ class OperatorPair:
 
     @property
     def is_single(self) -> bool:
-        """Whether one operator belongs to one operator."""
+        """Whether the pair is one operator of each graph, not groups of operators."""
         return len(self.mine) == len(self.golden) == 1
 
 
@@ -120,7 +120,7 @@ class Alignment:
         pairs: In the order of the first graph.
         mine_alone: Operators of the first graph without a partner, in its order.
         golden_alone: Operators of the second graph without a partner, in its order.
-        is_one_network: Whether the graphs are forms of one network; else the pairs are chance.
+        is_one_network: Whether the graphs are forms of one network; if False, the pairs are coincidental.
     """
 
     pairs: tuple[OperatorPair, ...]
@@ -158,11 +158,11 @@ class Alignment:
 
 
 def align(mine: GraphSide, golden: GraphSide) -> Alignment:
-    """Return which operators of two graphs are the same.
+    """Return the pairs of operators of two graphs that compute the same values.
 
     Names count where the neighbourhoods of the operators agree with them; else type, inputs and readers
-    identify the partner, then the elements of dumped outputs. Operators of one name that are left over are
-    paired last: one side has wired them otherwise.
+    identify the partner, then the elements of dumped outputs. Unpaired operators with the same name are
+    paired last: they have different inputs, as one side is wired differently.
     """
     if _is_same(mine.graph, golden.graph):
         return _alike(mine.graph)
@@ -176,7 +176,7 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
     pairs = PartialAlignment(own, other)
     pair_operators(pairs, strategies(own, other))
     found = _Result(pairs, contractions).alignment()
-    is_body = bool(mine.graph.caller and golden.graph.caller)  # their callers are paired
+    is_body = bool(mine.graph.caller and golden.graph.caller)  # the calling operators are paired already
     return replace(found, is_one_network=is_body or _is_one_network(found, mine, golden))
 
 
@@ -187,9 +187,9 @@ _ANCHORED: Final = 0.25
 def _is_one_network(found: Alignment, mine: GraphSide, golden: GraphSide) -> bool:
     """Return whether two graphs are forms of one network.
 
-    They are if enough operators are paired one by one, if they share weights, or if unlike regions wrote the
-    same values. Regions with the same neighbours are paired though they compute in other ways; of two
-    networks the whole graphs are such regions, between the inputs and the outputs.
+    They are if enough operators are paired one to one, if they share weights, or if the results of paired
+    regions (groups of unlike operators between the same neighbours) have the same values. A pair of regions
+    alone proves nothing: two unrelated networks, from inputs to outputs, form such a pair.
     """
     sides = mine, golden
     counts = [sum(not passes_on(each.op_type) for each in side.graph.operators.values()) for side in sides]
@@ -282,6 +282,6 @@ class _Result:
         return OperatorPair(mine, golden, Means.STRUCTURE, round(region.certainty, 3), tuple(outputs))
 
     def _original(self, side: int, output: Output) -> Output:
-        """Return the output in the original graph; of a contracted operator it is the last part's."""
+        """Return an output in the original graph; a contracted operator has the outputs of its last part."""
         name, slot = output
         return self.contractions[side].parts_of(name)[-1], slot

@@ -34,32 +34,31 @@ _LOOSE: Final = 0.1
 
 _WORD: Final = 8  # bytes
 _PARTS: Final = 64
-_LARGE: Final = 1 << 16  # bytes, below which a tensor is read in full at once
-_SAMPLES: Final = 16  # stretches of a tensor's sample
-_STRETCH: Final = 64  # bytes of each
-_SOME: Final = 1021  # bytes that are taken as they are
+_LARGE: Final = 1 << 16  # bytes; a smaller tensor is hashed in full at once
+_SAMPLES: Final = 16  # stretches in a tensor's sample
+_STRETCH: Final = 64  # bytes of a stretch
+_SOME: Final = 1021  # single bytes in a tensor's key, beside the sums
 
 
 def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> OperatorGraph | None:
-    """Return the graph of a compiled network, inferred from its tensors' contents; None where that fails.
+    """Return the graph of a compiled network, inferred from its tensors' contents; None if not possible.
 
-    An operator read another one's output if both have the same bits. So every input is an output with its
-    bits that was written before, or else a weight or an input of the network. Of an operator that ran several
-    times the first run counts. Where many operators read tensors that no operator wrote before, the dump is
-    not complete, and their inputs are not known to be weights.
+    An input with the bits of an output that was written before is taken to be that output; any other input
+    is a weight or an input of the network. If an operator ran several times, its first run counts. If many
+    operators read tensors that no operator wrote, the dump is incomplete, and the result is None.
 
     Args:
         folder: A directory of operators.
-        like: The other side's graph; it has the slashes of names, which files lack.
+        like: The other side's graph, which has the names with slashes (files have underscores instead).
     """
-    if not folder.kind.is_compiled:  # others have graph files, or were cut out of a dump
+    if not folder.kind.is_compiled:  # other directories have graph files, or were cut out of a dump
         return None
     writer = _Writer(like or OperatorGraph({}))
     for files in sorted(_runs(folder), key=lambda files: (files[-1].timestamp, files[-1].name)):
         name = files[0].op_name
         try:
             tensors = read_operands(folder, files)
-        except DumpReadError:  # said where the tensors themselves are compared
+        except DumpReadError:  # reported where the tensors are compared
             continue
         load = partial(_reread, folder, files)
         values = [_value(tensor, partial(load, place)) for place, tensor in enumerate(tensors)]
@@ -83,14 +82,14 @@ def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
 class _Bits:
     """Elements of a dumped tensor: hashed by a sample, compared in full.
 
-    Few tensors of a dump without inputs share a sample, so that most of their files are not read here.
+    In a dump without inputs few tensors share a sample, so most files need not be read in full.
     """
 
     def __init__(self, tensor: DumpedOperand, data: np.ndarray, load: Callable[[], DumpedOperand]) -> None:
         step = max(data.size // _SAMPLES, 1)
         stretches = b"".join(data[start : start + _STRETCH].tobytes() for start in range(0, data.size, step))
         self._sample = tensor.dtype, data.size, stretches
-        self._load = load  # the file is not kept open
+        self._load = load  # reads the tensor again, so that its file is not kept open
         if data.size < _LARGE:
             self._key = tensor_key(tensor)
 
@@ -104,12 +103,12 @@ class _Bits:
     def _key(self) -> Hashable | None:
         try:
             return tensor_key(self._load())
-        except DumpReadError:  # it was readable: it has gone since
+        except DumpReadError:  # the file has disappeared since its sample was read
             return None
 
 
 class _Value(NamedTuple):
-    """A dumped tensor by its elements; None if unreadable."""
+    """A dumped tensor: side, number, shape, and its elements (``bits``, None if unreadable)."""
 
     io: IO
     slot: int
@@ -118,7 +117,7 @@ class _Value(NamedTuple):
 
 
 def _value(tensor: DumpedOperand, load: Callable[[], DumpedOperand]) -> _Value:
-    # the type of a tensor on the device is not the one that the model gives the value
+    # no element type in the form: on the device it may be another one than in the model
     shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
     data = _bytes(tensor)
     bits = None if data is None else _Bits(tensor, data, load)
@@ -137,10 +136,10 @@ class _Writer:
         self._operators: dict[str, GraphOperator] = {}
         self._inputs: dict[str, ValueForm] = {}
         self._weights: dict[str, ValueForm] = {}
-        self._written: dict[Hashable, ValueSource] = {}  # where the bits of a tensor were written last
+        self._written: dict[Hashable, ValueSource] = {}  # latest source by bits
         self._read: set[ValueSource] = set()
         self._foreign: set[Hashable] = set()
-        self._guessed: dict[tuple[str, int], _Value] = {}  # seeming weights by reader and slot
+        self._guessed: dict[tuple[str, int], _Value] = {}  # presumed weights by reader and slot
         self._varying: set[tuple[str, int]] = set()
 
     def add_input(self, name: str, values: Iterable[_Value]) -> None:
@@ -182,10 +181,10 @@ class _Writer:
             self._written[value.bits] = replace(source, is_guessed=value.bits in self._written)
 
     def _sources(self, reader: str, inputs: Mapping[int, _Value]) -> tuple[ValueSource, ...]:
-        """Return the sources of an operator's inputs; an unwritten one beside a written one is a weight.
+        """Return the sources of an operator's inputs; unwritten inputs are weights if another was written.
 
-        Compiled networks have no files of Split and Concat: an operator without any written input reads their
-        outputs.
+        If no input was written before, all may be outputs of Split or Concat, of which compiled networks have
+        no files: the sources are unknown.
         """
         written = {SourceKind.OPERATOR, SourceKind.INPUT}
         has_written = any(self._written.get(each.bits, ABSENT).kind in written for each in inputs.values())
@@ -205,7 +204,7 @@ class _Writer:
         return tuple(sources)
 
     def graph(self) -> OperatorGraph | None:
-        """Return the graph, None if too few sources are known; values without a reader are its outputs."""
+        """Return the graph, with unread values as its outputs; None if too few sources are known."""
         reading = [each for each in self._operators.values() if each.inputs]
         known = self._pieces() + self._from_loops()
         if not reading or len(self._foreign) > max(1, _LOOSE * len(reading)) + known:
@@ -220,7 +219,7 @@ class _Writer:
         return _without(graph, {f"{name}{READ_AT}{slot}" for name, slot in self._varying})
 
     def _pieces(self) -> int:
-        """Return the number of pieces that the other side's graph cuts out of tensors dumped here."""
+        """Count the outputs of the other side's Split, Concat and alike that read operators of this dump."""
         dumped = {part for name in self._operators for part in _parts(name)}
         cutting = (each for each in self._like.operators.values() if each.op_type in DATA_FLOW)
         return sum(
@@ -228,7 +227,7 @@ class _Writer:
         )
 
     def _from_loops(self) -> int:
-        """Return the number of operators of the other side's graph that read values of a loop's passes."""
+        """Count the operators of the other side's graph with an input that varies between a loop's passes."""
         return sum(any(source.varies for source in each.inputs) for each in self._like.operators.values())
 
 
@@ -241,9 +240,9 @@ def _without(graph: OperatorGraph, weights: AbstractSet[str]) -> OperatorGraph:
 
 
 def _is_cut(reader: str, slot: int, like: OperatorGraph) -> bool:
-    """Return whether an input is a piece of a tensor, or several put together, by the other side's graph.
+    """Return whether an input is split from, or concatenated of, other tensors in the other side's graph.
 
-    Of a kernel that is fused there this holds only where no part reads anything fixed.
+    For a kernel that is fused in this dump, False if any part reads a weight or a constant.
     """
     parts = _parts(reader)
     known = [like.operators[part] for part in parts if part in like.operators]
@@ -268,9 +267,9 @@ def _is_fixed(source: ValueSource, graph: OperatorGraph) -> bool:
 
 
 def _spelled(name: str, like: OperatorGraph) -> str:
-    """Return an operator's name with the slashes of its scope, as far as another graph has them.
+    """Return an operator's name with the slashes of its scope, if another graph has the operator.
 
-    A fused operator is named after its first part, with the last components of the others behind it.
+    A fused operator's name is that of its first part, followed by the last components of the other parts.
     """
     known = like.find(name)
     if known is not None:
@@ -294,8 +293,8 @@ def _parts(name: str) -> list[str]:
 def tensor_key(tensor: DumpedOperand) -> Hashable | None:
     """Return a key that tensors of the same bits and type share; None if the file cannot be read.
 
-    Sums over the words of each part, one over all, and some elements, which show their order: cheaper than a
-    digest.
+    The key has the sum of the words of each of 64 parts, their XOR, and sampled bytes, which show the order
+    of elements: cheaper than a digest.
     """
     data = _bytes(tensor)
     if data is None:
@@ -340,23 +339,23 @@ def join_folders(folder: Folder, inner: Iterable[Folder]) -> Folder:
     """Return a directory with the files of others added, in the order in which the operators ran."""
     operators = dict(folder.operators)
     for each in inner:
-        # inputs and weights have a file beside each graph that reads them
+        # inputs and weights have a file in the directory of each graph that reads them
         operators |= {name: files for name, files in each.operators.items() if name not in operators}
     ordered = sorted(operators.items(), key=lambda item: item[1][-1].timestamp)
     return replace(folder, operators=dict(ordered))
 
 
 def unite_graphs(graphs: Sequence[OperatorGraph], *, has_calls: bool = True) -> OperatorGraph:
-    """Return the graphs of a network as one; branches and loops stand in the place of their control flow.
+    """Merge the graphs of a network into one, with branches and loop bodies inlined for their operators.
 
-    The first input of a loop comes from the graph around it, and its result from the last pass: such sources
-    are marked ``varies``, since other passes read other values. MindSpore's own files do not record the
-    caller of a graph: its inputs are unknown then.
+    An inlined input has its source in the first pass of the loop, and a result its source in the last pass;
+    both are marked ``varies``, since other passes read other values. MindSpore's own files do not record the
+    caller of a graph: the inputs of the graph are unknown then.
 
     Args:
         graphs: The graphs in the order of their numbers; the first one is a main graph.
-        has_calls: Whether control flow is followed; else it is left out, and values that cross between graphs
-            are unknown, so that two networks look alike however they are divided into graphs.
+        has_calls: Whether control flow operators are followed. If not, they are dropped, and values that pass
+            between graphs are unknown: one network divided into graphs in two ways then looks alike.
     """
     first, *others = graphs if has_calls else map(_without_calls, graphs)
     inside = graphs_run_by(first, {str(each.number): each for each in others})
@@ -382,7 +381,7 @@ def _without_calls(graph: OperatorGraph) -> OperatorGraph:
 
 
 def _without_borders(graph: OperatorGraph) -> OperatorGraph:
-    """Return a graph with unknown inputs: the names of its inputs are local to it."""
+    """Return a graph without its inputs, with unknown sources instead: their names are local to the graph."""
     return _untold(replace(graph, inputs={}), lambda source: source.kind is SourceKind.INPUT)
 
 
@@ -421,7 +420,7 @@ class _Inlining:
         bodies = [] if operator is None else self._bodies(operator)
         if operator is None or not bodies:
             return source
-        slot = source.slot + (operator.op_type == _LOOP)  # a body gives its condition first
+        slot = source.slot + (operator.op_type == _LOOP)  # output 0 of a body is the loop's condition
         if len(bodies) > 1 or slot >= len(bodies[0].outputs):
             return replace(ABSENT, varies=True)
         return replace(self.source(bodies[0], bodies[0].outputs[slot]), varies=True)

@@ -36,11 +36,10 @@ class FolderPair:
 
     Attributes:
         label: Their path without the time of the dump, or their iteration; "" for the only pair.
-        dumped_inner: Directories of further graphs of the same iteration, which branches and loops may be.
-        golden_inner: The same of golden.
-        is_united: Whether the sides divide their network into graphs otherwise, so that all directories of
-            one side
-            are compared with all of the other one.
+        dumped_inner: Directories of the iteration's other graphs, such as branches and loops.
+        golden_inner: The same on the golden side.
+        is_united: Whether the sides divide the network into different graphs, so that all directories of one
+            side are compared with all of the other one.
     """
 
     label: str
@@ -72,18 +71,18 @@ def pair_folders(
 ) -> FolderPairs:
     """Return the pairs of directories of dumped operators below two paths.
 
-    Directories with the same path below these are a pair, whenever the dumps were made; else the only one of
-    each side, or directories of the same iteration. A directory that cannot be listed is left out with a
-    warning.
+    Directories with the same relative path, without the time of the dump, are a pair. If no paths agree,
+    directories of the same iteration are. A single directory on each side is always a pair. A directory that
+    cannot be listed is left out with a warning.
 
     Args:
         dumped: Directory of dumped operators that is examined, or one above it.
-        golden: The same of the other side.
+        golden: The same on the golden side.
         executions: Number of the execution, or of the run, of each side; None: the last one.
         is_measured: Pair directories with statistics, too.
 
     Raises:
-        ToolError: A path is no directory, has none of dumped operators below it, or several dumps.
+        ToolError: A path is no directory, or has no dumped operators or several dumps below it.
         DumpReadError: There is no such run.
     """
     is_wanted = _has_either if is_measured else _has_dumps
@@ -101,7 +100,7 @@ def pair_folders(
 
 
 def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[FolderPair, ...]:
-    """Return a pair of all directories of each network and iteration, whatever their graphs' numbers."""
+    """Return one pair for each network and iteration, with the directories of all graphs of both sides."""
     own, other = _by_network(mine), _by_network(theirs)
     pairs = []
     for place in sorted(own.keys() & other.keys(), key=lambda place: _order("/".join(place))):
@@ -112,7 +111,7 @@ def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[Fo
 
 
 def is_measured_alone(*roots: str) -> bool:
-    """Return whether one path has statistics below it and no tensors, and the others have either."""
+    """Return whether a path has only statistics below it, and every path has statistics or tensors."""
     has_tensors = [next(_holding(root, _has_dumps), None) is not None for root in roots]
     has_statistics = [next(_holding(root, _has_statistics), None) is not None for root in roots]
     pairs = list(zip(has_statistics, has_tensors, strict=True))
@@ -142,10 +141,10 @@ def _paired(dumped: str, golden: str, mine: dict[str, str], theirs: dict[str, st
 
 
 def lowest_folder(path: str) -> str:
-    """Return a directory of dumped operators, or the only one below it; else the directory itself.
+    """Return the single directory of dumped operators at or below a path; the path itself without any.
 
     Raises:
-        ToolError: There are several below it.
+        ToolError: There are several below the path.
     """
     folders = list(_holding(path, _has_dumps))
     if len(folders) > 1 and path not in folders:
@@ -167,7 +166,7 @@ def label_folders(
         is_wanted: Selects directories by the names of their files; None: any with statistics or tensors.
 
     Raises:
-        ToolError: The root is no directory, has none of them, or two with the same label.
+        ToolError: The root is no directory, or has no wanted directory or two with the same label below it.
         DumpReadError: There is no such run.
     """
     if not os.path.isdir(root):
@@ -194,7 +193,7 @@ def label_folders(
 def _of_other_runs(root: str, execution: int | None) -> frozenset[str]:
     try:
         open_dump(root)
-    except DumpReadError:  # it holds several dumps, or no tree of one
+    except DumpReadError:  # the root holds several dumps, or not the tree of one
         return frozenset()
     dump = open_dump(root, execution)
     meant = {each.path for each in dump.iterations}
@@ -243,10 +242,10 @@ def _has_either(names: Sequence[str]) -> bool:
 
 
 def _by_iteration(labelled: Mapping[str, str]) -> dict[str, str]:
-    """Return directories by iteration number; numbers that several networks have are left out.
+    """Return directories by iteration number, without the numbers that several networks have.
 
-    Of the graphs of a network the first is taken: a compiled graph holds its branches and loops, which have
-    directories of their own elsewhere.
+    The first graph of a network is taken: a compiled graph contains its branches and loops, which have
+    directories of their own in other dumps.
     """
     mains = {place: labels[0] for place, labels in _by_network(labelled).items()}
     counts = Counter(number for _, number in mains)
@@ -259,7 +258,7 @@ def _inner_folders(labelled: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _by_network(labelled: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    # The trees of MindSpore, acl and torchair differ above, but all end in the number of the iteration.
+    # The trees of MindSpore, acl and torchair have different upper levels; the lowest is the iteration.
     networks: dict[tuple[str, str], list[str]] = {}
     for label in sorted(labelled, key=_order):
         above, _, number = label.rpartition("/")
@@ -287,9 +286,9 @@ _ENOUGH: Final = 0.5
 
 
 def _renumbered(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Return golden directories under labels with the examined side's numbers of the same graphs.
+    """Return golden directories by label, with graphs and iterations renumbered as on the examined side.
 
-    Graphs and iterations have other numbers where a process ran other networks before.
+    Their numbers differ if one process ran other networks before.
     """
     own, other = _by_graph(mine), _by_graph(theirs)
     labels: dict[str, str] = {}
@@ -321,10 +320,10 @@ def _by_graph(labelled: Mapping[str, str]) -> dict[str, _Graphs]:
 
 
 def _pair_graphs(mine: _Graphs, theirs: _Graphs) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of graphs that hold the same operators.
+    """Yield pairs of numbers, examined and golden, of graphs that hold the same operators.
 
-    The graphs of a network are numbered in a row, so shifts of numbers with the most in common come first.
-    Graphs that are left are paired by number.
+    The graphs of a network have consecutive numbers, so each shift between the numbers is tried, the one with
+    the most operators in common first. Remaining graphs are paired by number.
     """
     own, other = ({number: _operators(graph) for number, graph in side.items()} for side in (mine, theirs))
     shared = own.keys() & other.keys()
@@ -356,7 +355,7 @@ def _operators(graph: Mapping[str, str]) -> Counter[str]:
     found = {(file.op_name, file.op_type) for _, file in filter(None, parsed)}
     if not found and os.path.exists(table := f"{folder}/{STATISTICS}"):
         found = {(str(row.get("Op Name")), str(row.get("Op Type"))) for row in read_statistics(table)}
-    # parameters count, too: a graph may hold nothing else than a loop
+    # parameters count, too: a graph that consists of one loop has no other files
     return Counter(text for name, kind in found for text in (name, name.rpartition("-op")[0] or name, kind))
 
 
@@ -367,11 +366,11 @@ def _examples(labelled: Mapping[str, str]) -> str:
 
 
 def _divide_otherwise(dumped: str, golden: str) -> bool:
-    """Return whether a rank has another number of graphs in two dumps of one network.
+    """Return whether two dumps of one network divide the network of a rank into different graphs.
 
     MindSpore's compiler makes a graph of the condition of a loop, of its body, of the operators behind it,
-    and of each branch; msdump makes one of everything around branches and bodies. Graphs of several networks,
-    or of a training step and an evaluation, share names of operators.
+    and of each branch; msdump makes one of everything around branches and bodies. A dump with several
+    networks, or with a training step and an evaluation, is recognised by operator names in several graphs.
     """
     mine, theirs = _orders(dumped), _orders(golden)
     return any(
@@ -391,7 +390,7 @@ def _orders(path: str) -> Mapping[int, Sequence[tuple[str, ...]]]:
             for number, rank in ranks.items()
             if rank.is_known and rank.compiled_graphs
         }
-    except DumpReadError:  # golden tensors, several dumps, or a list that cannot be read
+    except DumpReadError:  # the path has golden tensors or several dumps, or an unreadable list
         return {}
 
 
@@ -401,6 +400,6 @@ def _is_one_network(orders: Sequence[tuple[str, ...]]) -> bool:
 
 
 def _is_spread(orders: Sequence[tuple[str, ...]], others: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether operators of one graph stand in several graphs of the other side."""
+    """Return whether the operators of one graph are in several graphs of the other side."""
     graph_of = {name: number for number, order in enumerate(others) for name in order}
     return any(len({graph_of[name] for name in order if name in graph_of}) > 1 for order in orders)

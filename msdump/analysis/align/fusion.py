@@ -24,7 +24,7 @@ class ContractedGraph:
 
     Attributes:
         graph: The graph.
-        parts: Full names of the operators that one was made of, by its full name.
+        parts: Full names of the original operators, by the full name of the contracted one.
     """
 
     graph: OperatorGraph
@@ -38,9 +38,9 @@ class ContractedGraph:
 def contracted(mine: OperatorGraph, golden: OperatorGraph) -> tuple[ContractedGraph, ContractedGraph]:
     """Return two graphs in which a fused operator and its parts on the other side are one operator each.
 
-    The parts are identified by the ONNX nodes of a fused operator, or by its name, which joins theirs
-    (``Default/Add-op0ReLU-op0``). Where both graphs fuse, the smallest groups with the same parts are
-    contracted.
+    The parts are identified by the ONNX nodes of a fused operator, or by its name, which joins the names of
+    the parts (``Default/Add-op0ReLU-op0``). If both graphs have fused operators, the smallest groups of
+    operators with equal parts are contracted.
     """
     groups = [group for group in _groups(mine, golden) if any(len(members) > 1 for members in group)]
     own, other = ([_Whole(_whole(group), group[side]) for group in groups] for side in (0, 1))
@@ -104,7 +104,7 @@ def _in_order(operators: Mapping[str, GraphOperator], graph: OperatorGraph) -> t
 
 
 def _unnumbered(parts: Sequence[str]) -> list[str]:
-    """Return parts without numbers but that of the first one: a dropped operator moves the others.
+    """Return parts without numbers, except for the first one: a missing operator shifts later numbers.
 
     >>> _unnumbered(["Conv2D-op3", "Elu-op1"])
     ['Conv2D-op3', 'Elu']
@@ -115,7 +115,7 @@ def _unnumbered(parts: Sequence[str]) -> list[str]:
 def _by_names(
     mine: OperatorGraph, golden: OperatorGraph, key: Callable[[Sequence[str]], Sequence[str]] = list
 ) -> Iterator[Group]:
-    """Yield fused operators with the parts that their names join; ``key`` maps parts for comparison."""
+    """Yield fused operators with the operators that their names join; parts are compared by ``key``."""
     own, other = _NamedParts(mine), _NamedParts(golden)
     for fused in mine.operators.values():
         rows = _rows(fused, own, other, key)
@@ -154,7 +154,7 @@ def _rows(
     other: _NamedParts,
     key: Callable[[Sequence[str]], Sequence[str]],
 ) -> Group | None:
-    """Return the row of operators on each side that join the same parts; a second try leaves out casts."""
+    """Return the one pair of chains with a fused operator's parts, if need be without casts; else None."""
     parts = _parts(fused)
     if len(parts) == 1:
         return None
@@ -187,12 +187,12 @@ def _rows_of(
         for reader in graphs[side].readers(row[-1]) if row else graphs[1].heads(parts[0], fused.scope):
             own = _parts(reader)
             shared = min(len(own), len(left))
-            # the head is found by its name; behind it a row begins with another operator's part
+            # compared behind the chain's first part, the only one to keep its number in ``_unnumbered``
             begin = parts[:1] if row else []
             if key([*begin, *own[:shared]]) == key([*begin, *left[:shared]]):
                 longer = (*row, reader)
                 both = (longer, rows[1]) if side == 0 else (rows[0], longer)
-                is_beyond = len(own) > len(left)  # the other graph has these parts behind the row
+                is_beyond = len(own) > len(left)  # the rest is matched in the other graph
                 pending.append((both, own[shared:] or left[shared:], 1 - side if is_beyond else side))
     return found
 

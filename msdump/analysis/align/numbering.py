@@ -1,7 +1,7 @@
 """Operator numbers of a graph file and of the dump's files, where the two differ.
 
 vendor: MindSpore 2.10 numbers the operators that its backend inserts, and others of their scope and type,
-once for the graph file and once more for the kernels that are dumped: both call other ones ``Cast-op3``.
+once for the graph file and again for the dumped kernels: ``Cast-op3`` may be two different operators.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _UNTOLD = " of the graph file"
 
 
 def as_files(graph: OperatorGraph | None, folder: Folder) -> OperatorGraph | None:
-    """Return a graph with the operator numbers that a directory's files have.
+    """Return a graph with its operators renumbered as in the names of a directory's files.
 
-    Where files have numbers that the graph lacks, or sizes of other operators, the operators of one scope and
-    type are distinguished by types, sizes and contents of their tensors. An operator that stays ambiguous
-    keeps its number if no file has another one; else it gets a name without files.
+    If numbers or tensor sizes of files contradict the graph, files are assigned to the operators of their
+    scope and type by types, sizes and contents of tensors. An operator that stays ambiguous keeps its number
+    if the numbers of graph and files agree; else it gets a name without files.
 
     Args:
-        graph: The graph that ran; None comes back for None.
+        graph: The graph that ran; if None, the result is None.
         folder: The directory of its operators.
     """
     if graph is None or folder.kind is not FolderKind.TENSORS:
@@ -65,7 +65,7 @@ def _renamed(name: str, files_of: Mapping[str, str], numbered_alike: Collection[
 
 
 def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
-    """Return whether unassigned files may belong to an operator without files.
+    """Return whether files that ``as_files`` could not assign may belong to an operator without files.
 
     Args:
         name: Full name of the operator in a graph from ``as_files``.
@@ -77,7 +77,7 @@ def may_have_files(name: str, graph: OperatorGraph, folder: Folder) -> bool:
 
 
 def may_be_listed(name: str, graph: OperatorGraph) -> bool:
-    """Return whether files may belong to an operator without files in a graph from ``as_files``."""
+    """Return whether files of a name may belong to an operator that ``as_files`` left without files."""
     untold = {_untold_group(each) for each in graph.operators if each.endswith(_UNTOLD)}
     return graph.find(name) is None and name.rpartition(_NUMBER)[0] in untold
 
@@ -102,9 +102,9 @@ def _is_renumbered(listed: Sequence[str], files: Sequence[str]) -> bool:
 def _is_mixed_up(
     graph: OperatorGraph, tensors: _DumpedTensors, full_names: Mapping[str, str], files: Sequence[str]
 ) -> bool:
-    """Return whether files of one scope and type do not fit the operators of their numbers.
+    """Return whether files of one scope and type contradict the types or sizes of equally numbered operators.
 
-    A graph with names of ONNX nodes is msdump's own, which has one number for both.
+    False for a graph with names of ONNX nodes: it is msdump's own and has the numbers of the files.
     """
     operators = {name: graph.operators[full_names[name]] for name in files if name in full_names}
     if len(operators) <= 1 or any(each.onnx_names for each in operators.values()):
@@ -153,7 +153,7 @@ class _DumpedTensors:
         dtypes = {(file.io or IO.OUTPUT, file.slot): (file.dtype or "").lower() for file in files}
         try:
             tensors = read_operands(self._folder, files)
-        except (DumpReadError, FormatError):  # said where the tensors themselves are compared
+        except (DumpReadError, FormatError):  # reported where the tensors are compared
             tensors = ()
         return dtypes, {(each.io, each.index): each for each in tensors}
 
@@ -169,8 +169,8 @@ def _told_apart(
 ) -> dict[str, str]:
     """Return the files of ambiguous operators, by full name, as far as they can be assigned.
 
-    An operator's files are the only ones that fit it by types and sizes, or the ones that share most tensors
-    with assigned neighbours: an input has the bits that its producer wrote.
+    An operator is assigned the only files that fit by types and sizes, or the files with most tensors in
+    common with assigned neighbours: an input has the bits that its producer wrote.
 
     Args:
         graph: The graph that ran.
@@ -236,14 +236,14 @@ _INSERTED: Final = re.compile(rf"(?P<stem>{INSERTED_PREFIX}.*_)(?P<number>\d+)")
 
 
 def lost_operators(folder: Folder, other: Folder) -> frozenset[str]:
-    """Return the operators that another directory has, and of which this one has lost the files.
+    """Return the operators of the other directory that ran in this one, too, but have lost their files.
 
-    A network that lacks an operator numbers the operators and tasks behind it otherwise. If no number has
-    moved, the files are lost. None are where the directory has operators of its own, or lacks more than it
-    has.
+    A network that lacks an operator numbers later operators and tasks differently. If no number has shifted,
+    only the files are missing. Empty if the directory has operators that the other one lacks, or if more
+    operators are missing than present.
 
     Args:
-        folder: The directory that may lack some.
+        folder: The directory that may have lost files.
         other: The directory that it is compared with.
     """
     if not (folder.kind.is_compiled and other.kind.is_compiled):
@@ -253,7 +253,7 @@ def lost_operators(folder: Folder, other: Folder) -> frozenset[str]:
     if not is_part or len(absent) > len(folder.operators):
         return frozenset()
     if _tells_tasks(folder) and _tells_tasks(other):
-        # one operator more moves the tasks behind it: no file is lost then
+        # shifted tasks show that one network has an operator more: no file is lost then
         is_told = _has_same_tasks(folder, other) and all(_keeps_tasks(name, folder, other) for name in absent)
     else:
         is_told = all(_keeps_numbers(name, folder) for name in absent)
@@ -279,9 +279,10 @@ def _task(name: str, folder: Folder) -> tuple[int | None, int]:
 
 
 def _keeps_tasks(name: str, folder: Folder, other: Folder) -> bool:
-    """Return whether an operator's task number is missing among the others.
+    """Return whether an operator's task number is a gap in the numbers of its stream.
 
-    The last one is, unless the task before it has the number before in its name: that one may be gone, too.
+    Behind the last task no gap shows: True unless the task before it belongs to the operator of the same name
+    with the number before, since a shorter series of such operators would look alike.
     """
     stream, task = _task(name, other)
     tasks = [_task(each, folder) for each in folder.operators]
@@ -292,9 +293,9 @@ def _keeps_tasks(name: str, folder: Folder, other: Folder) -> bool:
 
 
 def _keeps_numbers(name: str, folder: Folder) -> bool:
-    """Return whether an operator's number is missing among the numbers of its kind, or it is the only one.
+    """Return whether an operator's number is a gap in the numbers of its scope and type, or the only one.
 
-    Inserted operators share one row of numbers, whatever their type; another compiler may insert fewer.
+    Inserted operators share one series of numbers across types; another compiler may insert fewer.
     """
     if name.startswith(INSERTED_PREFIX):
         number = _number(name)

@@ -93,16 +93,16 @@ class PartialAlignment:
     def may_belong(self, mine: int, golden: int) -> bool:
         """Return whether shapes, order and elements allow a pair.
 
-        Operators with the same inputs may have written other elements: one of the two may be wrong.
+        Different output elements forbid a pair, except with the same inputs: one operator may be wrong.
         """
         if not (self.may_have_form(mine, golden) and self.is_in_order(mine, golden)):
             return False
         return all(self.inputs(mine, golden)) or not self.are_unlike(mine, golden)
 
     def is_beside_namesake(self, mine: int, golden: int) -> bool:
-        """Return whether the partner's node is a neighbour of the same type.
+        """Return whether an unpaired neighbour of the same type has the ONNX node of the partner.
 
-        Of two of a type in a row structure alone cannot decide which one is too many.
+        Of two consecutive operators of a type, structure alone cannot identify the superfluous one.
         """
         sides = ((self.mine, mine, self.golden_of), (self.golden, golden, self.mine_of))
         for (graph, place, partners), (other, partner, _) in (sides, sides[::-1]):
@@ -117,7 +117,7 @@ class PartialAlignment:
         return False
 
     def have_same_readers(self, mine: int, golden: int) -> bool:
-        """Return whether all readers of two operators are known to be the same."""
+        """Return whether the readers of two operators are all paired with each other; False without any."""
         own = {
             (
                 self.golden_of[each.position] if each.position >= 0 else -1,
@@ -132,20 +132,20 @@ class PartialAlignment:
         return bool(own) and own == other
 
     def are_unlike(self, mine: int, golden: int) -> bool:
-        """Return whether the first outputs of two operators are known to hold other elements."""
+        """Return whether the first outputs of two operators are known to hold different elements."""
         likeness = self.likeness(mine, golden)
         return likeness is not None and likeness < LIKE
 
     def is_in_order(self, mine: int, golden: int) -> bool:
-        """Return whether neither operator of a pair leads to the other one's producers."""
+        """Return whether a pair fits both orders: partners of producers stand before, of readers behind."""
         return _is_between(self.mine, mine, self.golden_of, self.golden, golden) and _is_between(
             self.golden, golden, self.mine_of, self.mine, mine
         )
 
     def inputs(self, mine: int, golden: int, *, may_lack: bool = False) -> list[bool | None]:
-        """Return for each input of two operators whether it is the same value; None if unknown.
+        """Return for each input of two operators whether both read the same value; None if unknown.
 
-        If one side may lack a producer (``may_lack``), an input is unknown if its producer has no partner.
+        With ``may_lack``, an input from a producer without partner is unknown instead of different.
         """
         is_same = partial(self._is_same, may_lack=may_lack)
         own, other = list(self.mine.producers[mine]), list(self.golden.producers[golden])

@@ -46,8 +46,8 @@ class Region:
 
     Attributes:
         places: Their positions, in order.
-        reads: Values read from outside, in the golden graph's terms.
-        results: Outputs that are read outside, by their readers in the golden graph's terms.
+        reads: Values read from outside, identified by positions in the golden graph.
+        results: Outputs that are read outside, by the positions of their readers in the golden graph.
     """
 
     places: tuple[int, ...] = ()
@@ -80,9 +80,9 @@ class RegionPair:
 
 
 def region_pairs(found: PartialAlignment) -> Iterator[RegionPair]:
-    """Yield pairs of regions; each operator is in one pair at most.
+    """Yield pairs of regions, the surest and smallest first; each operator is in one pair at most.
 
-    Regions with a common reader are tried together; single ones first.
+    A region may also be paired with the union of several regions that have a neighbour in common with it.
     """
     own = _regions(found.mine, found.golden_of, found.golden_of)
     other = _regions(found.golden, found.mine_of, range(len(found.golden.operators)))
@@ -97,7 +97,7 @@ def region_pairs(found: PartialAlignment) -> Iterator[RegionPair]:
 
 
 def _candidates(own: Sequence[Region], other: Sequence[Region]) -> Iterator[tuple[Region, Region]]:
-    """Yield regions with a common neighbour: one and one, and one with all regions inside its results."""
+    """Yield regions with a common neighbour: one to one, and one to all regions with no other results."""
     for region in own:
         partners = [each for each in other if _touch(region, each)]
         yield from ((region, partner) for partner in partners)
@@ -136,7 +136,7 @@ def _share(mine: AbstractSet[Hashable], golden: AbstractSet[Hashable]) -> float:
 
 
 def _may_do_the_same(pair: RegionPair, found: PartialAlignment) -> bool:
-    """Return whether two regions may compute the same; unlike results of the same inputs may be a fault."""
+    """Return whether two regions may compute the same; different results are a fault if inputs agree."""
     is_alike = pair.reads_same or not any(
         found.are_unlike(own, other) for (own, _), (other, _) in pair.results
     )
@@ -146,7 +146,7 @@ def _may_do_the_same(pair: RegionPair, found: PartialAlignment) -> bool:
 def is_of_idle_transfers(pair: RegionPair, found: PartialAlignment) -> bool:
     """Return whether a region has only inserted transfers, and no reader in common with the other one.
 
-    Such operators compute nothing, so they stand for no other operator though they read the same.
+    Inserted transfers compute nothing, so they replace no other operator even if both read the same value.
     """
     sides = ((found.mine, pair.mine), (found.golden, pair.golden))
     return not pair.results and any(
@@ -199,13 +199,13 @@ def _region(graph: IndexedGraph, places: Sequence[int], golden_of: Sequence[int 
                 name = "output" if reader.position < 0 else golden_of[reader.position]
                 key: Hashable = (name, place_of(graph, reader))
                 while key in results and results[key] != (place, reader.output):
-                    key = (key, "other")  # both inputs of a commutative operator
+                    key = (key, "other")  # a second input of a commutative operator
                 results[key] = place, reader.output
     return Region(tuple(places), frozenset(reads), results)
 
 
 def single_pairs(found: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators that are the only ones of their type in two paired regions."""
+    """Yield pairs of operators that are each the only one of their type in paired regions."""
     for pair in region_pairs(found):
         own = Counter(found.mine.types[place] for place in pair.mine)
         other = Counter(found.golden.types[place] for place in pair.golden)
@@ -217,11 +217,11 @@ def single_pairs(found: PartialAlignment) -> Iterator[tuple[int, int]]:
 
 
 def cut(pair: RegionPair, found: PartialAlignment) -> list[RegionPair]:
-    """Return the smallest regions that a pair of regions divides into, in order.
+    """Return the smallest pairs of regions into which a pair of regions divides, in order.
 
-    A region with results that differ says only that one of its operators is wrong; smaller ones say which.
-    Regions with equal results stay whole: they may compute them in different ways. Operators that only one
-    side has in front or behind are left out.
+    A region with results that differ shows only that one of its operators is wrong; smaller regions narrow
+    that down. Regions with equal results stay whole: they may compute them in different ways. Operators that
+    only one side has in front or behind are left out.
 
     Args:
         pair: Two regions that compute the same results.
@@ -247,7 +247,7 @@ _Place = tuple[int, int]
 
 
 def _ends(pair: RegionPair, found: PartialAlignment) -> list[_Place]:
-    """Return the cuts in front of which, or behind which, both regions have the same parts."""
+    """Return the places to cut both regions: with equal parts up to the cut, or from the cut to the end."""
     own, other = (
         [_computing_parts(graph, place) for place in places]
         for graph, places in ((found.mine, pair.mine), (found.golden, pair.golden))
@@ -271,7 +271,7 @@ def _computing_parts(graph: IndexedGraph, place: int) -> list[str]:
 
 
 def _equal_beginnings(own: Sequence[list[str]], other: Sequence[list[str]]) -> list[_Place]:
-    """Return the numbers of operators with equal parts from the beginning on, except for (0, 0)."""
+    """Return pairs of lengths at which the beginnings of both sequences have equal parts, without (0, 0)."""
     pairs = zip(chain.from_iterable(own), chain.from_iterable(other), strict=False)
     common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     count_of = {length: count for count, length in enumerate(accumulate(map(len, other)), 1)}
@@ -280,9 +280,9 @@ def _equal_beginnings(own: Sequence[list[str]], other: Sequence[list[str]]) -> l
 
 
 def _crossing(pair: RegionPair, found: PartialAlignment, at: _Place) -> set[tuple[Result, Result]] | None:
-    """Return the one pair of values that crosses a cut; None for none or several.
+    """Return the single pair of values that crosses a cut, None unless one value crosses on each side.
 
-    Nothing of a region crosses a cut behind it, and its result crosses a cut in front of it.
+    At the beginning of a region no value crosses; at its end the region's result does.
     """
     crossing, fronts = [], []
     for graph, places, count, results in (
@@ -308,8 +308,8 @@ NameOf = Callable[[GraphOperator], str]
 def namesakes(name_of: NameOf, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
     """Yield unpaired operators of one name, type and shape.
 
-    Not if numbers of their scope and type have moved (others of them are paired under other names), nor if
-    the pair breaks the order.
+    Skips operators of a scope and type with shifted numbers (recognised by pairs with different names), and
+    pairs that break the order.
 
     Args:
         name_of: Returns the name of an operator, or of its node.

@@ -31,7 +31,7 @@ class TensorContent:
     """Summary of a tensor that distinguishes it from others.
 
     Attributes:
-        digest: Hash over all of its elements, None where they are not known.
+        digest: Hash over all of its elements, None if they are unknown.
         count: Number of elements.
         norm: Euclidean norm.
     """
@@ -48,7 +48,7 @@ class TensorContent:
         return self.count > 1 and self.largest != self.smallest
 
     def likeness(self, other: TensorContent) -> float | None:
-        """Return 1 for equal elements, 0 for quite other ones, None without statistics to compare."""
+        """Return 1 for equal elements, 0 for entirely different ones, None without statistics to compare."""
         if self.digest is not None and self.digest == other.digest:
             return 1.0
         if self.count != other.count:
@@ -67,7 +67,7 @@ class TensorContent:
 
 
 def of_array(array: np.ndarray) -> TensorContent:
-    """Return the content of a tensor."""
+    """Return the summary of an array's elements."""
     if array.dtype.kind not in "fiub" or not array.size:
         return TensorContent(digest(array), array.size)
     values = array.astype(np.float64, copy=False)
@@ -130,7 +130,7 @@ def aligned(mine: Sequence[Hashable], golden: Sequence[Hashable]) -> list[tuple[
 
 
 def _start(furthest: dict[int, int], diagonal: int, changes: int) -> int:
-    """Return the furthest place in the first sequence after one more deletion or insertion."""
+    """Return the furthest place on a diagonal of Myers' edit graph after one more deletion or insertion."""
     is_added = diagonal == -changes or (
         diagonal != changes and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1)
     )
@@ -159,8 +159,8 @@ UNTOLD: Final = ("untold",)
 def labels(mine: GraphSide, golden: GraphSide) -> tuple[Labels, Labels]:
     """Return the functions that label weights, graph inputs and constants of either side.
 
-    A weight is labelled by its elements where they are distinctive, else by its name; a graph input by its
-    name, or by its place among the inputs with names that the other side lacks.
+    A weight is labelled by its elements if they are distinctive, else by its name; a graph input by its
+    name, or by its place among the inputs of which the other side lacks the name.
     """
     own, other = weight_labels(mine, golden)
     return _labels(mine.graph, golden.graph, own), _labels(golden.graph, mine.graph, other)
@@ -193,7 +193,7 @@ READ_AT: Final = "/input"
 
 
 def weight_place(name: str) -> tuple[str, int] | None:
-    """Return the operator and input in the name of a weight that no graph names; None for other weights.
+    """Return operator and input number from the name of an inferred weight; None for any other name.
 
     >>> weight_place("Default/MatMul-op0/input1")
     ('Default/MatMul-op0', 1)
@@ -214,7 +214,7 @@ def weight_labels(mine: GraphSide, golden: GraphSide) -> tuple[dict[str, Hashabl
         name: str, own: Mapping[str, Hashable | None], other: Mapping[str, Hashable | None]
     ) -> Hashable:
         digest = own[name]
-        has_name = name in other and weight_place(name) is None  # the same place may be another weight's
+        has_name = name in other and weight_place(name) is None  # a place may hold another weight
         if has_name and digest == other[name]:
             return ("name", name)
         if digest is not None and counts[digest] == golden_counts[digest] == 1:
@@ -284,7 +284,7 @@ _SAME: Final = {
     "BatchMatMul": "MatMul",
     "BiasAdd": "Add",
     "Conv": "Conv2D",
-    "Conv1D": "Conv2D",  # elsewhere an image of one row
+    "Conv1D": "Conv2D",  # other compilers use Conv2D on an image of one row
     "MaxPool1D": "MaxPool",
     "AvgPool1D": "AvgPool",
     "Relu": "ReLU",
@@ -294,7 +294,7 @@ _SAME: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GraphSide:
-    """A graph that is aligned, and the contents of its dumped tensors.
+    """A graph to align, and access to the contents of its dumped tensors.
 
     Attributes:
         graph: The graph.
@@ -310,7 +310,7 @@ class GraphSide:
 
 
 class Producer(NamedTuple):
-    """The source of an input, behind operators that only pass values on.
+    """The source of an input; operators in between that only pass values on are skipped.
 
     Attributes:
         position: Position of the operator, -1 for everything else.
@@ -343,10 +343,10 @@ class IndexedGraph:
     Attributes:
         side: The side.
         operators: Its operators.
-        types: Their types, names of one operator in other worlds made equal.
-        producers: Producers of the inputs of each; absent inputs at the end are left out.
-        readers: Who reads the elements of its outputs; the graph itself is at position -1, its slot the
-            number of the output.
+        types: Canonical type of each operator, with the number of parts if it is fused.
+        producers: Producers of each operator's inputs, without absent inputs at the end.
+        readers: Readers of the elements of each operator's outputs. The graph itself as a reader has position
+            -1, and the number of the graph output as slot.
         positions: Positions by full name.
     """
 
@@ -359,7 +359,7 @@ class IndexedGraph:
     _ancestors: list[int] = field(default_factory=list)
 
     def leads_to(self, position: int, other: int) -> bool:
-        """Return whether an operator depends on another one, within one pass of a loop."""
+        """Return whether the second operator depends on the first one, within one pass of a loop."""
         if position >= other:
             return False
         if not self._ancestors:
@@ -403,10 +403,10 @@ _OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
 
 
 def may_be_transposed(op_type: str, io: IO) -> bool:
-    """Return whether exporters may hold a tensor of an operator transposed.
+    """Return whether exporters may store a tensor of an operator transposed.
 
-    MindSpore's dense layers read their weights transposed, by an argument; operators of other exporters have
-    none.
+    MindSpore's dense layers have an argument to read a weight transposed; other exporters' operators have
+    none, and store the transposed weight.
     """
     return op_type == PARAMETER or (io is IO.INPUT and canonical_type(op_type) in _OF_MATRICES)
 
@@ -429,7 +429,7 @@ def part_types(operator: GraphOperator) -> tuple[str, ...]:
     ('ReLU',)
     """
     types = kinds(operator.full_name)
-    if "".join(types) != operator.op_type:  # the kernel's name is that of one part
+    if "".join(types) != operator.op_type:  # the name may have one part, the type several
         last = re.split(r"[/_]|-(?!op\d)", operator.full_name)[-1]
         types = kinds(last) if "".join(joined_parts(last)) == last else ()
     return types if len(types) > 1 else (operator.op_type,)
@@ -438,7 +438,7 @@ def part_types(operator: GraphOperator) -> tuple[str, ...]:
 def joined_parts(name: str) -> list[str]:
     """Return the components ``{type}-op{number}`` that the name of a fused operator joins.
 
-    Splits in place of a search, which takes time with the square of a name's length.
+    Splits the name instead of searching a pattern, which would take quadratic time.
 
     >>> joined_parts("Default/relu-ReLU/Maximum-op0Div-op1")
     ['Maximum-op0', 'Div-op1']
@@ -465,7 +465,7 @@ def is_commutative(op_type: str) -> bool:
 
 
 def passes_on(op_type: str) -> bool:
-    """Return whether operators of a type are looked through."""
+    """Return whether operators of a type only pass values on, so that the alignment skips them."""
     return op_type in _PASSING
 
 
@@ -507,7 +507,7 @@ def indexed(side: GraphSide, label_of: Labels) -> IndexedGraph:
 
 
 def _type(operator: GraphOperator) -> str:
-    # a fused operator is called after one of its parts, and does more than that one
+    # the number of parts distinguishes a fused operator from the single operator with its type's name
     joined = part_types(operator)
     named = 0 if "".join(joined) == operator.op_type else len([each for each in joined if each != CAST])
     parts = max(len(operator.onnx_names), named)
@@ -522,7 +522,7 @@ def _read(operator: GraphOperator) -> tuple[ValueSource, ...]:
 
 
 def _producer(graph: IndexedGraph, source: ValueSource, label_of: Labels) -> Producer:
-    for _ in graph.operators:  # a cycle, which no sound graph has, ends here
+    for _ in graph.operators:  # bounded, as an invalid graph may have a cycle
         position = graph.positions.get(source.name, -1) if source.kind is SourceKind.OPERATOR else -1
         if position < 0:
             return Producer(-1, 0, label_of(source))

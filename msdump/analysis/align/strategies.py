@@ -28,7 +28,7 @@ def _node(graph: IndexedGraph, place: int) -> Hashable | None:
 
 
 def _name(graph: IndexedGraph, place: int) -> Hashable | None:
-    # of two casts in a row, one side's first is not the other side's second
+    # the type prevents pairing the first of two consecutive casts with the second one
     return graph.operators[place].full_name, _cast_type(graph, place)
 
 
@@ -59,7 +59,7 @@ def _classes(places: Iterable[int], key: Callable[[int], Hashable | None]) -> di
 def _unique(
     pairs: PartialAlignment, key: Keys, mine: Iterable[int], golden: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield operators that are the only ones with their key in both graphs."""
+    """Yield pairs of operators with a key that exactly one operator of each graph has."""
     own = _classes(mine, partial(key, pairs.mine))
     other = _classes(golden, partial(key, pairs.golden))
     for known, members in own.items():
@@ -77,10 +77,10 @@ _RADII: Final = 3
 
 
 class _Hasher:
-    """Numbers the neighbourhoods of operators; both graphs share the numbers.
+    """Computes Weisfeiler-Leman hashes of operators' neighbourhoods; equal hashes match in both graphs.
 
-    Hashes over all operators before one stay equal in front of a change, hashes over all behind it stay
-    equal behind the change, and hashes over a radius between two changes.
+    Hashes over all predecessors agree up to the first change of the graph, hashes over all successors agree
+    after the last change, and hashes within a radius agree between two changes.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _Hasher:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def hashes(self, graph: IndexedGraph) -> Iterator[_Hashes]:
-        """Yield the hashes over all operators before, over all behind, and over neighbours by radius."""
+        """Yield hashes over all predecessors, over all successors, and over neighbours by growing radius."""
         before: list[int] = []
         for position, op_type in enumerate(graph.types):
             before.append(self._number("before", op_type, _read_hashes(graph, position, before)))
@@ -115,7 +115,7 @@ class _Hasher:
 
 
 def _read_hashes(graph: IndexedGraph, position: int, hashes: _Hashes) -> tuple[Hashable, ...]:
-    # in a graph without an order a producer may stand behind its reader, and have no hash yet
+    # without a topological order a producer may follow its reader, and have no hash yet
     parts = [
         (hashes[each.position] if each.position < len(hashes) else -1, each.slot)
         if each.position >= 0
@@ -143,12 +143,12 @@ def _arranged(op_type: str, parts: Sequence[Hashable]) -> tuple[Hashable, ...]:
 
 
 def of_one_key(key: Keys, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators that are the only ones with their key, where nothing contradicts."""
+    """Yield pairs of operators with a unique key, if shapes, order and elements allow the pair."""
     return (pair for pair in _unique(pairs, key, *pairs.free()) if pairs.may_belong(*pair))
 
 
 def of_one_hash(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators of one hash: the only ones, or one node's or name's among equally many."""
+    """Yield pairs with a unique hash; of equally many with one hash, pairs with a unique node or name."""
     own, other = pairs.free()
     classes = _classes(own, hashes[0].__getitem__)
     golden_classes = _classes(other, hashes[1].__getitem__)
@@ -162,7 +162,7 @@ def of_one_hash(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[in
 
 
 def in_order(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, int]]:
-    """Yield operators of one hash and shape at the same place of the order that both graphs share."""
+    """Yield pairs with equal hash and shape, from a shortest edit script between the graphs' orders."""
     partners = pairs.golden_of, [None if each is None else place for place, each in enumerate(pairs.mine_of)]
     own, other = (
         [
@@ -175,10 +175,10 @@ def in_order(hashes: _HashPair, pairs: PartialAlignment) -> Iterator[tuple[int, 
 
 
 def next_to_pairs(pairs: PartialAlignment, *, is_behind: bool, is_strict: bool) -> Iterator[tuple[int, int]]:
-    """Yield the only readers of their type behind a pair, or the only producers in front of one.
+    """Yield neighbours of paired operators: readers, or producers, that are the only ones of their type.
 
     Args:
-        pairs: The pairs so far; new ones count at once.
+        pairs: The pairs so far; pairs that are added during the iteration count at once.
         is_behind: Whether readers are paired, from front to back; else producers, from back to front.
         is_strict: Whether all inputs of readers, or all readers of producers, have to be the same.
     """
@@ -251,7 +251,7 @@ def strategies(mine: IndexedGraph, golden: IndexedGraph) -> list[Strategy]:
         Strategy(partial(next_to_pairs, is_behind=True, is_strict=True), structure, 0.95),
         Strategy(partial(next_to_pairs, is_behind=False, is_strict=True), structure, 0.95),
         Strategy(partial(of_one_key, _node), Means.NODE, 0.9),
-        # they may have computed the same of other values: inputs are not compared one by one
+        # below 0.9: equal outputs may have different inputs, which must not be compared one by one
         Strategy(partial(of_one_key, _elements), Means.CONTENT, 0.85),
         Strategy(partial(of_one_key, _weights), structure, 0.8),
         Strategy(partial(in_order, around[0]), structure, 0.8),

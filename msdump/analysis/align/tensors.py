@@ -1,9 +1,9 @@
 """Identities that pair the tensors of two dumps: names, values of a model, a graph file.
 
 The operators of two dumps have the same names where both compiled the network alike. Elsewhere
-the model identifies tensors: its values, which operators read and write, keep their
-names however they are fused; so does an offline dump of onnxruntime, which names files after
-the model's nodes.
+the model identifies tensors: its values keep their names however the operators that read and
+write them are fused. An offline dump of onnxruntime keeps them as well: it names files after the
+model's nodes.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class MatchedNames:
     """The pairs of operators of two dumps, by the names that files have.
 
     Attributes:
-        partners: The golden operator of each examined one that is paired alone; None: names decide.
-        replaced: Pairs among them with different types.
-        golden: Paired golden operators, as parts of a fused one are, too.
+        partners: Golden partner of each examined operator in a one-to-one pair; None: operators of one name.
+        replaced: The pairs of operators with different types.
+        golden: Golden operators in any pair, also as parts of a fused operator.
         notes: Strategy that found the partner of an examined operator, if its name does not.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
         whole: Examined operators with the same parts as their golden ones.
@@ -85,16 +85,16 @@ class MatchedNames:
     networks: str = ""
 
     def partner(self, name: str) -> str:
-        """Return the golden operator that is paired alone with an examined one, "" for none."""
+        """Return the golden operator that is paired one to one with an examined one, "" without any."""
         return name if self.partners is None else self.partners.get(sanitize(name), "")
 
 
 @dataclass(frozen=True)
 class Identities:
-    """Functions that identify the tensors of both sides.
+    """Functions that return the identities of both sides' tensors; tensors of one identity are a pair.
 
     Attributes:
-        alignment: The aligned operators of the two graphs; None where these were not aligned.
+        alignment: The aligned operators of the two graphs; None if the graphs were not aligned.
     """
 
     dumped: Identify = by_name
@@ -117,7 +117,7 @@ class IdentifiedTensors(Generic[_Golden]):
             self._tensors[io].setdefault(identity, []).append(tensor)
 
     def counterpart(self, identify: Identify, name: str, io: IO, slot: int) -> _Golden | None:
-        """Return the golden tensor of the same pass as an examined one, None where there was none.
+        """Return the golden tensor with the identity of an examined one, in the same pass; None without any.
 
         A tensor of the same side, input or output, is preferred.
         """
@@ -177,7 +177,7 @@ def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identi
         ToolError: The graph file cannot be used.
         GraphError: The model cannot be used.
     """
-    # A graph file is all that users of GE have; of a model the compiled forms can be derived here.
+    # Users of GE have only a graph file; the compiled forms of a model are derived from the model.
     if not path.endswith(_MODEL_SUFFIX):
         return Identities(_by_rules(read_rules(path)))
     from msdump.graph import loader
@@ -192,7 +192,7 @@ def _by_rules(rules: FusionRules) -> Identify:
         if operator is None:
             return None
         find = rules.input_origin if io is IO.INPUT else rules.output_origin
-        # a cast of the model has a golden tensor of its own
+        # only casts that the compiler added are skipped: a cast of the model has a golden tensor
         origin = find(operator, slot, attrgetter("is_added"))
         return None if origin is None else (sanitize(origin.name), IO.OUTPUT, str(origin.index))
 
@@ -200,10 +200,10 @@ def _by_rules(rules: FusionRules) -> Identify:
 
 
 def _by_model(graph: Graph, kinds: Sequence[FolderKind]) -> Iterator[Identify]:
-    """Yield the identities in dumps of several kinds: the model's values that operators read and write.
+    """Yield, for each kind of dump, the function that identifies tensors by values of the model.
 
-    A dump does not record how its graph was compiled, so the names of all forms are known: as it is, with
-    fused elementwise chains (O1), and compiled (O2), with names of scopes or of nodes.
+    A dump does not record how its graph was compiled, so operator names of all forms are included: not
+    compiled, with fused elementwise chains (O1), and compiled (O2), with names of scopes or of nodes.
     """
     from msdump.graph import compile_graph, fuse_elementwise
 
@@ -225,7 +225,7 @@ def _by_model(graph: Graph, kinds: Sequence[FolderKind]) -> Iterator[Identify]:
 
 
 def _value_of(values: Mapping[_Tensor, Identity], name: str, io: IO, slot: int) -> Identity | None:
-    # An offline dump of onnxruntime keeps graph inputs and weights as input_{reader}, an "output".
+    # An offline dump of onnxruntime stores graph inputs and weights as outputs called input_{reader}.
     as_input = (name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot) if name.startswith(GOLDEN_INPUT) else None
     return (as_input and values.get(as_input)) or values.get((name, io, slot))
 
@@ -298,7 +298,7 @@ def align_with_model(
     """
     folder, graph = dumped
     told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
-    if told <= 1:  # the dump's file names the last node of a fused operator, or none
+    if told <= 1:  # the dump's graph file has one node for a fused operator, or none
         unnamed = {
             name: replace(each, onnx_names=each.onnx_names[-told:] if told else ())
             for name, each in model.operators.items()
@@ -313,7 +313,7 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
         return _content(folder, name, slot)
 
     def digest_of(name: str) -> Hashable | None:
-        # a weight that both sides call alike need not be read, unless it is called after who reads it
+        # a weight of one name on both sides need not be read, unless the name is inferred from its reader
         is_known = name in other.weights and weight_place(name) is None
         content = None if is_known else content_of(name, 0)
         return None if content is None else content.digest
@@ -322,7 +322,7 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
 
 
 def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
-    """Return the content of an output in its first run, or of a weight; None where that was not dumped."""
+    """Return the content of an output in its first run, or of a weight; None if it was not dumped."""
     reader = weight_place(name)
     name, io, slot = (name, IO.OUTPUT, slot) if reader is None else (reader[0], IO.INPUT, reader[1])
     files = folder.operators.get(sanitize(name)) or folder.operators.get(
@@ -376,7 +376,7 @@ class _Identified:
                 self._tables[0][mine[0].full_name, IO.INPUT, slot] = identity
                 self._tables[1][golden[0].full_name, IO.INPUT, golden_slot] = identity
             return
-        # inputs of parts, and of other ways to compute, are identified by their producers
+        # inputs of groups (fused parts, other ways to compute) are identified by their producers
         for side, operators in enumerate((mine, golden)):
             for operator in operators:
                 for slot, source in enumerate(operator.inputs):
@@ -391,7 +391,8 @@ class _Identified:
     ) -> None:
         """Pair in order the weights of a kernel and its parts, and values that vary between a loop's passes.
 
-        A dump may not name weights, and no single run of an operator wrote a varying value.
+        Producers do not identify them: a dump may lack names of weights, and several runs write a varying
+        value.
         """
         own, other = _read_from_outside(mine), _read_from_outside(golden)
         if len(own) != len(other):
@@ -410,8 +411,8 @@ class _Identified:
     ) -> Iterator[tuple[int, int]]:
         """Yield the numbers of the inputs of two operators that are compared with each other.
 
-        If one of the two reads an operator that the other side lacks, their inputs differ, which shows the
-        lack; if both do, the sides compute the same in other ways, which do not compare.
+        If one operator reads a producer that the other side lacks, the inputs are compared and differ, which
+        shows the lack. If both do, the sides compute in different ways, and the inputs are not compared.
         """
         is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
         for slot, golden_slot in enumerate(self._turned(mine, golden)):
@@ -421,7 +422,7 @@ class _Identified:
                 yield slot, golden_slot
 
     def _may_be_same(self, mine: ValueSource, golden: ValueSource, *, may_lack: bool) -> bool:
-        """Return whether two inputs have the same source, or one that only one side may have.
+        """Return whether two inputs have the same source, or a source that one side may lack.
 
         A weight that is inferred from contents has no name: it may be any weight, or a piece of a tensor.
         """
@@ -440,7 +441,7 @@ class _Identified:
         )
 
     def _turned(self, mine: GraphOperator, golden: GraphOperator) -> list[int]:
-        """Return the golden inputs in the order of the same ones of mine, if they are commutative."""
+        """Return the golden input slot for each of mine: matched by source if commutative, else the same."""
         own = [self._of_source(0, source) for source in mine.inputs]
         other = [self._of_source(1, source) for source in golden.inputs]
         if not is_commutative(type_of(mine)) or None in own or Counter(own) != Counter(other):
@@ -485,7 +486,7 @@ class _Identified:
         return Counter(canonical_type(part) for name in names for part in part_types(operators[name]))
 
     def _replaced(self, pair: OperatorPair) -> tuple[str, str] | None:
-        """Return an operator and the golden one that it, or one part of it, replaces; None for neither."""
+        """Return an operator and the golden one that it, or a part of it, replaces; None for equal types."""
         mine = [name for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
         if len(mine) != 1:
             return None
@@ -504,7 +505,7 @@ class _Identified:
 
 
 def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
-    """Return whether the inputs of two operators have the same meanings: not if one is quantised."""
+    """Return whether two operators have the same type and number of inputs: not if one is quantised."""
     return type_of(mine) == type_of(golden) and len(mine.inputs) == len(golden.inputs)
 
 
@@ -522,13 +523,13 @@ def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperat
 
 
 def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, ValueSource]]:
-    """Return the inputs of a group of operators, once each and in order, except for inner values."""
+    """Return the inputs of a group of operators, each once, without values that pass inside the group."""
     inside = {each.full_name for each in operators}
     read: dict[Hashable, tuple[_Tensor, ValueSource]] = {}
     for each in operators:
         for slot, source in enumerate(each.inputs):
             is_unknown = source.kind is SourceKind.ABSENT
-            if is_unknown and len(operators) > 1 and not source.varies:  # an optional input that is not there
+            if is_unknown and len(operators) > 1 and not source.varies:  # an absent optional input
                 continue
             if source.kind is not SourceKind.OPERATOR or source.name not in inside:
                 tensor = (each.full_name, IO.INPUT, slot)
@@ -537,7 +538,7 @@ def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor
 
 
 def _note(pair: OperatorPair) -> str:
-    """Return the strategy that paired operators of other names, "" for a sure pair of one name."""
+    """Return a note on the partner and the strategy of a pair, "" for a sure pair of the same name."""
     if pair.mine == pair.golden and pair.certainty >= _SURE:
         return ""
     how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")
