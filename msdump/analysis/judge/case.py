@@ -19,9 +19,9 @@ class Case:
     """An operator before its verdict.
 
     Attributes:
-        evidence: Everything known of it.
+        evidence: Everything known of the operator.
         tensors: The verdicts on its tensors.
-        inputs: Its compared inputs; an input that was not dumped is the output of its producer.
+        inputs: Its compared inputs; the producer's output stands for an input that was not dumped.
         outputs: Its compared outputs.
         is_complete: Whether all of its inputs are known.
     """
@@ -39,12 +39,12 @@ class Case:
 
     @property
     def flipped(self) -> Sequence[TensorResult]:
-        """Inputs that agree except for elements on the other side of an edge."""
+        """Inputs that agree except for flipped elements: integers or truth values that rounding changed."""
         return [each for each in self.inputs if each.is_flipped]
 
     @property
     def edge(self) -> float:
-        """Distance that elements on the other side of an edge explain: steps or ties."""
+        """Relative distance of outputs that flipped inputs explain: by quantised steps, or by ties."""
         are_steps = self.flipped and all(steps_of(each.evidence.dtype) for each in self.flipped)
         return QUANTISED if are_steps else math.sqrt(TIED)
 
@@ -63,9 +63,9 @@ class Case:
     def explains_steps(self, output: TensorResult) -> bool:
         """Return whether the inputs' differences explain the steps by which a quantised output differs.
 
-        The largest element takes at least half of the steps of the type. So an element moves by the inputs'
-        differences in such steps, rounded up; by as much again where the scale moved; and of elements that
-        are a part of a step off as large a part goes to the next one.
+        The largest element spans at least half of the steps of the type. So an element may move by the
+        inputs' differences in such steps, rounded up, and by as much again if the scale moved. If elements
+        are off by a fraction of a step, the same fraction of them may move to the next integer.
         """
         error, steps = output.evidence.error, 2 * steps_of(output.evidence.dtype)
         moved = [each.evidence for each in self.inputs if each.evidence.error and each.evidence.error.largest]
@@ -76,19 +76,19 @@ class Case:
             each.norm / math.sqrt(max(math.prod(tensor.shape), 1)) * each.scaled / each.largest
             for tensor, each in zip(moved, errors, strict=True)
         )
-        # where the zero point of the moment is another one, all elements go with it
+        # a dynamic zero point that moved shifts all elements
         zero = 0.0 if output.slot else self._moved_zero()
         share = 1.0 if zero else max(TIED, steps * part)
         most = 1 + zero + steps * sum(each.scaled for each in errors)
         return error.largest <= most and error.changed <= max(1.0, math.prod(output.evidence.shape) * share)
 
     def rounding_of_product(self, output: TensorResult) -> float:
-        """Return the norm that an output's error has where its two factors are off at random.
+        """Return the expected norm of the error of a product of two tensors with random errors.
 
-        A sum of products that cancel is small beside them, and its relative distance says nothing. An element
-        of ``n`` products of factors with the mean squares ``a`` and ``b``, off by ``da`` and ``db``, is off
-        by ``n (a db + b da)`` in the square; ``n`` follows from the numbers of elements. 0 where a factor is
-        not off: its norm is not known.
+        If the summands of an element cancel, the element is small and its relative distance says nothing. An
+        element of ``n`` products of factors with mean squares ``a`` and ``b``, and mean squared errors ``da``
+        and ``db``, has the squared error ``n (a db + b da)``; ``n`` follows from the numbers of elements. 0
+        if a factor has no error, as its norm is unknown then.
         """
         factors = [each.evidence for each in self.inputs if each.slot in _FACTORS]
         errors = [each.error for each in factors if each.error is not None and each.error.distance > 0]
@@ -101,11 +101,11 @@ class Case:
 
     @property
     def unexplained(self) -> OwnError | None:
-        """The first of its own errors that is not explained; None without any."""
+        """The first own error that rounding does not explain; None without any."""
         return next((each for each in self.evidence.own if not each.is_explained), None)
 
     def told_again(self, limits: Limits) -> tuple[Verdict, str] | None:
-        """Return the verdict on an operator that read the wrong tensor, or gives something else again."""
+        """Return the verdict of re-execution: wrong tensor read, or other values computed; None: neither."""
         evidence = self.evidence
         if evidence.wiring:
             return (Verdict.REPLACED if evidence.replaces else Verdict.OWN), evidence.wiring
@@ -122,11 +122,11 @@ class Case:
         return Verdict.OWN, joined(told, own.note)
 
     def _misplaced(self, own: OwnError, limits: Limits) -> tuple[Verdict, str]:
-        """Return the verdict on NaN and infinities that do not come again.
+        """Return the verdict on NaN and infinities that re-execution does not reproduce.
 
-        If some were in the inputs, and MINE's own arithmetic makes more of them, they do not begin here; if
-        these stand at other places, the finite elements decide. An overflow was computed in a shorter type:
-        it allows that type's rounding, and makes no element finite.
+        If inputs had some, and MINE's own arithmetic reproduces the others, they are inherited. If they are
+        at other places, the finite elements decide: an overflow in a shorter type explains rounding to that
+        type, but no element that became finite.
         """
         count = own.error.misplaced
         elements = f"{count:,} element{'s' * (count > 1)}"

@@ -79,13 +79,13 @@ class TensorVerdict(enum.StrEnum):
 
 
 UNCOMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
-# UNCHECKED is in neither set: a tensor without a counterpart says nothing about the computation.
+# UNCHECKED is neither AGREEING nor BAD: a tensor without counterpart says nothing about the computation.
 AGREEING: Final = frozenset({TensorVerdict.EQUAL, TensorVerdict.AGREES})
 BAD: Final = frozenset(
     {TensorVerdict.UNREADABLE, TensorVerdict.SHAPE, TensorVerdict.DTYPE, TensorVerdict.DIFFERS}
 )
 
-# The members stand in this order on purpose.
+# TensorVerdict lists its members by severity.
 SEVERITY: Final = {verdict: place for place, verdict in enumerate(TensorVerdict)}
 """Rank of the verdicts on tensors, the worst last."""
 
@@ -97,14 +97,14 @@ class OperatorPlace:
     Attributes:
         name: Name in files.
         op_type: Its type, "" where it is not known.
-        full_name: Its name with its scope, "" where only files name it.
+        full_name: Its name with its scope, "" if only the name in files is known.
         onnx_name: Name of its node in the model, "" where it is not known.
         scope: ``Default/fc1-Dense``; "" where it is not known.
         source: Its line in the source, ``net.py:12: x = self.fc(x)``; "" where it is not known.
         iteration: None where it is not known.
         rank: None where it is not known.
         pass_number: Number of its run in the iteration, from 0; None where it ran once.
-        execution: Number of the execution, where several left files in one place; else None.
+        execution: Number of the execution if several left files in one directory; else None.
         label: Label of its directory, "" where there is only one.
         order: Place in the execution of its directory, from 1; 0 of an operator that did not run.
         time: Microseconds since the epoch, 0 where it is not known. It orders operators of directories that
@@ -141,13 +141,13 @@ class TensorEvidence:
         shape: Shape of the tensor on the host, where it is known.
         dtype: Element type, "" where it is not known.
         golden_dtype: Element type of the counterpart, "" where there is none.
-        scores: Texts of all algorithms; none where nothing was compared.
+        scores: Results of all comparison algorithms as text; empty where nothing was compared.
         error: Measured error, None where nothing was compared.
-        fault: Verdict that the numbers do not decide, as of a file that cannot be read; else None.
+        fault: Verdict if it does not depend on numbers (a file cannot be read); None: the error decides.
         note: Remark beside the numbers, "" for none.
         name: Name of the value or the parameter, "" where it is not known.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
-        is_rounded: Whether rounding to the types of both sides makes the two of the same numbers.
+        is_rounded: Whether both are the same numbers, each rounded to a type of its side.
         rounded_to: Type to which golden's weight is rounded on the examined side, "" for none.
         is_folded: Whether it is a constant that golden's operators compute of constants.
         overflows: Number of a weight's elements, without masks, that rounding made infinite on the examined
@@ -173,23 +173,21 @@ class TensorEvidence:
 
 @dataclass(frozen=True, slots=True)
 class OwnError:
-    """An output beside that of the operator when it runs again on the examined side's inputs.
+    """The error of an output against re-execution of the operator on the examined side's inputs.
 
     Attributes:
         slot: Number of the output.
         error: Measured error.
-        allowed: Relative distance that is explained.
-        is_explained: Whether the error is no more than that.
+        allowed: Relative distance that rounding explains.
+        is_explained: Whether the error is no larger than that distance.
         arithmetic: Arithmetic of the second run: ``float32``, ``Ascend:force_fp16``, ``float64``.
         note: Remark beside the numbers, "" for none.
         io: Whether it is an output, or an input that the operator writes.
         overflow: Name of the part of a fused kernel with infinities that explain the error, though later
-            parts hide
-            them; "" for none.
+            parts hide them; "" for none.
         explanation: Cause of the allowed distance, in words.
-        finite: Relative distance of the elements that are finite on both sides, if others are not and
-            rounding does
-            not explain it; else 0.
+        finite: Relative distance of the elements that are finite on both sides, if other elements are not
+            and rounding does not explain the distance; else 0.
         recurs: Whether the examined side's own arithmetic makes the same NaN and infinities again.
     """
 
@@ -218,25 +216,22 @@ class OperatorEvidence:
         operator: The operator.
         tensors: Its tensors, inputs first.
         own: Its own error, by output; empty where it did not run again.
-        propagated: Relative distance from the golden output to that of the operator on the examined side's
-            inputs:
-            the error that its inputs' errors become. None where it did not run again.
-        wiring: Sentence on an input that its producer did not write; "" for none.
+        propagated: Relative distance of the golden output from the re-executed output on the examined side's
+            inputs: the error that is due to the inputs. None where it did not run again.
+        wiring: Sentence on an input that is not the output of its producer; "" for none.
         replaces: Name of the golden operator in its place, "" where both have the same operator.
         is_in_golden: Whether golden has the same operator, though the model has another one in its place.
         reads: Sources of its inputs by number; none without a graph.
         arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
-            write its
-            outputs; none where they are not known.
-        as_written: Returns whether an input has the elements that its producer wrote on the examined side,
-            rounded
-            as that side reads them; None where that is not known.
+            write its outputs; empty where they are not known.
+        as_written: Returns whether an input, on the examined side, has the elements that its producer wrote,
+            or these rounded to a type of the reading operator; None where that is not known.
         is_random: Whether it draws random numbers without a common seed.
         returned: Numbers of its outputs that the network returns.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
         is_evaluation: Whether another graph of its dump trains the weights that it reads.
         wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
-        unread: Numbers of the outputs without a reader, of an operator that has other effects.
+        unread: Numbers of outputs without a reader, if other outputs are read or the operator writes inputs.
     """
 
     operator: OperatorPlace

@@ -29,7 +29,7 @@ from msdump.record import IO, lies_in
 
 _SUGGESTED: Final = ("float16", "bfloat16")  # devices may compute in these, whatever the types of tensors
 _UNASKED: Final = "mine's configuration leaves it out"
-# Without an accused operator the first of these verdicts is that of the whole.
+# Without an accused operator, the report's verdict is the first of these that an operator has.
 _OVERALL: Final = (
     *(Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED, Verdict.UNREADABLE, Verdict.HEALED),
     *(Verdict.AGREES, Verdict.EQUAL),
@@ -72,7 +72,7 @@ class TensorResult:
 
     @property
     def is_flipped(self) -> bool:
-        """Whether it agrees except for integers or truth values that fall to the other side of an edge."""
+        """Whether it agrees except for flipped elements: integers or truth values that rounding changed."""
         error = self.evidence.error
         return self.verdict is TensorVerdict.AGREES and error is not None and error.changed > 0
 
@@ -89,7 +89,7 @@ class TensorResult:
 
     @property
     def misplaced(self) -> int:
-        """Number of elements that are NaN or infinite in other ways than the counterpart's."""
+        """Number of elements that are NaN or infinite where the counterpart's are not, or vice versa."""
         return 0 if self.evidence.error is None else self.evidence.error.misplaced
 
 
@@ -153,7 +153,7 @@ class Finding:
 
     @property
     def own_error(self) -> float:
-        """Its own error: measured where it ran again, else the error beyond its inputs'."""
+        """Its own error: measured where it ran again, else its distance beyond that of the inputs."""
         if self.own:
             return max(each.error.distance for each in self.own)
         before, behind = largest_distance(self.inputs), self.distance
@@ -205,8 +205,8 @@ class Report:
     Attributes:
         findings: The operators, directory by directory, in the order of execution.
         tensors: Number of tensors by verdict.
-        missing: Golden operators that the other side lacks.
-        unasked: Golden operators that the other side's configuration leaves out.
+        missing: Golden operators that the examined side lacks.
+        unasked: Golden operators that the examined side's configuration leaves out.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators of loops that did not run equally often.
         inputs: Names of the network's inputs that differ.
@@ -276,7 +276,7 @@ class Report:
 
     @property
     def _outputs_agree(self) -> bool:
-        # networks with other inputs and the same outputs were not compared
+        # with different network inputs, or missing outputs, equal outputs prove nothing
         return not (self.unreturned or self.inputs) and all(each.verdict in AGREEING for each in self.outputs)
 
     @property
@@ -320,7 +320,7 @@ class Report:
 
     @property
     def first(self) -> Finding | None:
-        """The first operator with a tensor that differs; else one at fault, or with a bad file."""
+        """The first operator with a tensor that differs; else the first accused or unreadable one."""
         bad = [each for each in self.bad if any(tensor.is_bad for tensor in each.tensors)] or self.bad
         # A file that cannot be read says nothing about the computation, so it comes second.
         readable = [each for each in bad if each.verdict is not Verdict.UNREADABLE]
@@ -423,19 +423,19 @@ def grouped_findings(findings: Iterable[Finding], arrangement: Arrangement) -> l
 
 
 def top_findings(findings: Sequence[Finding], count: int) -> list[Finding]:
-    """Return the operators that matter most, in their order; none without an error."""
+    """Return the ``count`` worst operators, in the given order; operators without an error are left out."""
     differing = (finding for finding in findings if finding.is_bad or finding.distance)
     chosen = {id(finding) for finding in by_own(differing)[:count]}
     return [finding for finding in findings if id(finding) in chosen]
 
 
 def with_reach(finding: Finding, findings: Sequence[Finding], graph: OperatorGraph | None) -> Finding:
-    """Return a finding; if NaN begin in it, with whether they reach an output.
+    """Return a finding, with ``reaches_output`` set if NaN or infinities begin in its operator.
 
     Args:
         finding: The verdict.
         findings: The verdicts on all operators of the run.
-        graph: The graph that ran, None: the last operator stands for the outputs.
+        graph: The graph that ran; None: the outputs of the last operator count as the network's.
     """
     if finding.verdict is not Verdict.NONFINITE:
         return finding
@@ -467,7 +467,7 @@ def _is_struck(finding: Finding) -> bool:
 
 def fault_text(finding: Finding) -> str:
     """Return the fault of an operator in words, such as "output 0 differs, its inputs agree"."""
-    # differing sides come first; if only inputs differ, the outputs' agreement is the remark
+    # the side that differs is named first: if only inputs differ, the outputs' agreement follows
     parts = [_state(side, finding.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
     return ", ".join(parts if finding.wrong(IO.OUTPUT) else reversed(parts))
 

@@ -1,9 +1,9 @@
 """Draws verdicts on operators, from six principles: docs/reference/verdicts.md says them in the same order.
 
 Not finite comes first; each side is judged by its own device's arithmetic; an input is its producer's output;
-shapes that follow from values inherit; random numbers are not judged; outputs decide (``Report``).
+a shape that differing values cause is inherited; random numbers are not judged; outputs decide (``Report``).
 
-Then facts about the graphs: a difference of them is at fault where the outputs differ.
+Then facts about the graphs: an operator in which the graphs differ is at fault if outputs differ.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Judge:
 
     Attributes:
         limits: The limits of agreement.
-        is_continued: Whether runs before it differed, so that it reads their trained weights.
+        is_continued: Whether earlier runs differed, so that the weights they trained may differ, too.
     """
 
     limits: Limits
@@ -115,18 +115,18 @@ class Judge:
         return self._tensors.results(outputs)
 
     def written(self, name: str, slot: int) -> TensorResult | None:
-        """Return the verdict on an output of an operator before, None for an unknown one."""
+        """Return the verdict on an output of an operator that was judged before, None if unknown."""
         finding = self._findings.get(name)
         outputs = () if finding is None else finding.tensors
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
 
     def _writer(self, evidence: OperatorEvidence, slot: int) -> TensorResult | None:
-        """Return the verdict on the output that an input is, None where its producer is not known."""
+        """Return the verdict on the output that an input reads, None if its producer is unknown."""
         source = evidence.source(slot)
         return self.written(source.name, source.slot) if source.kind is SourceKind.OPERATOR else None
 
     def _as_its_writer(self, tensor: TensorResult, evidence: OperatorEvidence) -> TensorResult:
-        """Return an integer input as agreeing if no more elements differ than where it was written."""
+        """Return a flipped input as agreeing if no more elements differ than in the producer's output."""
         if tensor.io is IO.OUTPUT or tensor.verdict is not TensorVerdict.DIFFERS:
             return tensor
         written = self._writer(evidence, tensor.slot)
@@ -136,9 +136,9 @@ class Judge:
         return _flipped(tensor) if error.changed <= written.evidence.error.changed else tensor
 
     def _carried_to(self, evidence: OperatorEvidence) -> float:
-        """Return the distance that elements on the other side of an edge may have caused in the inputs.
+        """Return the distance that flipped elements of earlier operators may have caused in the inputs.
 
-        An input without a known source, as in a branch, may have any of them.
+        An input without a known source, as in a branch, gets the largest distance of any operator.
         """
         if not self._carried:
             return 0.0
@@ -151,7 +151,7 @@ class Judge:
         return max(found, default=0.0)
 
     def _carry(self, case: Case, outputs: Sequence[TensorResult], carried: float, *, is_drift: bool) -> None:
-        """Record the distance that elements on the other side of an edge may cause in readers."""
+        """Record the distance that an operator's flipped elements may cause in its readers."""
         steps = is_drift and case.evidence.operator.op_type in DISCONTINUOUS
         if steps or case.flipped:
             moved = (each.distance for each in outputs if not (each.is_flipped or each.misplaced))
@@ -160,7 +160,7 @@ class Judge:
             self._carried[case.evidence.operator.shown_name] = carried
 
     def _within(self, case: Case, tensor: TensorResult) -> TensorResult:
-        """Return a tensor of an operator without fault as agreeing if an edge or a drift explains it."""
+        """Return a tensor as agreeing if it is an output that flipped elements or a drift explain."""
         error, distance = tensor.evidence.error, tensor.distance
         if tensor.io is IO.INPUT or tensor.verdict is not TensorVerdict.DIFFERS or error is None:
             return tensor
@@ -250,7 +250,7 @@ class Judge:
                 continue
             is_same = tensor.error.is_same or tensor.is_rounded or tensor.is_folded
             if each.is_bad or not (is_same or case.evidence.is_state):
-                # an updated weight is compared where training writes it
+                # a trained weight is judged at the operator that updates it, not at its readers
                 is_trained = case.evidence.is_state and (
                     self.is_continued
                     or bool(case.evidence.operator.iteration)
@@ -263,8 +263,8 @@ class Judge:
     def _foreign(self, case: Case) -> _Reason | None:
         """WEIGHT if an input differs, every operator before agrees, and no graph names its source.
 
-        It came from outside, as a weight does, or changed in between. If everything before has the same bits,
-        one bit of it is enough.
+        Such an input came from outside, as a weight does, or changed in between. If all tensors before have
+        the same bits, one differing bit of the input is enough.
         """
         evidence = case.evidence
         if evidence.reads or evidence.own or self._has_differed or self.is_continued or not self._is_whole:
@@ -285,7 +285,7 @@ class Judge:
         """NONFINITE if a weight or an input of the network exceeds the type's range."""
         for each in case.inputs:
             is_given = case.evidence.source(each.slot).kind is SourceKind.INPUT
-            # a weight by files alone may be none by the model, but it stays rounded
+            # the model may correct ``is_weight`` of an input that files alone suggested, not ``is_rounded``
             if each.evidence.overflows and (each.evidence.is_weight or each.evidence.is_rounded or is_given):
                 where = _elements(each.evidence.overflows)
                 return Verdict.NONFINITE, f"{_named(each)} is infinite at {where} that its type cannot hold"
@@ -294,7 +294,7 @@ class Judge:
     def _not_finite(self, case: Case) -> _Reason | None:
         """NONFINITE for the first operator with NaN or infinities, even if running it again overflows too."""
         struck = [each for each in case.bad_outputs if each.misplaced]
-        # another result on running again, or another input, says more
+        # a wrong input, or another result of re-execution, explains more
         is_told = bool(case.evidence.wiring) or (
             case.unexplained is not None and not self._is_contradicted(case)
         )
@@ -307,13 +307,13 @@ class Judge:
             return Verdict.INHERITED, struck[0].note
         if not case.evidence.own:
             return Verdict.NONFINITE, struck[0].note
-        # golden's arithmetic makes them, too, of inputs that are wrong because of an operator that is named
+        # golden's arithmetic overflows, too, on inputs that are wrong because of an accused operator
         if case.bad_inputs and self._has_accused and case.evidence.propagated == math.inf:
             return Verdict.INHERITED, "NaN or infinities begin here, as its inputs make them"
         return Verdict.NONFINITE, joined(struck[0].note, f"so again in {case.evidence.own[0].arithmetic}")
 
     def _is_given(self, case: Case, tensor: TensorResult) -> bool:
-        """Return whether an input was not finite before the operator read it, as far as that is known."""
+        """Return whether an input was not finite when its producer wrote it; True if that is unknown."""
         written = self._writer(case.evidence, tensor.slot)
         return written is None or written.verdict in UNCOMPARED or bool(written.misplaced)
 
@@ -331,7 +331,7 @@ class Judge:
     # --- 4. shapes that follow from values inherit --------------------------------------------------------
 
     def _unfit(self, case: Case) -> _Reason | None:
-        """Judge an output of another shape, or of elements of another type."""
+        """Judge an output with another shape, or another kind of elements, than golden's."""
         unfit = next((each for each in case.bad_outputs if each.verdict in _UNFIT), None)
         if unfit is None:
             return None
@@ -376,7 +376,7 @@ class Judge:
             told = f"input {each.slot} is not what {source.name} wrote"
             if each.verdict is TensorVerdict.DIFFERS:
                 return Verdict.OWN, f"{told}: it changed in between"
-            # an input of as many elements is the same one in another layout
+            # an input with the same number of elements is the same tensor in another layout
             sizes = {math.prod(tensor.evidence.shape) for tensor in (each, written)}
             if each.verdict is TensorVerdict.SHAPE and len(sizes) > 1:
                 return Verdict.OWN, f"{told}: {each.note}"
@@ -443,7 +443,7 @@ class Judge:
     def _of_agreeing(self, case: Case) -> _Reason:
         """Judge an operator with an output that differs, and inputs that agree."""
         evidence, is_drift = case.evidence, self._is_drift(case)
-        if evidence.own:  # it gives the same again, but for rounding
+        if evidence.own:  # re-execution gives the same, except for rounding
             return (Verdict.ACCUMULATED if is_drift else self._passed_on(case, Verdict.ACCUMULATED)), ""
         if evidence.replaces:
             return Verdict.REPLACED, f"in the place of {evidence.replaces}"
@@ -462,21 +462,21 @@ class Judge:
         )
 
     def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
-        """AMPLIFIED if the error exceeds ``gain`` times the inputs' errors."""
+        """AMPLIFIED if the error exceeds ``gain`` times the inputs' errors, else ``inherited``."""
         propagated = case.evidence.propagated
         distance = largest_distance(case.bad_outputs) if propagated is None else propagated
         is_amplified = 0 < case.input_distance * self.limits.gain < distance
         return Verdict.AMPLIFIED if is_amplified else inherited
 
     def _is_drift(self, case: Case) -> bool:
-        """Return whether agreeing inputs explain outputs beyond the limit."""
+        """Return whether the small differences of agreeing inputs explain outputs beyond the limit."""
         return all(self._is_explained(case, each) for each in case.bad_outputs)
 
     def _read_apart(self, case: Case) -> float:
         """Return the distance between the inputs as both sides read them.
 
-        It is an epsilon at least where the sides write other types: the shorter one rounds every summand, and
-        sums may cancel.
+        If the sides write different types, the distance is at least an epsilon of the shorter one, which
+        rounds every summand of sums that may cancel.
         """
         own, other = ({dtype for io, dtype in side if io is IO.OUTPUT} for side in case.evidence.arithmetic)
         coarsest = "" if own == other else coarser(*own, *other)
@@ -487,12 +487,12 @@ class Judge:
     def _are_explained(case: Case, output: TensorResult, error: TensorError) -> bool:
         """Return whether the inputs' differences explain which integers or truth values differ."""
         dtype = output.evidence.dtype
-        if case.evidence.operator.op_type == "Cast" and dtype != "bool":  # to an integer beside the number
+        if case.evidence.operator.op_type == "Cast" and dtype != "bool":  # rounds to the next integer
             errors = [each.evidence.error for each in case.inputs]
             return bool(error.largest <= 1 + max(each.largest for each in errors if each is not None))
         if steps_of(dtype):
             return case.explains_steps(output)
-        # ids change in steps: where two candidates are nearly even, a little decides
+        # ids, as of ArgMax, jump: a small difference decides between two nearly equal candidates
         return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
 
     def _is_explained(self, case: Case, output: TensorResult) -> bool:
@@ -501,7 +501,7 @@ class Judge:
             return False
         if error.changed:
             return self._are_explained(case, output, error)
-        # its own rounding, and the growth of its inputs' difference
+        # the operator's own rounding, and the growth of the inputs' difference
         if error.distance <= (output.limit or 0.0) + self.limits.growth * apart:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
@@ -524,7 +524,7 @@ def _elements(count: int) -> str:
 
 
 def _flipped(tensor: TensorResult) -> TensorResult:
-    """Return integers or truth values that differ at few elements as agreeing; others as they are."""
+    """Return a tensor as agreeing if only integers or truth values flipped; any other one as it is."""
     error = tensor.evidence.error
     if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
         return tensor
@@ -541,7 +541,7 @@ def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> boo
 
 
 def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool:
-    """Return whether an input of another shape, or other kind of elements, is a weight."""
+    """Return whether an input is a weight with another shape, or kind of elements, than golden's."""
     is_unfit = tensor.verdict in _UNFIT and tensor.evidence.is_weight
     return is_unfit and evidence.source(tensor.slot).kind is SourceKind.WEIGHT
 
@@ -549,7 +549,7 @@ def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool
 def _left(tensor: TensorResult) -> TensorResult:
     """Return a differing output without reader as unchecked.
 
-    vendor: kernels of MindSpore leave outputs without reader as the memory was.
+    vendor: kernels of MindSpore do not write outputs without a reader, which hold the memory's old bytes.
     """
     return _unjudged(tensor, "nothing reads it")
 
@@ -603,7 +603,7 @@ def accuse(
         if fact.kind not in _VERDICTS:
             continue
         readers = [place for name in fact.readers for place in judged.places(name)]
-        is_type = fact.kind is FactKind.DTYPE  # it is wrong whatever comes of it
+        is_type = fact.kind is FactKind.DTYPE  # a wrong type is a fault even if no output differs
         showing = [place for place in readers if is_type or _differs(judged.findings[place])]
         if showing or (not readers and outputs_differ):
             judged.accuse(fact, showing, place_of)
@@ -636,7 +636,7 @@ class _Judged:
 
     def accuse(self, fact: Fact, showing: Sequence[int], place_of: Callable[[Fact], OperatorPlace]) -> None:
         """Set the verdicts on the operator of a fact, and on operators that show it."""
-        is_missing = fact.kind is FactKind.MISSING  # another operator may bear its name
+        is_missing = fact.kind is FactKind.MISSING  # its name may be that of another operator
         own = [
             place
             for place in self.places(fact.operator)
@@ -644,14 +644,14 @@ class _Judged:
         ]
         for place in own:
             finding = self.findings[place]
-            # a weight that is read in another order is no other weight
+            # a weight that differs because inputs are swapped is a fault of the wiring
             is_kept = finding.is_accused and {fact.kind, finding.verdict} != {FactKind.WIRING, Verdict.WEIGHT}
             verdict = finding.verdict if is_kept else _VERDICTS[fact.kind]
-            # the fact names the replaced operator, too
+            # the text of the fact names the replaced operator already
             told = finding.note if finding.is_accused and verdict is not Verdict.REPLACED else ""
             note = told if fact.text in told else joined(fact.text, told)
             self.findings[place] = replace(finding, verdict=verdict, note=note)
-        if not own and self.findings:  # missing, or control flow
+        if not own and self.findings:  # the operator is missing, or control flow
             first = min(showing, default=self._first_bad)
             at = self.findings[min(first, len(self.findings) - 1)].place
             where = replace(place_of(fact), iteration=at.iteration, order=at.order, time=at.time)
@@ -661,14 +661,14 @@ class _Judged:
                 self._excuse(place, f"{fact.operator} before it is {_WORDS[fact.kind]}")
 
     def _excuse(self, place: int, note: str) -> None:
-        """INHERITED for an operator that reads a wrong operator's output."""
+        """Set INHERITED for an operator that only shows the fault of an extra, replaced or missing one."""
         finding = self.findings[place]
         is_explained = all(each.is_explained for each in finding.own)
         if finding.verdict in {Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED} and is_explained:
             self.findings[place] = replace(finding, verdict=Verdict.INHERITED, note=note)
 
     def result(self) -> list[Finding]:
-        """Return the verdicts; operators without tensors stand in front of the first one that shows them."""
+        """Return all findings; an operator without tensors comes before the first that shows its fault."""
         found: list[Finding] = []
         for place, finding in enumerate(self.findings):
             found += [*self._added.get(place, ()), finding]
@@ -683,9 +683,9 @@ _WORDS: Final = {
 
 
 def _unrounded(finding: Finding) -> Finding:
-    """Return a verdict; OWN if golden's kernel repeats it in all bits on the same inputs.
+    """Turn ACCUMULATED into OWN if all inputs are golden's bits, and re-execution repeats the outputs' bits.
 
-    No rounding adds up then: the graphs do not do the same.
+    Rounding cannot explain the difference then: the two graphs compute different things.
     """
     is_exact = finding.own and all(each.error.is_same for each in finding.own)
     inputs = {each.verdict for each in finding.inputs}

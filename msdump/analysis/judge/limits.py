@@ -26,9 +26,8 @@ class TypeLimits:
 
     Attributes:
         distance: Largest relative Euclidean distance.
-        ulps: Units of the last place; if all elements are so near tensors agree whatever their distance,
-            which
-            denormal numbers make large.
+        ulps: Units of the last place; if no element differs by more, tensors agree whatever their distance,
+            which subnormal numbers make large.
         source: Origin of the distance.
     """
 
@@ -41,9 +40,9 @@ _KIT: Final = "the vendor's Accuracy Test Kit, for a single operator"  # single_
 _CLOSE: Final = "PyTorch's `assert_close`"
 _EPSILON: Final = "its epsilon"
 
-# float16: four times its epsilon, as the vendor's tests of chains of operators allow; rounded behind each of
-# 360 operators, a tensor is about so far off. With each type of 16 bits and more, 2 % of noise on a weight
-# still shows.
+# float16: four times its epsilon, as the vendor's tests of chains of operators allow, and about the error of
+# a tensor that 360 operators have rounded. For each type of 16 bits and more, the limit still detects 2 % of
+# noise on a weight.
 TYPES: Final[Mapping[str, TypeLimits]] = {
     "float64": TypeLimits(1e-7, 2, _CLOSE),
     "complex128": TypeLimits(1e-7, 2, _CLOSE),
@@ -137,9 +136,10 @@ class Limits:
         cosine: Least cosine similarity.
         distance: Largest relative Euclidean distance, None: by the element type.
         explanation: Cause of that distance, "8 bits"; "" where the user set it.
-        precision: Coarsest element type that either side computed in from the start, "" if tensors decide.
-        peak: Largest difference of an element, in largest distances.
-        growth: Largest distance of an output beside agreeing inputs that is no fault, in theirs.
+        precision: Coarsest element type that a side computes in, from the first operator on; "": the tensors
+            decide.
+        peak: Largest allowed difference of an element, in multiples of the allowed distance.
+        growth: Largest distance of an output that agreeing inputs explain, in multiples of their distance.
         gain: Largest distance of an output that is inherited, in multiples of the inputs' distance.
         types: Limits by element type.
         statistics: Largest relative difference of a statistic by category; others are limited as tensors are.
@@ -167,7 +167,7 @@ class Limits:
         return f"{self.explanation} explain" if self.explanation else "the limit given is"
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
-        """Return the largest distance of two tensors, None where they must be the same.
+        """Return the largest allowed distance of two tensors, None where they must be the same.
 
         >>> Limits().allowed(("float32", "float16"), ""), Limits().allowed(("int32", "int32"), "float16")
         (0.00390625, None)
@@ -188,17 +188,17 @@ class Limits:
         return self.types[own].ulps if own else 0.0
 
     def floor(self, dtypes: Iterable[str], op_type: str = "") -> float:
-        """Return the absolute difference of two elements that rounding explains however small they are.
+        """Return the absolute difference that rounding explains between elements of any size.
 
-        Below its normal numbers a type rounds to steps of one size: as many of their halves as it may have
-        units of the last place.
+        The subnormal numbers of a type are equally spaced: half their spacing, times the allowed units of the
+        last place.
 
         >>> Limits().floor(("float32", "float16")) == 2.0**-24
         True
 
         Args:
             dtypes: Types that the elements have, or were computed in.
-            op_type: Type of the operator if its kernels of two types gave them; "": one kernel gave both.
+            op_type: Type of the operator, if each side ran a kernel of another type; "": the same kernel.
         """
         own = coarser(*dtypes)
         if not own:
@@ -208,20 +208,20 @@ class Limits:
 
 @cache
 def smallest(dtype: str) -> float:
-    """Return the smallest subnormal number of a rounded type, of complex numbers of their parts."""
-    if dtype == TENSOR_FLOAT:  # products round their inputs, and keep float32's range
+    """Return the smallest subnormal number of a rounded type; of a complex type, that of its parts."""
+    if dtype == TENSOR_FLOAT:  # only inputs of products are rounded, and keep float32's range
         dtype = "float32"
     return float(_numbers(dtype).smallest_subnormal)
 
 
 @cache
 def epsilon(dtype: str) -> float:
-    """Return the distance of a rounded type's numbers above 1, of complex numbers of their parts."""
+    """Return the distance from 1 to the next number of a rounded type; of a complex type, of its parts."""
     return float(_numbers(dtype).eps)
 
 
 def _numbers(dtype: str) -> Any:
-    if dtype == TENSOR_FLOAT:  # of its range only the steps count, which are float16's
+    if dtype == TENSOR_FLOAT:  # the spacing of its numbers is float16's
         dtype = "float16"
     numbers = element_types.from_name(dtype).numpy
     if numbers.kind == "c":
@@ -239,7 +239,7 @@ def coarser(*dtypes: str) -> str:
     return max((dtype for dtype in dtypes if dtype in TYPES), key=_COARSENESS.__getitem__, default="")
 
 
-# By the table, whatever limits a user sets; equal ones in the table's order.
+# By the distances of TYPES, not by limits that a user sets; types with equal ones in the order of TYPES.
 _COARSENESS: Final = {name: (limits.distance, -place) for place, (name, limits) in enumerate(TYPES.items())}
 
 

@@ -27,7 +27,7 @@ _KINDS: Final = {
 
 
 class _Allowance(NamedTuple):
-    """Limits of two tensors: distance, units of the last place, largest difference."""
+    """Limits of two tensors: relative distance, units of the last place, absolute difference of elements."""
 
     distance: float | None
     units: float
@@ -39,8 +39,8 @@ class TensorJudge:
 
     A tensor is at best as precise as its inputs. So its limit is that of the coarsest element type of all
     tensors so far that are not bit for bit the same, and of the types that the sides compute in if these
-    differ. An input may also be off by everything below the smallest number of that type: later types do not
-    show the loss.
+    differ. Inputs may also differ by less than the smallest number of that type: numbers that underflowed
+    before are missing even if later types could hold them.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -79,7 +79,7 @@ class TensorJudge:
             self._met |= types
             self._coarsest = coarser(self._coarsest, *types)
         results = tuple([self._result(each, computed, carried) for each in tensors])
-        if computed:  # small numbers that this operator loses are missing in its readers
+        if computed:  # numbers that underflow in this operator are missing in its readers
             self._lost = max(self._lost, self._limits.floor(computed))
         return results
 
@@ -101,7 +101,7 @@ class TensorJudge:
         return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
 
     def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
-        """Return the limits of two element types by now; networks have few types."""
+        """Return the limits of two element types at this point of the run; cached, as types are few."""
         key = types, self._coarsest, computed
         allowance = self._allowances.get(key)
         if allowance is None:
@@ -112,7 +112,7 @@ class TensorJudge:
         return allowance
 
     def _verdict(self, error: TensorError, types: tuple[str, str], allowance: _Allowance) -> TensorVerdict:
-        if error.is_same:  # the same numbers in two types agree: one side was computed otherwise
+        if error.is_same:  # the same numbers in two types agree, but are not EQUAL
             return TensorVerdict.EQUAL if types[0] == types[1] else TensorVerdict.AGREES
         limit = allowance.distance
         kinds = {*map(_kind, types)}
@@ -177,11 +177,11 @@ def has_range(finding: Finding) -> bool:
 
 
 class Quantisers(Generic[Key]):
-    """The quantisers of one run of tensors that golden does not quantise."""
+    """The operators of one run that quantise tensors, while golden computes without quantising."""
 
     def __init__(self) -> None:
         """Begin without operators."""
-        self._known: list[tuple[Key, float, str]] = []  # with noises and notes
+        self._known: list[tuple[Key, float, str]] = []  # key, noise and note of each operator
 
     def add(
         self,
@@ -221,7 +221,7 @@ class Quantisers(Generic[Key]):
 
 
 def _noise(numbers: np.ndarray, lowest: float, highest: float, scale: float) -> tuple[float, float, float]:
-    """Return the noise of quantisation, in that of a scale from the tensor's own range, and that range.
+    """Return the noise of quantisation, relative to that of a scale fitted to the tensor, and its range.
 
     ``lowest`` and ``highest`` are the range of the integers, ``scale`` is one step.
     """
