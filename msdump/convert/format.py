@@ -51,19 +51,19 @@ class TargetFormat:
 
 
 def source_of(info: TensorInfo) -> str:
-    """Return the name of a tensor's format; a layout of another rank than the tensor's is ND.
+    """Return the name of a tensor's format; ND if the format has another rank than the tensor.
 
     >>> nhwc = dump_message.FORMATS["NHWC"]
     >>> source_of(TensorInfo(1, nhwc, (1, 2, 2, 3), (), 48)), source_of(TensorInfo(1, nhwc, (2, 3), (), 24))
     ('NHWC', 'ND')
     """
-    # vendor: a tensor of a format with four axes that has not four axes counts as ND.
+    # vendor: a tensor without four axes, in a format of four axes, counts as ND.
     name = dump_message.format_name(info.format)
     return ND if _RANKS.get(name, len(info.shape)) != len(info.shape) else name
 
 
 def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -> TargetFormat:
-    """Return the conversion of a tensor to a format, in the shape of ``-s`` or that of its header.
+    """Return the conversion of a tensor to a format and to ``wanted_shape`` (``-s``), or the header's shape.
 
     Raises:
         ToolError: There is no such conversion, or the shapes do not allow it.
@@ -73,7 +73,7 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
     if tensor.format == target:
         return _reshaped(tensor, wanted_shape)
     # vendor: the tool refuses every tensor of ND that is to be converted. Here it is kept, as its layout is
-    # the host's already; a wanted shape cannot be had, though.
+    # the host's already; with a wanted shape the conversion is refused, though.
     if tensor.format == ND:
         if wanted_shape:
             raise ToolError(

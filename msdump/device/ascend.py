@@ -1,9 +1,9 @@
-"""One graph on the emulated Ascend: how its operators compute and hold their tensors.
+"""One graph on the emulated Ascend: arithmetic of its operators, formats and types of their tensors.
 
 The emulated device's overflow status: a register that saturating float16 results raise.
 
 ``NPUClearFloatStatusV2`` lowers it, ``NPUGetFloatStatusV2`` reads it. Only a device in SATURATION_MODE has
-one: elsewhere infinities and NaNs themselves show an overflow.
+this register: elsewhere infinities and NaNs themselves show an overflow.
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ def _layout(rule: str, dims: Dims, c0: int) -> _Layout:
 
 
 def _cuts(size: int, length: int | None) -> Iterator[tuple[slice, tuple[slice, ...]]]:
-    """Yield the whole blocks of an axis, then the last one, each as slices of host axis, block and place."""
+    """Yield (slice of the host axis, slices of block and place) of the full blocks, then of the last one."""
     everything = slice(None)
     if length is None:
         yield everything, (everything,)

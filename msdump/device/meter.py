@@ -1,7 +1,7 @@
 """Device memory while a network runs: every tensor gets an address when its operator has run.
 
-A value lies in memory as its operator makes it. Where an operator reads it in another
-format or element type, a converted copy lies beside it, from its first reader to its last.
+A value is in memory in the form in which its operator makes it. If operators read it in another
+format or element type, memory also has a converted copy, from the first of these readers to the last.
 In a compiled graph an operator that moves nothing, such as a change of shape, gives its
 input's memory another name.
 """

@@ -92,7 +92,7 @@ Slots = tuple[DeviceTensor | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class NodePlacement:
-    """How one operator holds its tensors, each input and output by slot."""
+    """Formats and types of one operator's tensors on the device, by slot of inputs and outputs."""
 
     inputs: Slots
     outputs: Slots
@@ -254,7 +254,7 @@ class _Placer:
         return len(shapes) == 1 or all(_broadcasts(shape, result, name) for shape in shapes)
 
     def _has_one_c0(self, node: Node) -> bool:
-        """Return whether all tensors have blocks of one length; a cast from float16 to int8 has not."""
+        """Return whether all tensors of a node have the same C0; a cast from float16 to int8 has not."""
         sides = ((IO.INPUT, node.inputs), (IO.OUTPUT, node.outputs))
         block_lengths = {
             formats.c0(self._dtype_of(node, io, slot))
@@ -276,8 +276,8 @@ _CUT_AXES: Final = {formats.NC1HWC0: (1,), formats.NDC1HWC0: (1,), formats.FRACT
 def _broadcasts(shape: Shape | None, result: Shape | None, name: str) -> bool:
     """Return whether an input in a device format can be broadcast to a result in the same format.
 
-    A single element always can. Others need the result's rank, and its size on every
-    axis that the format cuts; in formats of weights, its whole shape.
+    A single element always can. Other inputs need the result's rank, and the result's size on every
+    axis that the format cuts; in formats of weights, the result's shape.
     """
     if shape is None or result is None:
         return False

@@ -32,7 +32,7 @@ class Task:
 
 
 def assign(graph: Graph) -> tuple[Task | None, ...]:
-    """Return the task of each operator in execution order; None: the device runs none for it.
+    """Return the task of each operator in execution order; None: the device runs no task for the operator.
 
     The tasks of a graph are numbered in execution order, on one stream. Each branch and
     each body of a loop is a graph with a stream of its own. So equal models have equal
@@ -49,9 +49,9 @@ def assign(graph: Graph) -> tuple[Task | None, ...]:
 
 
 def input_tasks(graphs: Iterable[tuple[Graph, Sequence[Task | None]]]) -> dict[str, Task]:
-    """Return the task of each input of a model: the first operator that reads it, of the main graph first.
+    """Return the task of each model input: the task of the first operator that reads it, main graph first.
 
-    It depends on the model alone, so that an input keeps its task whatever is dumped.
+    The task depends on the model alone, not on the selection of operators to dump.
     """
     task_of: dict[str, Task] = {}
     for graph, tasks in graphs:

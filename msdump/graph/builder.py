@@ -201,7 +201,7 @@ class Builder:
     def _with_bodies(self, node: Node) -> Node:
         """Return a node with its bodies built.
 
-        Operators are numbered graph by graph, so all nodes around a body have their names before.
+        Operators are numbered graph by graph: all nodes of the outer graph have names before its bodies'.
         """
         graphs = bodies.protos(node.proto)
         if not graphs or bodies.obstacle(node.proto, validity.opsets(self._shared.model).get("", 1)):

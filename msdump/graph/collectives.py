@@ -105,7 +105,7 @@ def collective_call(node: Node) -> CollectiveCall | None:
 
 
 def _field(node: Node, names: tuple[str, ...], read: Callable[[Any], Any], default: Any) -> Any:
-    """Return the value of the first of some attributes that a node has; ``read`` checks it."""
+    """Return the value of the first of some attributes that a node has, checked by ``read``, or a default."""
     value = next((node.attributes[name] for name in names if name in node.attributes), default)
     try:
         return read(value)
@@ -176,7 +176,7 @@ def _check_arity(node: Node, kind: Collective) -> None:
     inputs, outputs = len(node.inputs), len(node.outputs)
     if kind is Collective.BROADCAST:
         fits = inputs == outputs >= 1
-    elif kind is Collective.RECEIVE:  # inputs only order it behind other operators
+    elif kind is Collective.RECEIVE:  # inputs of Receive only order it behind other operators
         fits = outputs == 1
     else:
         fits = inputs == 1 and (outputs == 1 or (kind is Collective.SEND and outputs == 0))

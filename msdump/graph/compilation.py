@@ -145,8 +145,8 @@ def fold(graph: Graph, compute: Compute) -> Graph:
     """Return the graph with operators of constants replaced by their results, as weights.
 
     Results come from the kernels that would compute them in the network, so that folding changes no bit.
-    Operators that make graph outputs, or values that branches and loops read, stay, as do operators that the
-    runtime refuses: they must fail when the network runs, not before.
+    Not folded are operators that make graph outputs or values for branches and loops, and operators that the
+    runtime refuses, which must fail when the network runs, not before.
     """
     search = _Search(graph)
     search.run()
@@ -298,7 +298,7 @@ def fuse_elementwise(graph: Graph) -> Graph:
 def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
     """Return the operators in chains, each chain at the position of its last operator.
 
-    Inside a chain only values are hidden that one operator alone reads and that are no graph outputs. No
+    A value between two parts of a chain has no other reader and is no graph output. No
     chain reaches across an operator of the device's overflow status, which depends on earlier ones.
     """
     uses = Counter(name for node in graph.nodes for name in reads(node))
@@ -393,12 +393,12 @@ def compile_graph(
     keeps_node_names: bool = False,
     note: Note | None = None,
 ) -> Graph:
-    """Return the graph in GE's terms, with constants folded and operators fused, branches and loops as well.
+    """Return the graph with GE's types, constants folded and operators fused, also in branches and loops.
 
-    A kernel is a cube operator with bias, batch normalization and activation behind it, a batch normalization
-    with its activation, or a chain of elementwise operators. Its parts run one after the other, each rounded
-    as it would be alone; no normalization is multiplied into a convolution's weights. So a compiled network
-    gives the bits of the one that is not compiled.
+    A fused operator (kernel) is a cube operator with bias, batch normalization and activation behind it, a
+    batch normalization with its activation, or an elementwise chain. Its parts run one after the other, each
+    rounded as it would be alone; no normalization is multiplied into a convolution's weights. So results of a
+    compiled network equal the uncompiled network's bit by bit.
 
     Args:
         graph: The graph.

@@ -134,7 +134,7 @@ of the same name, and crashes where that has more inputs."""
 def callees(
     nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
 ) -> list[onnx.FunctionProto]:
-    """Return the functions that operators call, directly or not, each once, callers first."""
+    """Return the functions that operators call, directly or through functions; each once, callers first."""
     by_key = {(canonical_domain(each.domain), each.name, each.overload): each for each in functions}
     needed: dict[tuple[str, str, str], onnx.FunctionProto] = {}
     waiting = list(nodes)
@@ -150,7 +150,7 @@ def callees(
 def renamed_calls(
     nodes: Sequence[onnx.NodeProto], functions: Iterable[onnx.FunctionProto]
 ) -> list[onnx.FunctionProto]:
-    """Return copies of functions, MindSpore's under names that ONNX lacks; calls are renamed in place."""
+    """Return copies of functions, MindSpore's with a prefix before the name; calls are renamed in place."""
     copies = []
     for function in functions:
         copy = deepcopy(function)
@@ -171,9 +171,9 @@ def _rename_calls(nodes: Iterable[onnx.NodeProto]) -> None:
 def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
     """Remove the Identity operators of a graph, and of its branches and loops, in place.
 
-    Exporters write them for weights with two names; MindSpore has no kernel for them. An Identity that makes
-    an output of its graph stays, since the output is a value of its own, unless a branch of a training step
-    keeps a variable by it.
+    Exporters write Identity for weights with two names; MindSpore has no kernel for it. An Identity that
+    makes a graph output stays, since the output is another value than the input, unless a branch of a
+    training step returns an unchanged variable by it.
     """
     removable = _removable(graph)
     for position in reversed(range(len(graph.node))):

@@ -80,7 +80,7 @@ _Built = TypeVar("_Built", bound=BodyFunction)
 
 @dataclass(frozen=True, slots=True)
 class OperatorBody:
-    """The body of one of MindSpore's operators, and the slot of the input that has its element type."""
+    """The body of a MindSpore operator, and the slot of the input that decides its element type."""
 
     build: BodyFunction
     element: int
@@ -95,7 +95,7 @@ def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
 
     Args:
         name: MindSpore's name.
-        element: Slot of the input that has the operator's element type.
+        element: Slot of the input that decides the operator's element type.
     """
 
     def register(build: _Built) -> _Built:

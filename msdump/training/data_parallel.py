@@ -34,7 +34,7 @@ class DataParallel:
     group: str = "hccl_world_group"
 
     def write(self, trained: Trained) -> Trained:
-        """Write the averages; return the parameters with them."""
+        """Write the operators that average gradients; return (parameter, averaged gradient) pairs."""
         with op.at(PLACE):
             means: list[StepTensor] = []
             for bucket in self._buckets([gradient for _, gradient in trained]):
@@ -75,7 +75,7 @@ class DataParallel:
 
 
 def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None:  # noqa: FBT001 - on, off, or how
-    """Return how gradients are averaged: over the ranks of this run for True, not at all for False.
+    """Return how gradients are averaged: True: over the ranks of this run, False: None, no averaging.
 
     Raises:
         InputError: A number of ranks below 1.

@@ -55,8 +55,8 @@ _SCALES_AND_SHIFTS: Final[Slots] = {
 def scales_and_shifts(graph: Graph) -> frozenset[str]:
     """Return the weights that are scale or shift of a normalisation.
 
-    MindSpore finds them by ``gamma`` or ``beta`` in their names. Networks of PyTorch call them ``bn1.weight``
-    and ``bn1.bias``: scales and shifts by their slot count as well.
+    MindSpore finds them by ``gamma`` or ``beta`` in names. PyTorch's names are ``bn1.weight``, ``bn1.bias``:
+    weights in the slots of scale and shift count as well.
     """
     named = {name for name in graph.weights if "gamma" in name or "beta" in name}
     return _values_in_slots(graph, _SCALES_AND_SHIFTS) | named
@@ -94,7 +94,7 @@ def infer_outputs(
 
 
 class ForwardWriter:
-    """Writes a model's operators into the step graph as a training step has them.
+    """Writes a model's operators into the step graph, in the form that they have in a training step.
 
     Attributes:
         inputs: Inputs of the step so far.
@@ -107,8 +107,8 @@ class ForwardWriter:
         Args:
             graph: The model.
             trainable: Names of the trained initializers; None: all that can be.
-            names: Names of the step's inputs by the model's; a name that a value of the model has
-                gets a number.
+            names: Names of the step's inputs, by names of the model's inputs; a number is added to a name
+                that another value has.
         """
         self.inputs: list[StepTensor] = []
         self.weights: dict[str, np.ndarray] = {}

@@ -47,7 +47,7 @@ def all_finite(*gradients: Value, count: int) -> Value:  # noqa: ARG001 - of the
 
 
 class OverflowCheck:
-    """Overflow check of gradients by infinities and NaNs in each, as on CPU and GPU."""
+    """Overflow check as on CPU and GPU: looks for infinities and NaNs in each gradient."""
 
     def start(self) -> None:
         """Write operators between the loss and the first gradient: none."""
@@ -64,10 +64,10 @@ class OverflowCheck:
 
 
 class AllFiniteCheck(OverflowCheck):
-    """Overflow check by the one operator of newer Ascend devices."""
+    """Overflow check as on newer Ascend devices: one operator, AllFinite, for all gradients."""
 
     def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
-        """Write the operator, of all gradients."""
+        """Write AllFinite over all gradients; return whether any has an overflow."""
         return op.call("AllFinite", *gradients, count=len(gradients))
 
 
@@ -77,8 +77,8 @@ class FloatStatusCheck(OverflowCheck):
 
     Operators and order are TrainOneStepWithLossScaleCell's: the status is lowered after the
     loss, because a smaller scale can cure an overflow of gradients alone; it is read after the last gradient,
-    and lowered for the operators behind the step. MindSpore holds them in their places by Depend, which is no
-    operator of the compiled graph; here the order of the nodes does. The statuses of ranks are added.
+    and lowered for the operators behind the step. MindSpore orders these operators by Depend, which is no
+    operator of the compiled graph; the step graph by the order of nodes. The statuses of ranks are added.
     """
 
     parallel: DataParallel | None = None
@@ -149,10 +149,10 @@ class Update:
 
 
 class LossScale(Protocol):
-    """Scale of the loss, and so of all gradients, with the operators around the update."""
+    """A loss scale: multiplies the loss, hence all gradients, and writes the operators around the update."""
 
     def seed(self, loss: StepTensor, update: Update) -> StepTensor:
-        """Return the gradient of the loss itself."""
+        """Return the gradient of the loss with respect to itself: the scale."""
 
     def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:
         """Write everything behind the gradients; return the outputs of the step behind the loss."""
@@ -160,7 +160,7 @@ class LossScale(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StaticLossScale(Options):
-    """One scale for all steps, as the optimizer's ``loss_scale``: it divides the gradients itself.
+    """A constant scale, as the argument ``loss_scale`` of MindSpore's optimizers, which divide the gradients.
 
     Attributes:
         value: The scale; 1 changes nothing.
@@ -185,7 +185,7 @@ class StaticLossScale(Options):
 
 @dataclass(frozen=True, slots=True)
 class DynamicLossScale(Options):
-    """A scale that shrinks after an overflow, when the update is left out, and else grows.
+    """A scale that shrinks after an overflow (the update is skipped), and grows after steps without one.
 
     The operators are TrainOneStepWithLossScaleCell's and DynamicLossScaleUpdateCell's. The scale is
     the variable ``scale_sense``.

@@ -59,7 +59,7 @@ def bce_with_logits(
 ) -> Value:
     """Return weight (pos_weight labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid))), reduced.
 
-    It is written by exponentials of negative numbers alone, which cannot overflow.
+    Only exponentials of negative numbers occur, which cannot overflow.
     """
     slope = labels * (pos_weight - 1.0) + 1.0
     below = op.Max(-logits, 0.0)
@@ -123,7 +123,7 @@ def nll_loss_grad(
 
 
 def _class_weights(labels: Value, weight: Value, ignored: Value, ignores: int) -> tuple[Value, Value]:
-    """Return the class and the weight of each element; class 0 and no weight where it is ignored."""
+    """Return class and weight of each label; of ignored labels class 0 and weight 0."""
     index = op.Cast(labels, to=INT64)
     if not ignores:
         return index, op.Gather(weight, index)

@@ -2,8 +2,9 @@
 
 Parameters stay float32; each is cast in the scope of the operator that reads it. The whole network in half
 precision is amp's level O2: its inputs are cast in the network's scope, normalisations stay in float32 (the
-layer is ``_OutputTo16``), the loss takes float32. Single layers in half precision are their ``to_float``:
-their inputs are cast in their scope, and operators behind them go on in the type of their outputs.
+layer is ``_OutputTo16``), the loss takes float32. Single layers in half precision
+are ``to_float`` of MindSpore's cells: inputs are cast in the layer's scope, and operators behind the layer
+continue in the type of its outputs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OF_ANY_TYPE: Final = frozenset({"Cast", "CastLike", "Shape", "Size"})
 
 
 class MixedPrecision:
-    """Writes the operators of a network, each in its element type."""
+    """Writes the operators of a network, each with the element type that its layer prescribes."""
 
     def __init__(
         self, layers: Layers, network: Place, inputs: Collection[str], weights: Collection[str]

@@ -1,7 +1,7 @@
 """Optimizers under MindSpore's class names, and the operators that update variables.
 
-The formulas are from MindSpore's kernels. Learning rate, moments' coefficients and the like are float32
-whatever the type of the parameter is; a body turns them into that type.
+The formulas are from MindSpore's kernels. Learning rate, moments' coefficients and the like are always
+float32; a body converts them to the parameter's type.
 
 All have a ``learning_rate``, which a run can change, a ``weight_decay``, the share of a parameter that is
 added to its gradient, and ``decayed``, a key of ``DECAYED``.
@@ -198,11 +198,11 @@ class Optimizer(Options):
 
     Attributes:
         cell: MindSpore's class, the scope's name.
-        operator: MindSpore's operator; it returns the new parameter and the new moments.
-        slots: Names of its inputs: variable, gradient, rate, decay, moments and the names of ``shared``.
-        moments: Prefixes and first values of the variables that each parameter has.
+        operator: MindSpore's operator, which returns the new parameter and the new moments.
+        slots: Names of the operator's inputs: variable, gradient, rate, decay, moments, keys of ``shared``.
+        moments: Name prefix and initial value of the additional variables of each parameter.
         is_last_first: Whether the last parameter is updated first.
-        decays_itself: Whether the operator has the weight decay, which else is added to the gradient.
+        decays_itself: Whether the operator applies the weight decay; else it is added to the gradient.
     """
 
     __slots__ = ()
@@ -217,7 +217,7 @@ class Optimizer(Options):
     decayed: str
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Write the operands of all updates; return them by the names of slots."""
+        """Write the operands that the updates of all parameters share; return them by names of slots."""
         raise NotImplementedError
 
     def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - of one that has it
@@ -373,7 +373,7 @@ class AdamWeightDecay(Optimizer):
     rules = MOMENTS | DECAY
 
     def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - none of these is a variable
-        """Return the numbers, which MindSpore keeps as tensors of one element."""
+        """Return beta1, beta2 and eps as tensors of one element, as MindSpore keeps them."""
         numbers = {name: np.array([getattr(self, name)], np.float32) for name in ("beta1", "beta2", "eps")}
         return numbers | {"use_locking": False}
 

@@ -84,8 +84,8 @@ class RegionModel:
 
     Attributes:
         data: The serialised model.
-        inputs: Element type of each input as the model takes it, by name.
-        outputs: Element type of each output as the model gives it, by name; None where it is not known.
+        inputs: Element type of each model input, by name.
+        outputs: Element type of each model output, by name; None: not known.
     """
 
     data: bytes

@@ -39,7 +39,7 @@ def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
 def kernel_args(node: Node, graph: Graph) -> dict[str, str]:
     """Return the arguments as ``save_kernel_args`` writes them, sorted by name.
 
-    The texts are ``True``, ``0``, ``[1 2]`` (MindSpore dump, kernel arguments).
+    Values are texts such as ``True``, ``0``, ``[1 2]``, as in MindSpore's documents.
     """
     texts = {
         _CONSTRUCTOR_NAMES.get(name, name): _text(value) for name, value in arguments(node, graph).items()

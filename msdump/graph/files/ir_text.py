@@ -195,7 +195,7 @@ Operand = Statement | Parameter | Constant | None
 
 @dataclass(frozen=True, slots=True)
 class GraphStatements:
-    """A whole graph; the last statement is the tuple of its outputs."""
+    """A graph as parameters, constants and statements; the last statement is the tuple of graph outputs."""
 
     parameters: tuple[Parameter, ...]
     constants: tuple[Constant, ...]
@@ -214,7 +214,7 @@ def parameters(graph: Graph) -> tuple[Parameter, ...]:
 
 
 def graph_name(graph_id: int) -> str:
-    """Return the name of the graph of a number."""
+    """Return the name of a graph in its .ir file, by number."""
     return f"kernel_graph{graph_id}"
 
 

@@ -23,7 +23,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """The parts of an attention's body and of its gradient's: heads, scores, masks.
+    """Common parts of the bodies of attention and its gradient: heads, scores, masks.
 
     Attributes:
         input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH`` with heads side by side.
@@ -31,9 +31,9 @@ class _Attention:
         kv_head_num: Heads of key and value, each of which serves several of the query's.
         head_size: Elements of a head of the query and the key.
         value_size: Elements of a head of the value.
-        has_shift: Whether a tensor is added to the limited products of query and key.
+        has_shift: Whether a tensor is added to the products of query and key, after ``softcap``.
         has_mask: Whether a mask excludes places.
-        is_causal: Whether each place attends to none behind it.
+        is_causal: Whether a place attends to no later place.
         softcap: Smooth limit of the products; 0 for none.
     """
 

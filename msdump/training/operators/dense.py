@@ -1,7 +1,7 @@
 """Dense layers and products: MatMul with flags, BiasAdd, BatchMatMul, Einsum.
 
-MindSpore's ``nn.Dense`` and PyTorch's ``Linear`` keep their weight as (out, in). In ONNX such a layer over
-more than two dimensions is Transpose of the weight, MatMul and Add.
+MindSpore's ``nn.Dense`` and PyTorch's ``Linear`` keep their weight as (out, in). Exporters write such a
+layer over more than two dimensions as Transpose of the weight, MatMul and Add.
 """
 
 from __future__ import annotations
