@@ -67,10 +67,10 @@ def csv_lines(rows: Iterable[Iterable[object]], end: str = "\n") -> Iterator[str
 
 
 def check_empty(folder: str) -> None:
-    """Refuse a directory that holds something.
+    """Refuse a directory that has files.
 
     Raises:
-        ToolError: It does.
+        ToolError: The directory has files.
     """
     if os.path.isdir(folder) and os.listdir(folder):  # noqa: PTH208
         raise ToolError(ReturnCode.PATH, f"{folder}: holds files already; remove them first")

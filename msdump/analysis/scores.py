@@ -29,9 +29,9 @@ from msdump.return_codes import ReturnCode
 NAN: Final = "NaN"
 """The text of a number that does not exist."""
 
-_LEAST_SHOWN: Final = 0.001  # means and deviations below are shown as zero
+_LEAST_SHOWN: Final = 0.001  # smaller means and deviations are shown as zero
 _SINGLE: Final = np.dtype(np.float32)
-_HELD: Final = frozenset({"float32", "float16", "bfloat16"})  # types that float32 holds
+_HELD: Final = frozenset({"float32", "float16", "bfloat16"})  # types that are exact in float32
 _EVERY: Final = "all"
 _FOLDER: Final = "algorithm"
 _FILE: Final = re.compile(r"alg_([A-Za-z0-9_]+)\.py")

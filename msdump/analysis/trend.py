@@ -17,7 +17,7 @@ Slot = tuple[IO, int]
 """An input or output of an operator."""
 
 _SLOT: Final = re.compile(r"(input|output):([0-9]{1,6})")
-_LISTED: Final = 8  # names that a message lists
+_LISTED: Final = 8  # most names in a message
 _COUNTED: Final = " count"
 _CATEGORIES: Final = {each.category for each in STATISTICS if each.nature is not Nature.DIGEST}
 _SHORT: Final = {name.removesuffix(_COUNTED): name for name in _CATEGORIES if name.endswith(_COUNTED)}
@@ -158,7 +158,7 @@ def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
 def _values(record: Record, categories: Sequence[str], unreadable: list[str]) -> dict[str, Cell]:
     """Return the statistics of a tensor, or None and the reason if its file cannot be read."""
     try:
-        statistics = record.stats  # once: statistics that were not saved are measured in one pass
+        statistics = record.stats  # read once: statistics that were not saved are all measured in one pass
         return {name: statistics[name] for name in categories}
     except DumpReadError as error:
         unreadable.append(str(error))

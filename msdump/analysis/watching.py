@@ -115,12 +115,12 @@ class DumpedFolder:
 
     @cached_property
     def shown_side(self) -> IO:
-        """The side that stands for an operator: outputs, where some were dumped."""
+        """The side shown for operators: outputs, or inputs if no output of the iteration was dumped."""
         return IO.OUTPUT if any(each.io is IO.OUTPUT for each in self.iteration.tensors) else IO.INPUT
 
     @cached_property
     def has_parameters(self) -> bool:
-        """Whether weights have files or rows of their own."""
+        """Whether weights have files or rows of their own, not only as operators' inputs."""
         return any(record.is_parameter for record in self.iteration.tensors)
 
 
@@ -196,7 +196,7 @@ def _watched_files(folders: Iterable[DumpedFolder]) -> list[WatchedFile]:
 def _described(
     folder: DumpedFolder, tensor: WatchedTensor, moment: tuple[int, int, str, str]
 ) -> tuple[WatchedTensor, Sighting]:
-    """Return a tensor with full name and roles by the graph of its folder, and the moment of its writing."""
+    """Return a tensor with its full name and roles from the folder's graph, and the time of writing."""
     node = None if folder.graph is None else folder.graph.find(tensor.name)
     name = tensor.name if node is None else node.full_name
     is_weight = False
@@ -231,13 +231,13 @@ def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot
 
 
 def _see(folder: DumpedFolder, record: Record, need: StatisticNeed) -> Seen:
-    """Return the needed statistics of a tensor and its elements; only a row of statistics may be there."""
+    """Return the needed statistics and the elements of a tensor; of a row of statistics, only its cells."""
     if isinstance(record, MeasuredRecord):
         seen = _see_row(record.dtype, record.row)
     else:
         array = elements(record)
         seen = Seen.of(array, dtypes.from_numpy(array.dtype), need)
-        if seen.elements is not None:  # read again, not kept: a rule may compare them with the next step
+        if seen.elements is not None:  # not kept in memory for a later rule, but read again
             seen = replace(seen, elements=partial(elements, record))
     return replace(seen, overflows=lambda: _overflows(folder, record))
 
@@ -253,7 +253,7 @@ def elements(record: Record) -> np.ndarray:
 
 
 def _see_row(dtype: str, row: Row, _need: StatisticNeed = NOTHING) -> Seen:
-    """Return the statistics of a row; missing ones stay unknown."""
+    """Return the statistics of a row; statistics without a cell are unknown."""
     values: dict[str, float] = {
         _CATEGORIES[title]: cell
         for title, cell in row.items()
@@ -338,7 +338,7 @@ class _RankReport(WatchReport):
 
     Attributes:
         number: Numbers of the iteration and of the rank.
-        shared: Tensors that ranks should share by place and name.
+        shared: Tensors that must be equal on all ranks, by place and name.
     """
 
     number: tuple[int, int] = (0, 0)

@@ -20,7 +20,7 @@ from msdump.analysis.query.columns import NUMBER, REAL, TEXT, VIEWS, column_of
 from msdump.encode import dump_message
 from msdump.statistics import STATISTICS
 
-_HEAD: Final = 1 << 16  # bytes in which a line of titles ends
+_HEAD: Final = 1 << 16  # bytes read to find the line of titles
 _TAIL: Final = 1 << 16
 _ACL: Final = "Input/Output"
 _FIRST_TITLES: Final = ("Op Type", _ACL)
@@ -66,7 +66,7 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
 }
 """How the text of a cell becomes what the column holds."""
 
-# a device's extremes of truth values are True and False
+# extremes of truth values on a device are the texts True and False
 _REAL: Final = "case {0} when 'True' then 1.0 when 'False' then 0.0 else cast({0} as double) end"
 
 
@@ -76,9 +76,9 @@ class Table:
 
     Attributes:
         path: The file in the dump.
-        readable: The path that it is read by: that of a copy in memory where it is no plain table.
+        readable: The path that DuckDB reads: ``path``, or a rewritten copy in memory for an irregular table.
         titles: The titles of its columns.
-        place: The columns that its path holds.
+        place: Cells that follow from the file's place in the dump, such as rank and iteration, by column.
     """
 
     path: str
@@ -121,7 +121,7 @@ def tables_of(
 
 
 def _end(file: Any, size: int) -> int:
-    """Return the number of bytes up to the last line feed."""
+    """Return the number of bytes up to the last line feed, included; 0 without one."""
     start = size
     while start > 0:
         step = min(_TAIL, start)
@@ -173,7 +173,7 @@ def select(tables: Sequence[Table], places: str) -> str:
         if name := _COLUMNS.get(title):
             cells.setdefault(name, _expression(f"t.c{number}", name, is_acl=titles[0] == _ACL))
     shown = "".join(f', {text} as "{name}"' for name, text in cells.items())
-    # the titles of a later run, which may be others, make the file one that is not plain
+    # a second line of titles, written by a later run, raises an error: the file is not plain
     plain = f"case when t.c0 = {engine.literal(titles[0])} then error('titles') else true end"
     return (
         f"select p.* exclude (readable){shown} from read_csv([{files}], columns = {engine.struct(types)}, "
@@ -246,9 +246,9 @@ def _rows(text: str) -> list[list[str]]:
     lines = text.split("\n")
     try:
         rows = [*csv.reader(lines)]
-    except csv.Error:  # a cell beyond the module's limit
+    except csv.Error:  # a cell beyond csv's limit of size
         rows = []
-    # a quote that is never closed swallows the lines behind it: one line at a time
+    # an unclosed quote swallows the lines behind it: then parse one line at a time
     if len(rows) != len(lines):
         rows = [next(csv.reader([line]), []) if '"' in line else line.split(",") for line in lines if line]
     return [*filter(None, rows)]
@@ -259,7 +259,7 @@ def _fitting(
 ) -> list[list[str]]:
     """Return the rows that have a cell for each title; others are reported."""
     width = len(titles)
-    # vendor: the reference ends every row, but not the titles, with a comma
+    # vendor: rows end with a comma, the line of titles does not
     fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
     unfit = len(rows) - len(fitting)
     if unfit and not titles:

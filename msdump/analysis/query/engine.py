@@ -18,8 +18,8 @@ from msdump.errors import NotAvailableError
 Cells = Mapping[str, object]
 """A row by the names of its columns; a column that it lacks is NULL."""
 
-_BATCH: Final = 20_000  # rows that are handed over at once
-# extensions are never fetched from a network, and variables of the program are no tables
+_BATCH: Final = 20_000  # rows inserted at once
+# no extension is fetched from a network, and Python variables cannot be queried as tables
 _OPTIONS: Final = dict.fromkeys(
     ("autoinstall_known_extensions", "autoload_known_extensions", "python_enable_replacements"), "false"
 )
@@ -47,7 +47,7 @@ def connect() -> Any:
 
 
 def literal(text: str) -> str:
-    """Return a text as SQL has it.
+    """Return a text as a literal of SQL.
 
     >>> literal("it's")
     "'it''s'"
@@ -65,7 +65,7 @@ def pattern(path: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Return a text that is UTF-8: bytes of a file's name that are not stand as ``\xff``."""
+    r"""Return a text in valid UTF-8: other bytes of a file's name are written as ``\xff``."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
@@ -77,7 +77,7 @@ def struct(types: Mapping[str, str]) -> str:
 
 
 class MemoryFiles:
-    """Files in memory, and open files with names that are not UTF-8, for readers that take only paths."""
+    """Paths for DuckDB's readers: of contents in memory, and of files with names that are not UTF-8."""
 
     def __init__(self) -> None:
         """Begin without files."""
@@ -101,7 +101,7 @@ class MemoryFiles:
         return f"/proc/self/fd/{file.fileno()}"
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Close the files, which frees their memory."""
         self._open.close()
 
 

@@ -39,7 +39,7 @@ from msdump.store.write import open_directory
 _SELECT: Final = re.compile(r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|pivot)\b)", re.IGNORECASE)
 """Begins what may be read from statistics; DESCRIBE is of the same type of statement, and reads nothing."""
 
-_BITS: Final = 63  # of a number, beside its sign
+_BITS: Final = 63  # of an integer column (BIGINT), without the sign
 
 _WORD: Final = re.compile(r"[a-z]+")
 _ROWS: Final[Mapping[str, Callable[[OpenedDump], Iterator[engine.Cells]]]] = MappingProxyType(
@@ -214,7 +214,7 @@ class Session:
         return Pack(folder, packed, [*self.faults])
 
     def _write_view(self, view: str, folder: str) -> int:
-        # every cell is read before a file is written: one that cannot be read makes the session read anew
+        # count reads every cell before a file is written: an unreadable one makes the session rewrite tables
         ((count, *_),) = self.ask(f"select count(*), count(columns(*)) from {view}").fetch(1)
         if count:
             place = os.path.join(folder, view)  # noqa: PTH118 - the text as it was given
@@ -232,7 +232,7 @@ class Session:
         except (library.ConversionException, library.InvalidInputException):
             if self._is_plain or not self._tables:
                 raise
-        self._make_plain()  # a table of statistics is none
+        self._make_plain()  # a table has an unreadable cell: rewrite tables in memory
         self._make_statistics()
         return self._answer(statement)
 
@@ -245,7 +245,7 @@ class Session:
         self._is_plain = True
 
     def _answer(self, statement: Any) -> Answer:
-        # A row that cannot be read may stand at the end: the whole answer is there before any of it is shown.
+        # An unreadable row may be the last one: the answer is computed completely before a row is shown.
         is_select = _SELECT.match(statement.query)
         if is_select:
             query = statement.query.strip().rstrip(";")
@@ -255,16 +255,16 @@ class Session:
         columns = _unique((title, str(kind)) for title, kind, *_ in result.description or ())
         if is_select:
             return Answer(columns, result.fetchmany)
-        rows = iter(result.fetchall())  # a few: of DESCRIBE, SUMMARIZE, EXPLAIN
+        rows = iter(result.fetchall())  # the few rows of DESCRIBE, SUMMARIZE, EXPLAIN
         return Answer(columns, lambda count: [*islice(rows, count)])
 
     def _prepare(self, question: str) -> None:
         """Make the views that a question mentions."""
         words = {*_WORD.findall(question.lower())} & VIEWS.keys()
-        if not words:  # SHOW TABLES lists them all, without rows where no question has mentioned them
+        if not words:  # for SHOW TABLES: all views, empty unless a question mentioned them
             text = "; ".join(f"create view if not exists {view} as {_nothing(view)}" for view in VIEWS)
             self._connection.execute(text)
-        if "runs" in words:  # their times come from statistics
+        if "runs" in words:  # times of runs come from statistics, too
             words |= {"statistics"}
         for view in VIEWS:
             if view in words and view not in self._made:
@@ -362,7 +362,7 @@ def _has_both(directory: Iteration) -> bool:
     """Return whether a directory holds a table of statistics beside files of tensors."""
     try:
         return os.path.isfile(f"{directory.path}/{STATISTICS}") and bool(directory.tensor_files)
-    except DumpReadError:  # a fault of the view of tensors
+    except DumpReadError:  # reported by the view of tensors
         return False
 
 

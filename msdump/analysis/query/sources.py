@@ -119,7 +119,7 @@ def select_pack(folder: str, view: str) -> str | None:
 
 
 def _columns(text: str) -> Mapping[str, str]:
-    """Return columns by names of fields; ``field=column`` where the two are called differently."""
+    """Parse a text of fields into the view's column for each field; ``field=column`` if the names differ."""
     pairs = (each.partition("=") for each in text.split())
     return MappingProxyType({field: column or field for field, _, column in pairs})
 

@@ -48,7 +48,7 @@ class OpenedDump:
     faults: dict[str, None]
 
     def fault(self, message: str) -> None:
-        """Keep a message; several views may give the same."""
+        """Add a message to the faults; a repeated one is kept once."""
         self.faults[message] = None
 
     def iterations(self) -> Iterator[Iteration]:
@@ -58,7 +58,7 @@ class OpenedDump:
     def directories(self) -> Iterator[Iteration]:
         """Yield the directories of tensors: iterations, executions of models, constants.
 
-        Each is new: its lists and tensors are freed with it, however many directories there are.
+        Each is a new object: its cached lists and tensors are freed with it, so memory stays bounded.
         """
         yield from self.iterations()
         yield from map(replace, self.dump.constants)
@@ -68,7 +68,7 @@ class OpenedDump:
         return self.place_of(directory.key) | {"directory": self.below(directory.path)}
 
     def place_of(self, key: Key) -> dict[str, Any]:
-        """Return the columns of a place in a dump's tree."""
+        """Return the columns dump, rank, network, graph and iteration of a place in a dump's tree."""
         is_model = key.net is None
         return {
             "dump": self.label,
@@ -79,7 +79,7 @@ class OpenedDump:
         }
 
     def below(self, path: str) -> str:
-        """Return a path below the dump."""
+        """Return a path relative to the dump's directory."""
         return os.path.relpath(path, self.dump.path)
 
 
@@ -90,7 +90,7 @@ def tensor_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
         for execution in executions(directory, opened.fault):
             for record in execution.records:
                 yield place | tensor_row(record, opened.fault)
-    for file in opened.dump.failures:  # of operators that raised an error
+    for file in opened.dump.failures:  # exception dumps of failing operators
         place = opened.place_of(file.directory.key) | {
             "directory": opened.below(file.path.rpartition("/")[0])
         }
@@ -102,7 +102,7 @@ def tensor_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
 
 
 def executions(directory: Iteration, fault: Callable[[str], object]) -> tuple[Execution, ...]:
-    """Return the executions that left files in a directory; none, and a fault, where it cannot be read."""
+    """Return the executions with files in a directory; none, and report a fault, for an unreadable one."""
     try:
         return directory.file_executions
     except DumpReadError as error:
@@ -138,7 +138,7 @@ def _name_columns(name: TensorName | OperatorName) -> dict[str, Any]:
 
 
 def packed_size(dtype: str, shape: tuple[int, ...]) -> int | None:
-    """Return the bytes of a tensor, packed as on a device; None of a type without a size."""
+    """Return the bytes of a tensor, small types packed as on a device; None for texts and unknown types."""
     try:
         return dtypes.from_name(dtype).packed_size(math.prod(shape))
     except FormatError:
@@ -212,20 +212,20 @@ def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
 
 
 def _file(path: str, key: Key | None, opened: OpenedDump) -> dict[str, Any]:
-    """Return the columns of a file; rank and graph come from its path where its directory lacks them."""
+    """Return the columns of a file: its place (``key``, None for a foreign file), kind, name and size."""
     told = {} if key is None else {k: v for k, v in opened.place_of(key).items() if v is not None}
     kind = "foreign" if key is None else key.kind.name.lower()
     row = told | {"kind": kind, "name": path.rpartition("/")[2], "path": path}
     try:
         status = os.lstat(path)
-    except OSError as error:  # a run that goes on may have replaced it
+    except OSError as error:  # a run in progress may have replaced it
         opened.fault(f"{path}: {error.strerror or error}")
         return row
     return row | {"bytes": status.st_size, "modified": moment(status.st_mtime_ns // 1000)}
 
 
 def operator_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
-    """Yield a row for each operator; of a graph without a graph file the names in its execution order."""
+    """Yield a row for each operator of the graph files; without one, of the execution order's names."""
     for rank in opened.dump.ranks.values():
         yield from _of_rank(opened, rank)
     for model in (*opened.dump.all_models, *opened.dump.captured):
@@ -239,7 +239,7 @@ def _of_rank(opened: OpenedDump, rank: Rank) -> Iterator[dict[str, Any]]:
     with_tensors = {
         number: graph for network in rank.networks.values() for number, graph in network.graphs.items()
     }
-    # of a graph of which nothing was dumped: the network of a rank that has one
+    # a graph without a dump belongs to the rank's network if there is only one
     only = next(iter(rank.networks)) if len(rank.networks) == 1 else None
     for number in rank.compiled_graphs:
         dumped = with_tensors.get(number)
@@ -259,13 +259,13 @@ def _names_in_files(iterations: Iterable[Iteration]) -> frozenset[str]:
         try:
             in_files = frozenset(name.op_name for name, _ in iteration.named_files)
             return in_files or frozenset(first_names(iteration.statistic_files.values()))
-        except DumpReadError:  # reported where its tensors are read
+        except DumpReadError:  # reported by the view of tensors
             continue
     return frozenset()
 
 
 def _named(full_name: str, spelled: frozenset[str]) -> dict[str, Any]:
-    """Return an operator's names; files of the ``classic`` generation hold the last component alone."""
+    """Return the columns of an operator's names; ``op_name`` is the name that files have."""
     scope, _, last = full_name.rpartition("/")
     full, last = names.sanitize(full_name), names.sanitize(last)
     op_name = last if full not in spelled and last in spelled else full
@@ -332,7 +332,7 @@ def measured_rows(
 
 
 def _measured(directory: Iteration) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return rows of measured tensors, and faults; runs in a process of its own."""
+    """Return rows of measured tensors, and faults; called in worker processes."""
     rows: list[dict[str, Any]] = []
     faults: dict[str, None] = {}
     for execution in executions(directory, faults.setdefault):

@@ -94,7 +94,7 @@ def run_facts(
     fault: Fault,
 ) -> Iterator[RunFact]:
     """Yield the facts of the run: device and versions of the dump, then the compiled configuration."""
-    version = importlib.import_module("msdump").__version__  # a plain import breaks the order of rooms
+    version = importlib.import_module("msdump").__version__  # a plain import is against the layers
     yield RunFact("report", f"made by msdump {version}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
     ranks = sorted({operator.rank for operator in operators})
     networks = dict.fromkeys(operator.place for operator in operators)
@@ -108,7 +108,7 @@ def run_facts(
     yield RunFact("tensors", f"{len(series.tensors):,}, statistics: {', '.join(series.numbers) or 'none'}")
     yield from _metadata(dump, fault)
     if plan is not None:
-        from msdump.analysis import preview  # not above: it loads the rooms that make dumps
+        from msdump.analysis import preview  # imported here: it loads the packages that make dumps
 
         for subject, words in preview.subjects(plan).items():
             yield RunFact(f"configured {subject}", words)
@@ -174,9 +174,9 @@ def _reason(operator: ReportedOperator, plan: DumpPlan | None) -> str:
 DISTANCE: Final = "distance"
 """The table of distances from golden, beside the statistics."""
 
-_LOCATED: Final = 200  # problems with files and source lines looked up
-_DRAWN: Final = 12  # problems with histograms of their tensors
-_MOST_GRAPHS: Final = 16  # with their device memory shown
+_LOCATED: Final = 200  # most problems for which files and source lines are looked up
+_DRAWN: Final = 12  # most problems with histograms of their tensors
+_MOST_GRAPHS: Final = 16  # most graphs with a curve of device memory
 _RANKS: Final = {"condition": "ranks_disagree"}
 
 
@@ -185,14 +185,14 @@ class ReportQuestion:
     """Options of a report.
 
     Attributes:
-        golden: The dump that it is compared with, opened; None for no comparison.
-        compared: That comparison, None for none.
+        golden: The dump to compare with, opened; None for no comparison.
+        compared: The result of the comparison, None for no comparison.
         plan: The plan of the configuration of the dump, None where it is not known.
         rules: Watch rules that are checked.
         histograms: Names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters.
         trace: A trace in Chrome's format with the times of operators, None for none.
-        executor: Who reads the tensors.
-        advance: Is called when a directory has been read.
+        executor: Workers that read the tensors.
+        advance: Called when a directory has been read.
     """
 
     golden: Dump | None = None
@@ -299,7 +299,7 @@ class _Reading:
     def _add_overflows(self, folder: DumpedFolder) -> None:
         if folder.iteration.key.time is None:  # MindSpore's own tree has no overflow records
             return
-        # a copy: the lists that it caches are freed with it
+        # a copy, to free its cached lists with it
         directory = replace(folder.iteration)
         try:
             tasks = replace(folder, iteration=directory).overflows
@@ -312,7 +312,7 @@ class _Reading:
             self.fault(str(error))
 
     def overflows(self, operators: Sequence[ReportedOperator]) -> Counter[tuple[int, int]]:
-        """Return how often operators overflowed, by place in the list and iteration."""
+        """Return how often operators overflowed, by the operator's index and the iteration."""
         places = {operator.key: number for number, operator in enumerate(operators)}
         found = (
             (places.get((*place, op_type, op_name)), iteration)
@@ -370,7 +370,7 @@ def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) ->
 def _compared(
     operators: tuple[ReportedOperator, ...], compared: ComparedDumps | None
 ) -> tuple[tuple[ReportedOperator, ...], dict[int, list[Finding]]]:
-    """Return all operators, golden's own among them, and the findings by operator."""
+    """Return all operators, with ones that only golden has at the end, and the findings by index."""
     if compared is None:
         return operators, {}
     grouped = problems.group_by_operator(compared.report.findings, operators)
@@ -414,7 +414,7 @@ def _problems(
 
 
 def _is_before(accused: ReportedProblem, struck: Sequence[ReportedProblem]) -> bool:
-    """Return whether an operator at fault ran no later than the one where NaN or infinities begin."""
+    """Return whether an operator at fault ran no later than the first one with new NaN or infinities."""
     if not struck:
         return True
     first = struck[0]
@@ -428,7 +428,7 @@ def _hits(
     rules = [(question.rules, ProblemKind.WATCH)] if question.rules else []
     ranks = {operator.rank for operator in operators}
     if len(ranks) > 1 and not any(rule.compares_ranks for rule in question.rules):
-        from msdump.config import watch as watch_rules  # not above: most dumps are of one rank
+        from msdump.config import watch as watch_rules  # imported here: most dumps are of one rank
 
         rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
     for each, kind in rules:
@@ -475,7 +475,7 @@ def _files(directory: Iteration, operator: ReportedOperator, reading: _Reading) 
             for record in directory.tensors_of(name)
             if record.op_type == operator.op_type
         )
-        # tensors that were not saved have rows in the table of statistics
+        # without files of its tensors: the table of statistics
         tables = directory.statistic_files.values()
         return tuple(path for path in paths if path != directory.path) or tuple(tables)[:1]
     except DumpReadError as error:

@@ -21,7 +21,7 @@ from msdump.read import Iteration, MeasuredRecord, OperatorGraph, Record, Source
 from msdump.record import IO
 from msdump.watch import Role, subject
 
-_MOST_INPUTS: Final = 16  # of an optimizer
+_MOST_INPUTS: Final = 16  # inputs of an optimizer that are searched for the gradient
 
 _Place = tuple[int, str]
 
@@ -66,7 +66,7 @@ def _losses(
         graph = graphs.get((operator.rank, operator.place))
         is_loss = watching.is_loss_output(graph, operator.described, tensor.slot)
         told = subject(operator.op_type, operator.name, tensor.io, tensor.slot, is_loss=is_loss)
-        # without a graph, shapes tell the loss from the logits' gradient beside it
+        # without a graph file only the shape distinguishes the loss from the second output, a gradient
         if Role.LOSS in told.roles and tensor.shape in {"", "1"}:
             yield TrainingCurve("loss", operator.rank, operator.name, tuple(table[row].tolist()))
 
@@ -96,7 +96,7 @@ def _norms(
 def _gradient(
     operators: Sequence[ReportedOperator], place: int, rows: Mapping[tuple[int, IO, int], int]
 ) -> int | None:
-    """Return the statistics of the gradient that an optimizer reads: of its input, or of the producer."""
+    """Return the row of the gradient that an optimizer reads: its input, else the producer's output."""
     operator = operators[place]
     slot = _gradient_slot(operator.op_type)
     if slot is None:
@@ -140,9 +140,9 @@ DumpedForms = Mapping[tuple[str, int], tuple[str, str]]
 
 
 def memory_curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForms) -> MemoryCurve:
-    """Return the memory of a graph: results lie there from their operator to the last one that reads them.
+    """Return the memory of a graph: each output is reserved from its operator to the last reader.
 
-    Forms of dumped outputs give the sizes that the graph file leaves open.
+    Sizes that the graph file lacks are taken from dumped outputs.
     """
     memory, unknown = DeviceMemory(), 0
     for name, form in (*graph.weights.items(), *graph.inputs.items()):
@@ -158,7 +158,7 @@ def memory_curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForm
     in_use = []
     held: dict[int, list[tuple[str, int]]] = {}
     for number, (name, operator) in enumerate(graph.operators.items()):
-        if not written_inputs(operator.op_type):  # outputs written in place of inputs take no memory
+        if not written_inputs(operator.op_type):  # outputs written in place take no memory of their own
             for slot, form in enumerate(operator.device_outputs or operator.outputs):
                 is_known = _reserve(memory, (name, slot), form) or _reserve(
                     memory, (name, slot), _form(dumped.get((name, slot)))
@@ -251,7 +251,7 @@ def _outputs(directory: Iteration, names: tuple[str, ...]) -> list[Record]:
 
 
 def _elements(record: Record) -> tuple[np.ndarray, int] | None:
-    """Return a sample of a tensor's elements as float64, and how many there are; None of texts and such."""
+    """Return a sample of a tensor's elements as float64, and their number; None if empty, text or complex."""
     array = watching.elements(record)
     is_small_float = dtypes.from_numpy(array.dtype).name.startswith(("bfloat", "float", "hifloat"))
     if not array.size or (array.dtype.kind in "SUOcV" and not is_small_float):

@@ -24,7 +24,7 @@ class ReportedOperator:
 
     Attributes:
         key: Rank, network and graph, type, name as files spell it.
-        name: Its full scoped name; the name that files have where that is all that is known.
+        name: Its full scoped name; the name in files if the full one is unknown.
         order: Place in the execution of its graph, from 1.
         reads: Places, in the list of all operators, of the operators that it reads.
         parameters: Names of the weights and graph inputs that it reads.
@@ -76,7 +76,7 @@ def operators_in_order(
 ) -> tuple[ReportedOperator, ...]:
     """Return all operators, dumped or not, ordered by rank, graph and execution.
 
-    ``dumped`` have tensors, in the order of time; the graphs stand by rank, and network and graph.
+    ``dumped`` are the operators with tensors, in order of time; ``graphs`` are graph files by rank and place.
     """
     by_place: dict[tuple[int, str], list[ReportedOperator]] = {place: [] for place in graphs}
     for operator in dumped:
@@ -102,7 +102,7 @@ def reported_operator(folder: DumpedFolder, key: OperatorKey) -> ReportedOperato
 def _merge_undumped(
     place: tuple[int, str], dumped: list[ReportedOperator], graph: OperatorGraph | None
 ) -> Iterator[ReportedOperator]:
-    """Yield the operators of a graph in its order; dumped ones that it lacks follow their predecessor."""
+    """Yield the operators of a graph file, with dumped ones that it lacks behind the one dumped before."""
     known = {} if graph is None else graph.operators
     waiting: dict[str, list[ReportedOperator]] = {}
     followers: dict[str, list[ReportedOperator]] = {}
@@ -118,13 +118,13 @@ def _merge_undumped(
         if name in waiting:
             yield from waiting[name]
             yield from followers.get(name, ())
-        elif not described.bodies:  # control flow has no files itself
+        elif not described.bodies:  # control flow nodes never have files
             key = (*place, described.op_type, described.file_name)
             yield ReportedOperator(key, name, described=described, is_dumped=False)
 
 
 def _connect(operators: Iterable[ReportedOperator], first: int) -> Iterator[ReportedOperator]:
-    """Yield operators numbered from a start, with the numbers of the operators that they read."""
+    """Yield operators with ``order`` and ``reads``; ``first`` is the list index of the first operator."""
     listed = [*operators]
     places = {each.name: first + number for number, each in reversed([*enumerate(listed)])}
     for number, operator in enumerate(listed, 1):
@@ -143,7 +143,7 @@ def _connect(operators: Iterable[ReportedOperator], first: int) -> Iterator[Repo
 
 
 def places_by_name(operators: Iterable[ReportedOperator]) -> Mapping[tuple[int | None, str], int]:
-    """Return places in the list by rank and name, full or as files spell it; by rank None: of any rank."""
+    """Return list indices by rank and name, full or as in files; rank None finds operators of any rank."""
     places: dict[tuple[int | None, str], int] = {}
     for number, operator in enumerate(operators):
         for rank in (operator.rank, None):
@@ -152,8 +152,8 @@ def places_by_name(operators: Iterable[ReportedOperator]) -> Mapping[tuple[int |
     return places
 
 
-_AROUND: Final = 3  # lines on either side
-_LARGEST: Final = 4 << 20  # bytes of a source file
+_AROUND: Final = 3  # lines shown before and after
+_LARGEST: Final = 4 << 20  # most bytes of a source file that is read
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class ComparedDumps:
 
     Attributes:
         report: The verdicts.
-        alone: Directories without a counterpart.
+        alone: Directories of one dump without a counterpart in the other.
     """
 
     report: Report
@@ -168,9 +168,9 @@ class Outbreak:
     Attributes:
         operator: Its place in the list of operators.
         state: Contents of its outputs.
-        has_struck_input: Whether an input of unknown origin holds them already.
-        iterations: Numbers of the iterations in which they begin there.
-        victims: Places of the operators that they reach, in the order of execution.
+        has_struck_input: Whether an input of unknown origin already has NaN or infinities.
+        iterations: Numbers of the iterations in which NaN or infinities begin at this operator.
+        victims: Places of the operators that these NaN or infinities reach, in the order of execution.
     """
 
     operator: int
@@ -183,9 +183,9 @@ class Outbreak:
 def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSeries) -> list[Outbreak]:
     """Return where NaN and infinities begin, by iteration and in the order of execution.
 
-    An operator is the culprit where its outputs hold them and no operator that it reads, and none of its
-    inputs, does. Without a graph, operators behind a culprit that were dumped without inputs count as
-    reached. Through weights a training step reaches the iterations behind it.
+    An operator is the culprit if its outputs have NaN or infinities, and neither its inputs nor the operators
+    that it reads have any. Without a graph, later operators dumped without inputs count as reached by the
+    culprit. In training, weights carry NaN and infinities into later iterations.
     """
     states = series.of_operators(len(operators))
     struck = np.asarray(states & STRUCK, np.bool_)
@@ -231,7 +231,7 @@ class _Walk:
         self._earlier = next(iter(found.values()), None)
 
     def visit(self, place: int, iteration: int, state: TensorState) -> None:
-        """Find where the NaN or infinities of an operator come from."""
+        """Assign an operator with NaN or infinities to the outbreak that reaches it, or to a new one."""
         owner = self._owner(place)
         if owner is not None:
             owner.victims[place] = None
@@ -284,7 +284,7 @@ class ProblemKind(enum.StrEnum):
 
     @property
     def title_text(self) -> str:
-        """The heading of a table of such problems."""
+        """The heading of a table of problems of this kind."""
         return _TITLES[self]
 
 
@@ -394,9 +394,9 @@ def failure_problems(
 def trigger_problems(
     trigger: Trigger, operators: Sequence[ReportedOperator], series: StatisticSeries, reported: Container[int]
 ) -> Iterator[ReportedProblem]:
-    """Yield the operators that were dumped because they failed or overflowed, where nothing else was dumped.
+    """Yield the operators of a dump in which only failing or overflowing operators have files.
 
-    ``reported`` are places of operators in other problems.
+    ``reported`` are places of operators with other problems, which are left out.
     """
     if trigger not in _TRIGGERED:
         return
@@ -436,7 +436,7 @@ def _begins(outbreak: Outbreak, operator: ReportedOperator) -> str:
 def overflow_problems(
     counts: Mapping[tuple[int, int], int], operators: Sequence[ReportedOperator]
 ) -> Iterator[ReportedProblem]:
-    """Yield the operators with overflow records, from their number by operator and iteration."""
+    """Yield the operators with overflow records; ``counts`` is the number by operator and iteration."""
     by_operator: dict[int, dict[int, int]] = {}
     for (place, iteration), count in counts.items():
         by_operator.setdefault(place, {})[iteration] = count
@@ -470,16 +470,16 @@ def verdict_problems(
         else:
             others.append(problem)
     for place, (_, number, problem) in enumerate(sorted(accused, key=itemgetter(0, 1))):
-        # with several at fault, an operator counts as inheriting from the first one
+        # all operators that inherit an error count as victims of the first one at fault
         yield problem if place else replace(problem, victims=tuple(sorted({*heirs} - {number})))
-    # inheriting operators are not listed: the fault says how many it reaches
+    # inheriting operators are not listed if one is at fault: its text has their number
     folded = {each for each in heirs if accused and verdicts[each].worst.verdict in answer.FOLLOWING}
     shown = (each for each in others if each.operator not in folded)
     yield from sorted(shown, key=lambda each: -(each.own_error or 0.0))
 
 
 def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> Iterator[ReportedProblem]:
-    """Yield golden operators that the dump lacks without being at fault, then loops that ran less or more."""
+    """Yield golden operators missing in the dump, accused ones excluded, then loops with wrong pass counts."""
     told = {each.place.name for each in report.findings if each.verdict is Verdict.MISSING}
     missing: dict[str, list[OperatorPlace]] = {}
     for place in report.missing:

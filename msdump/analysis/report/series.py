@@ -69,7 +69,7 @@ class MeasuredColumns:
         names: Keys of the tensors.
         times: Microseconds since the epoch, 0 where it is not known.
         forms: Element type and shape of each, ``("float32", "2x3")``.
-        numbers: The statistics by category, float64; NaN also where one was not computed.
+        numbers: The statistics by category, float64; NaN also for a statistic that was not computed.
         states: ``TensorState`` of each, uint8.
     """
 
@@ -86,7 +86,7 @@ def _measured_columns(
     forms: Sequence[tuple[str, str]],
     cells: Mapping[str, Sequence[Cell]],
 ) -> MeasuredColumns:
-    """Return tensors with their statistics, given as cells by category: numbers, or their texts."""
+    """Return columns of tensors; ``cells`` are the statistics by category, as numbers or texts of numbers."""
     numbers = {}
     states = np.full(len(names), TensorState.THERE, np.uint8)
     for category, column in cells.items():
@@ -101,7 +101,7 @@ def _measured_columns(
 
 
 def _numbers(column: Sequence[Cell]) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as numbers, NaN in place of others, and which of them are numbers."""
+    """Return cells as float64, NaN for cells that are not numbers, and a mask of the cells that are."""
     try:
         return np.fromiter(map(float, column), np.float64, len(column)), np.ones(len(column), np.bool_)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -115,7 +115,7 @@ def _number(cell: Cell) -> float | None:
         return float(_TRUTHS.get(cell, cell))  # type: ignore[arg-type]
     except OverflowError:  # an integer beyond float64
         return math.copysign(math.inf, int(cell))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # null, or no number at all
+    except (TypeError, ValueError):  # null, or another text
         return None
 
 
@@ -130,7 +130,7 @@ def read_table(path: str, fault: Fault) -> list[MeasuredColumns]:
 def _columns(
     titles: Sequence[str], rows: Sequence[list[str]], path: str, fault: Fault
 ) -> Iterator[MeasuredColumns]:
-    """Yield the tensors of the rows below a line of titles, if there are any."""
+    """Yield the tensors of the rows below a line of titles; nothing if a required column is missing."""
     columns = dict(zip(titles, zip(*rows, strict=True), strict=True))
     if any(title not in columns for title in _NAMES):
         fault(f"{path}: lacks a column of {', '.join(_NAMES)}; its rows are left out")
@@ -181,7 +181,7 @@ def read_directories(
     """Yield the tensors of each directory, of its last complete execution."""
     return map_items(
         _content,
-        map(replace, directories),  # copies: the lists that they cache are freed with them
+        map(replace, directories),  # copies, to free their cached lists with them
         size=lambda each: directory_size(each.path),
         executor=executor,
         name=lambda each: each.path,
@@ -197,8 +197,8 @@ def _content(directory: Iteration) -> DirectoryContent:
 def _read_directory(directory: Iteration, fault: Fault) -> list[MeasuredColumns]:
     """Return the tensors of a directory.
 
-    A table of statistics in which every tensor stands once is taken as it is. Where tensors come again, the
-    reader separates passes of loops and executions.
+    A table of statistics with one row for each tensor is taken unchanged. If tensors have several rows,
+    passes of loops and executions are separated first.
     """
     path = f"{directory.path}/{TABLE}"
     table = read_table(path, fault) if os.path.isfile(path) else []
@@ -209,7 +209,7 @@ def _read_directory(directory: Iteration, fault: Fault) -> list[MeasuredColumns]
             check_whole(directory.tensor_files, names, directory.path)
             filed = [each for each in directory.tensor_files if _measured_name(each) not in names]
             return [*table, *_columns_of_rows(_measured(filed, fault))]
-        # acl: rows of statistics stand in for operators' tensors
+        # acl: operators may have rows of statistics in place of tensor files
         of_operators = (
             (_measured_name(each), each.timestamp, _form(each), each.stats.saved)
             for each in directory.measured_operators
@@ -234,7 +234,7 @@ def _measured(records: list[Record] | tuple[Record, ...], fault: Fault) -> Itera
         try:
             form = _form(record)
             measurements = record.stats
-            # statistics that a row lacks were not requested, and are not measured either
+            # of a row only the saved statistics: others were not requested, and are not measured
             names = measurements.saved or CATEGORIES
             statistics = {name: measurements[name] for name in names}
         except (DumpReadError, FormatError) as error:
@@ -258,7 +258,7 @@ class ReportedTensor:
         slot: Its number.
         dtype: Element type, "" where it is not known.
         shape: Its shape, ``2x3``; "" of a scalar.
-        is_shown: Whether it stands for itself: outputs, and inputs that no operator of the dump wrote.
+        is_shown: Whether it is listed: outputs, and inputs that are not another operator's dumped output.
     """
 
     operator: int
@@ -277,8 +277,8 @@ class StatisticSeries:
         iterations: Numbers of the iterations, the columns of the tables.
         tensors: The tensors, the rows of the tables: operator by operator in the order of execution.
         states: ``TensorState`` of each tensor in each iteration, uint8.
-        numbers: The statistics by category, float64; NaN where there is none. Of an operator that ran
-            several times in an iteration the largest, for ``min`` the smallest, counts are added.
+        numbers: The statistics by category, float64; NaN for none. If an operator ran several times in an
+            iteration: the smallest ``min``, sums of counts, the largest of all others.
     """
 
     iterations: tuple[int, ...]
@@ -287,7 +287,7 @@ class StatisticSeries:
     numbers: Mapping[str, np.ndarray] = field(repr=False)
 
     def of_operators(self, count: int) -> np.ndarray:
-        """Return the states of operators by their outputs, or by their inputs if no output was dumped."""
+        """Return the state of each operator (rows) in each iteration: of its outputs, else of its inputs."""
         states = np.zeros((count, len(self.iterations)), np.uint8)
         for number, tensor in enumerate(self.tensors):
             if tensor.is_shown and (tensor.io is IO.OUTPUT or not states[tensor.operator].any()):
@@ -308,14 +308,14 @@ class SeriesTable:
     """Statistics as the directories of a dump give them, one after the other."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Begin without tensors."""
         self._numbers: dict[_Key, int] = {}
         self._forms: list[tuple[str, str]] = []
         self._columns: dict[int, int] = {}
         self._parts: list[tuple[int, np.ndarray, Mapping[str, np.ndarray], np.ndarray]] = []
 
     def add(self, folder: DumpedFolder, parts: Iterable[MeasuredColumns]) -> None:
-        """Take in the tensors of a directory."""
+        """Add the tensors of a directory."""
         column = self._columns.setdefault(folder.number, len(self._columns))
         for part in parts:
             rows = []
@@ -363,7 +363,7 @@ class SeriesTable:
 
 
 def _is_own(operator: ReportedOperator, slot: int, *, has_output: bool) -> bool:
-    """Return whether an input is shown nowhere else: a weight, overwritten in place, or the only tensor."""
+    """Return whether to list an input: a weight, overwritten in place, or of an operator without outputs."""
     if not has_output or slot in written_inputs(operator.op_type):
         return True
     sources = () if operator.described is None else operator.described.inputs
@@ -371,7 +371,7 @@ def _is_own(operator: ReportedOperator, slot: int, *, has_output: bool) -> bool:
 
 
 def _put(category: str, table: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-    """Put values into a column; of one row several are joined, and a number stays beside no number."""
+    """Put values into a column: several of one row become the smallest, sum or largest, without NaN."""
     if category in _SMALLEST:
         np.fmin.at(table, rows, values)
     elif category.endswith("count"):

@@ -101,7 +101,7 @@ def _tensor_over_time(report: DumpReport, row: int) -> TensorOverTime:
 
 
 def _statistic(category: str, value: float, state: TensorState) -> float | None:
-    """Return a statistic; NaN is one where the tensor holds NaN, else it was not computed."""
+    """Return a statistic; None for NaN, which means not computed unless the tensor has NaN."""
     is_one = TensorState.NAN in state and not category.endswith("count")
     return None if math.isnan(value) and not is_one else value
 
@@ -121,7 +121,7 @@ def _rows(report: DumpReport) -> Iterator[tuple[object, ...]]:
     faults: dict[int, str] = {}
     for problem in report.problems:
         faults.setdefault(problem.operator, problem.text)
-        if problem.operator < 0:  # the problem of something that is no operator of the dump
+        if problem.operator < 0:  # a problem without an operator of the dump
             yield ("", "", "", problem.name, *("",) * (_TITLES.index("Problem") - 4), problem.text)
     for number, each in enumerate(operators_over_time(report)):
         operator = each.operator

@@ -32,7 +32,7 @@ class Cure:
 
 
 def cures(run: Reexecution, names: Collection[str]) -> tuple[Cure, ...]:
-    """Return the network's outputs with golden's outputs in the place of some operators'.
+    """Return how far the network's outputs are from golden's before and after patching some operators.
 
     Args:
         run: The run, after all operators ran again.
@@ -71,7 +71,7 @@ class _Patch:
         return known[name]
 
     def cures(self) -> Iterator[Cure]:
-        """Yield each output of the network that both sides dumped."""
+        """Propagate the patched values, and yield a cure for each network output that both sides dumped."""
         for node in self._graph.nodes:
             if node.name in self._patched:
                 self._values |= self._golden(node)
@@ -134,7 +134,7 @@ class _Patch:
 
     def _given(self, node: Node) -> dict[str, np.ndarray]:
         values, position = self._run.values, self._positions.get(node.name)
-        if position is None:  # control flow, and operators without files
+        if position is None:  # control flow, or an operator without files
             return values.held(self._graph, node)
         given = values.given(position)
         inputs = [each for each in values.operators[position].tensors.values() if each.io is IO.INPUT]
@@ -144,7 +144,7 @@ class _Patch:
         return given
 
     def _with_own_error(self, node: Node, slot: int, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        """Return a new output, with the operator's own error added."""
+        """Return a new output plus the own error: the dumped output minus that of running again (``old``)."""
         mine = self._dumped(node, slot)
         if mine is None or mine.shape != new.shape or old.shape != new.shape:
             return new

@@ -59,36 +59,36 @@ from msdump.observer import Array
 from msdump.record import IO
 from msdump.threads import thread_count
 
-_MOST_THREADS: Final = 4  # operators have threads of their own, too
-_LEAST_SIZE: Final = 1 << 17  # of tensors, on average: smaller ones leave Python's lock free too rarely
+_MOST_THREADS: Final = 4  # few: onnxruntime's kernels use threads of their own
+_LEAST_SIZE: Final = 1 << 17  # mean size of tensors from which threads pay: smaller ones mostly hold the GIL
 _R = TypeVar("_R")
 
 
 def each(work: Callable[[int], _R], count: int, size: float) -> Iterator[_R]:
-    """Yield the results of some work for the numbers from 0, in their order.
+    """Yield the results of ``work(0)``, ``work(1)``, ... in order, computed by threads for large tensors.
 
     Python's lock is free while kernels run, files are read and tensors are compared. If these are small,
     threads mostly wait for the lock: one alone is faster.
 
     Args:
-        work: Is called from several threads at the same time where the tensors are large.
+        work: The function; called from several threads at the same time if the tensors are large.
         count: Number of calls.
         size: Mean number of elements of the tensors that a call reads.
 
     Raises:
-        Exception: As raised by the work; running calls have ended then, and no other one begins.
+        Exception: As raised by ``work``; running calls are awaited first, and waiting ones cancelled.
     """
     threads = min(thread_count(), _MOST_THREADS, count)
     if threads <= 1 or size < _LEAST_SIZE:
         yield from map(work, range(count))
         return
     with ThreadPoolExecutor(threads, "msdump-rerun") as pool:
-        # its generator cancels waiting calls when it ends early
+        # map's generator cancels waiting calls if it is closed early
         yield from pool.map(work, range(count))
 
 
 class Runners:
-    """Runs operators of a model and its bodies; thread-safe. Bodies keep kernels for their next pass."""
+    """Runs operators of a model and its bodies; thread-safe. Kernels of loop bodies stay for later passes."""
 
     def __init__(self, model: CompiledModel) -> None:
         """Compile nothing yet."""
@@ -102,8 +102,8 @@ class Runners:
         """Return the outputs of an operator in an arithmetic.
 
         Raises:
-            ExecutionError: It refuses these inputs.
-            UnsupportedOpError: Nothing can run it.
+            ExecutionError: The operator fails on these inputs.
+            UnsupportedOpError: There is no kernel for the operator.
         """
         graph, key = site.graph, (threading.get_ident(), arithmetic, site.graph.index)
         runner = self._operators.get(key)
@@ -131,7 +131,7 @@ class Runners:
         """Return the outputs of an operator in float64, its inputs and results rounded in an arithmetic.
 
         Raises:
-            MsdumpError: Nothing can run it in float64.
+            MsdumpError: The operator cannot run in float64.
         """
         key = threading.get_ident(), site.graph.index
         runner = self._exact.setdefault(key, Float64Runner(site.graph))
@@ -150,13 +150,13 @@ _FAITHFUL: Final = 8
 
 
 class Allowance:
-    """The rounding that float64 allows the outputs of one operator."""
+    """The error that rounding may cause in the outputs of one operator, estimated by runs in float64."""
 
     def __init__(self, runners: Runners, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> None:
-        """Run the operator in float64, once exactly and a few times with noise of the size of rounding.
+        """Run the operator in float64: once without noise, a few times with noise of the size of rounding.
 
         Raises:
-            MsdumpError: It cannot run in float64.
+            MsdumpError: The operator cannot run in float64.
         """
         types = list(_types(site, arithmetic))
         unit = max(UNITS[name] for name in types)
@@ -170,7 +170,7 @@ class Allowance:
         self._noise = [_spread(exact, each) for exact, *each in zip(self._exact, *trials, strict=True)]
 
     def explain(self, output: RerunOutput) -> OwnError | None:
-        """Return an output's error and the rounding that explains it; None without a float64 output."""
+        """Return an output's error and whether rounding explains it; None without a float64 output."""
         dumped, dtype = output.dumped, output.dtype
         exact, noise = self._exact[output.slot], self._noise[output.slot]
         if exact is None or noise is None or exact.size != dumped.size:
@@ -178,13 +178,13 @@ class Allowance:
         exact, noise = exact.reshape(dumped.shape), noise.reshape(dumped.shape)
         if exact.dtype.kind != "f":
             error = errors.measure(dumped, exact.astype(dumped.dtype))
-            # elements that noise changes hang on the last bit of a comparison or a truncated number
+            # integers that noise changes depend on a comparison or truncation at its very edge: no error
             is_explained = not np.any((dumped != exact) & (noise == 0))
             return OwnError(output.place, error, 0.0, is_explained, "float64", io=output.io)
         exact = _as_held(exact, dtype)
         error = errors.measure(dumped, exact)
         noise = noise + FLOORS.get(dtype.name, 0.0)
-        # bringing a result to the type of its file may add to the unit
+        # converting a result to its file's type may round once more
         if (gap := UNITS.get(dtype.name, 0.0)) > self._unit:
             noise += gap * np.abs(exact)
         dumped = doubled(dumped)
@@ -197,7 +197,7 @@ class Allowance:
         allowed = _OF_ALL * float(np.linalg.norm(noise))
         is_near = distance <= allowed
         is_each = bool(np.all(difference <= _OF_ONE * (noise + typical)))
-        # an element at the very edge of the type's range may be infinite on one side
+        # an element at the edge of the type's range may round to infinity on one side only
         is_placed = not error.misplaced
         relative = allowed / size if size else np.inf
         apart = distance / size if size and not (is_placed or (is_near and is_each)) else 0.0
@@ -206,7 +206,7 @@ class Allowance:
 
 
 def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
-    """Return exact values, infinite beyond the range of the output's type."""
+    """Return exact values, with infinities for values beyond the range of the output's type."""
     if dtype not in (*HALVES, FLOAT32):
         return exact
     held = doubled(in_type(exact, dtype))
@@ -214,7 +214,7 @@ def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
-    """Yield the types to which an operator rounds its results, float32 at least."""
+    """Yield the types to which an operator rounds results: the declared one (or float32), and its parts'."""
     node, graph = site.node, site.graph
     declared = [graph.type_of(name).dtype for name in node.outputs if name]
     floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
@@ -224,12 +224,12 @@ def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
     yield coarsest.name
     roundings = arithmetic.roundings(node) or ()
     yield from (each.writes.name for each in roundings)
-    # inputs of later parts of a kernel are rounded, too, and may fall to the other side
+    # later parts of a kernel round their inputs, too, perhaps to the other neighbouring number
     yield from (each.reads.name for each in roundings[1:])
 
 
 def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.ndarray | None:
-    """Return the largest difference between the trials and the exact value, element by element."""
+    """Return by element the largest difference of noisy trials from the exact value; None without a trial."""
     if exact is None or any(trial is None for trial in trials):
         return None
     with np.errstate(all="ignore"):
@@ -239,9 +239,9 @@ def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.nda
 
 
 def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) -> OwnError:
-    """Return an output's error and the rounding of a few units that explains it, without float64."""
+    """Return an output's error and whether rounding by a few units explains it; needs no run in float64."""
     allowed = _FAITHFUL * UNITS.get(output.dtype.name, 0.0)
-    is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # sums may cancel
+    is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # scaled: sums may cancel to small numbers
     is_relative = error.distance <= allowed and is_near
     is_explained = is_relative or error.largest <= _FAITHFUL * FLOORS.get(output.dtype.name, 0.0)
     note = "cannot run in float64"
@@ -260,13 +260,12 @@ class Rerun:
     """The result of an operator that ran again.
 
     Attributes:
-        own: Its own error, by output; empty where it did not run.
-        propagated: Relative distance from the golden output to that of the operator on the examined side's
-            inputs;
-            None if that is the distance of the dumped output itself, or nothing ran.
-        wiring: Sentence on an input that its producer did not write.
-        weights: Names of the weights and constants that it read and that are not the model's, by input.
-        replaces: Names of the model's operators in its place, "" where it is the model's.
+        own: Its own error, by output; empty if it did not run.
+        propagated: Relative distance from the golden output to the output of running again on the examined
+            side's inputs; None if equal to the distance of the dumped output, or if it did not run.
+        wiring: Sentence on an input that differs from its producer's output; "" for none.
+        weights: Names of weights and constants that the operator read with other contents, by input.
+        replaces: Names of the model's operators that it stands for, "" if it is the model's.
         names: The model's names of its inputs.
         note: Reason why it did not run again, "" where it did.
     """
@@ -286,7 +285,7 @@ class Rerun:
 
     @property
     def is_miswired(self) -> bool:
-        """Whether an input is not the model's."""
+        """Whether an input has other contents than the model's producer or weight."""
         return bool(self.wiring or self.weights) and not self.replaces
 
 
@@ -354,12 +353,12 @@ class Reexecution:
         return reruns
 
     def _rewired(self, position: int, rerun: Rerun, mine: Arithmetic) -> Rerun:
-        """Return a result with the inputs that are wrong in an arithmetic, too."""
+        """Return a result with faults of inputs that remain if inputs are rounded in an arithmetic."""
         text = DumpedInputs(self.values, position, mine).fault()
         weights = wrong_weights(self.values, position, mine)
         if text.endswith(SWAPPED):
             again = self._again(position, mine, as_written=True)
-            # the order of its inputs does not matter
+            # swapped inputs are no fault if the results agree: their order does not matter
             if _are_near(again):
                 own = tuple(each.near(error, mine) for each, error in again)
                 return replace(rerun, own=own, wiring="", weights=weights)
@@ -408,15 +407,15 @@ class Reexecution:
         return replace(rerun, own=tuple(own), propagated=propagated or None)
 
     def _in_the_place(self, position: int, site: ModelOperator, replaces: str) -> Rerun:
-        """Return the result of an operator that stands in the place of one of the model's."""
+        """Return the result of a dumped operator in the place of another operator of the model."""
         again = self._again(position, self.golden, as_written=True)
-        if _are_near(again):  # another name for the same
+        if _are_near(again):  # the same operator under another name
             return Rerun(tuple(each.near(error, self.golden) for each, error in again))
         note = "" if again else f"it is no {site.node.operator.op_type} of the model"
         return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
 
     def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
-        """Return a result that names the model's kernel if the dumped one has other parts."""
+        """Return a result that names the model's kernel if the dumped kernel is fused of other parts."""
         operator = self.values.operators[position]
         site = operator.site
         if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
@@ -424,7 +423,7 @@ class Reexecution:
         return replace(rerun, replaces=file_names(site.node)[0])
 
     def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
-        """Yield the operator's outputs; an update in place is shown by its input."""
+        """Yield the operator's dumped outputs; an output written in place is dumped as an input."""
         tensors, node = self.values.operators[position].tensors, site.node
         updates = node.update.new_values.items()
         shown = {output: (IO.INPUT, slot) for slot, output in updates if (IO.INPUT, slot) in tensors}
@@ -442,7 +441,7 @@ class Reexecution:
     def _propagated(
         self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
     ) -> float:
-        """Return the distance of a new output from the golden one; 0 where there is none."""
+        """Return the distance of a new output from the golden one; 0 without a golden one of this size."""
         try:
             golden = self.values.operators[position].golden((output.io, output.place))
             if golden is None:
@@ -451,26 +450,26 @@ class Reexecution:
             array = self.values.array(site.graph, name, Holder(golden, position, site.node))
         except UNREADABLE:
             return 0.0
-        # values may give it another size
+        # sizes may depend on values
         return errors.measure(again, array).distance if again.size == array.size else 0.0
 
     def _found_arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
-        """Return the arithmetic that explains most operators, golden's unless another one explains more.
+        """Return the arithmetic that explains the results of most operators, preferably golden's.
 
-        Operators count if the two kinds of arithmetic differ for them, and if they read the model's weights.
+        Only operators that compute differently in the two kinds of arithmetic, on the model's weights, count.
         """
         best, most = self.golden, 0.0
         others = sorted({*range(len(reruns))} - {*suspects})
         for arithmetic in candidates():
             wrong = self._of_model(self._concerned(suspects, reruns, arithmetic), arithmetic)
             explained = self._share(wrong, reruns, arithmetic) * len(wrong)
-            if explained <= most:  # mostly so: the others need not run again
+            if explained <= most:  # the usual case, decided without running the other operators
                 continue
             right = self._of_model(self._concerned(others, reruns, arithmetic), arithmetic)
             of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
             if explained > of_golden:
                 best, most = arithmetic, explained
-                if explained == len(wrong) + len(right):  # no other one explains more
+                if explained == len(wrong) + len(right):  # it explains all
                     break
         return best
 
@@ -478,14 +477,14 @@ class Reexecution:
         return [position for position in positions if not wrong_weights(self.values, position, arithmetic)]
 
     def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
-        """Return the share of operators that an arithmetic explains, by a sample."""
+        """Return the share of a sample of operators with results that an arithmetic explains."""
         sample = _sample(positions, reruns)
         return sum(_are_near(self._again(position, arithmetic)) for position in sample) / max(len(sample), 1)
 
     def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
         """Return the arithmetic that explains most of the inputs that differ from their producers' outputs.
 
-        If all inputs were dumped as rounded, the results alone do not decide.
+        Needed if inputs were dumped after rounding: then results agree in several kinds of arithmetic.
         """
         miswired = [position for position, rerun in enumerate(reruns) if rerun.is_miswired]
         if not miswired:
@@ -507,7 +506,7 @@ class Reexecution:
     def _concerned(
         self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic
     ) -> Iterator[int]:
-        """Yield operators that ran again and compute otherwise than in golden's arithmetic."""
+        """Yield operators that ran again, for which an arithmetic rounds differently than golden's."""
         for position in positions:
             site = self.values.operators[position].site
             if reruns[position].own and site is not None and arithmetic.differs(site.node, self.golden):
@@ -516,7 +515,7 @@ class Reexecution:
     def _again(
         self, position: int, arithmetic: Arithmetic, *, as_written: bool = False
     ) -> list[tuple[RerunOutput, TensorError]]:
-        """Return the errors of an operator's outputs in an arithmetic; none where it cannot run in it."""
+        """Return dumped outputs with their errors from running again in an arithmetic; [] if that fails."""
         site = self.values.site(position)
         try:
             given = self.values.given(position, as_written=as_written)
@@ -531,7 +530,7 @@ class Reexecution:
     def _results(
         self, position: int, site: ModelOperator, again: Sequence[Array]
     ) -> Iterator[tuple[RerunOutput, np.ndarray]]:
-        """Yield the dumped outputs with the new ones of the same size."""
+        """Yield pairs of dumped and new output, if their sizes are equal."""
         for output in self._outputs(position, site):
             result = again[output.slot]
             if result is not None and result.size == output.dumped.size:
@@ -541,10 +540,10 @@ class Reexecution:
     def _nearest(
         output: RerunOutput, again: np.ndarray, site: ModelOperator, arithmetic: Arithmetic
     ) -> TensorError:
-        """Return an output's error beside the new one, or beside that as the device writes it.
+        """Return an output's error from the new output, or from that rounded as the device writes it.
 
-        Operators that move or convert elements do not round; but results of integers, and of updates that are
-        added, are rounded where they are written.
+        Operators that move or convert elements do not round; only results of integers, and added updates, are
+        rounded when written.
         """
         error, rounding = output.error(again), arithmetic.written(site.node, output.slot)
         declared = site.graph.type_of(site.node.outputs[output.slot]).dtype
@@ -555,7 +554,7 @@ class Reexecution:
         return written if is_near(written) else error
 
     def _judged(self, position: int, rerun: Rerun) -> Rerun:
-        """Return a suspect's errors after the examined side's arithmetic, or rounding, explains some."""
+        """Return a suspect's result with errors explained by the examined side's arithmetic or rounding."""
         again = self._again(position, self._arithmetic)
         if not again:
             return rerun
@@ -571,7 +570,7 @@ class Reexecution:
 
     @staticmethod
     def _handed_on(operator: RerunOperator) -> Rerun:
-        """Return the own error of an inserted operator, which writes its input."""
+        """Return the result of an inserted operator (cast or transfer), which must not change its input."""
         read, written = (operator.tensors.get((io, 0)) for io in IO)
         if read is None or written is None:
             return Rerun(note="its input or its output was not dumped")
@@ -587,7 +586,7 @@ class Reexecution:
         return Rerun(own=(OwnError(0, error, 0.0, is_same, dtype.name),))
 
     def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
-        """Return an error with the part of the kernel that explains it by an overflow."""
+        """Return an error with the name of the kernel's part that explains it by an overflow, if any."""
         if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
             return own
 
@@ -614,7 +613,7 @@ def _are_near(again: Sequence[tuple[RerunOutput, TensorError]]) -> bool:
 
 
 def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
-    """Return suspects from all over the network, and two that overflow."""
+    """Return a sample of suspects, evenly spaced in the network, and up to two that overflow."""
     overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
     spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
     return [*dict.fromkeys((*overflowing[:2], *spread))]

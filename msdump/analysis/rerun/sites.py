@@ -46,18 +46,18 @@ class RerunOperator:
     Attributes:
         name: Name in files.
         op_type: Its type.
-        iteration: None where it is not known.
-        tensors: Its tensors, by the model's numbers once it is placed.
-        golden: Returns the counterpart of a tensor, given by side and the dump's number; None for none.
-        pair: Its aligned operators of the model, without operators for none; None where its name decides.
+        iteration: Number of the iteration; None if unknown.
+        tensors: Its tensors by slot; by the model's slot numbers once ``site`` is set.
+        golden: Returns golden's counterpart of a tensor, given by io and slot in the dump; None without one.
+        pair: The alignment with operators of the model, empty for none; None: the name finds the operator.
         label: Label of its directory.
         order: Place in the execution of its directory, from 1.
         is_inserted: Whether the device inserted it, and numbered it with others of its kind.
         is_in_golden: Whether golden has the same parts for it, in one operator or in several.
-        held: Element types in which the device holds its tensors, by its graph's file.
-        site: The model's operator, or the one that it stands for; None for neither.
-        replaces: Names of the model's operators that it stands for, "" where it is the model's.
-        results: Outputs that hold values of the model, of an operator that the model lacks.
+        held: Element types of its tensors on the device, from the graph file.
+        site: The model's operator that it is, or that it replaces; None if unknown.
+        replaces: Names of the model's operators that it replaces, "" if it is the model's.
+        results: If the model lacks the operator: outputs that hold values of the model.
     """
 
     name: str
@@ -77,11 +77,11 @@ class RerunOperator:
 
     @property
     def is_of_model(self) -> bool:
-        """Whether the model may have the operator: no file of an input, and not inserted."""
+        """Whether it may be an operator of the model: not inserted, and not the file of a graph input."""
         return not (self.is_inserted or self.op_type in INPUTS)
 
 
-_ENOUGH: Final = 1.0  # of the names: no other way to compile the model can fit better
+_ENOUGH: Final = 1.0  # share of found names at which no other form of the model is tried
 _NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
 _LAST_NUMBER: Final = re.compile(r"[0-9]+$")
 PRECISION_MODES: Final = (
@@ -99,9 +99,9 @@ class CompiledModel:
 
     Attributes:
         graph: Its main graph.
-        fit: Share of its operators' names in the dump, 0 to 1.
-        is_compiled: Whether the device compiled it as a whole; operators that only pass tensors on have no
-            task then.
+        fit: Share of the dump's operator names that the graph has, 0 to 1.
+        is_compiled: Whether the device compiled the graph as a whole; then operators that only pass tensors
+            on, such as reshapes, do not run and have no files.
         source: Its main graph before a device compiled it.
         models: The graphs of the model before a device compiled it, that of a training step among them.
     """
@@ -128,7 +128,7 @@ class CompiledModel:
         return operator_graphs(self.graph, shows_arguments=False)
 
     def is_dumped(self, node: Node) -> bool:
-        """Return whether a whole dump has files of an operator."""
+        """Return whether a dump of all operators has files of this one."""
         return not self.is_compiled or runs_on_device(node)
 
     def digest(self, name: str) -> Hashable | None:
@@ -142,7 +142,7 @@ class CompiledModel:
 
     @cached_property
     def sites(self) -> Mapping[str, tuple[ModelOperator, ...]]:
-        """The operators by their names as files hold them; of one scope's own names there may be several."""
+        """The operators by their names in files; a last component alone may be the name of several."""
         sites: dict[str, list[ModelOperator]] = {}
         for site in self._all():
             for name in file_names(site.node):
@@ -154,7 +154,7 @@ class CompiledModel:
             yield from (ModelOperator(node, graph) for node in graph.operators)
 
     def origin(self, graph: Graph, value: str) -> str:
-        """Return the original of a value that the device inserted a form of; else the value itself."""
+        """Return the model's value behind inserted operators such as casts; the value itself without any."""
         produced = self.producer(graph, value)
         while produced is not None and self._is_form(produced[0].node):
             value = produced[0].node.inputs[0]
@@ -165,7 +165,7 @@ class CompiledModel:
         return node.is_added or (self.is_compiled and moves_nothing(node))
 
     def parts(self, site: ModelOperator) -> list[ModelOperator]:
-        """Return the parts of a kernel, each in the graph before it was compiled."""
+        """Return the parts of a fused kernel as operators of the graph before compilation."""
         graph = next(each for each in self.source.walk() if each.index == site.graph.index)
         return [ModelOperator(part, graph) for part in site.node.members]
 
@@ -189,7 +189,7 @@ class CompiledModel:
         }
 
     def producer(self, graph: Graph, value: str) -> tuple[ModelOperator, int] | None:
-        """Return the operator that makes a value, and the number of its output; None for inputs, weights."""
+        """Return a value's producer and the number of its output; None for graph inputs and weights."""
         return self._producers.get((self.owner(graph, value).index, value))
 
 
@@ -201,9 +201,9 @@ def file_names(node: Node) -> tuple[str, ...]:
 
 
 def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
-    """Return the weights that a folded constant is made of; none of a weight itself.
+    """Return the names of the weights that a folded constant is computed from; () for a weight itself.
 
-    Integers, which are mostly shapes, axes and indices, are left out beside others.
+    Integer weights are left out if there are others: mostly they are shapes, axes and indices.
 
     Args:
         graph: The model before it was compiled.
@@ -222,10 +222,10 @@ def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
 
 
 def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel:
-    """Return the compiled form of a model with the names of a dump.
+    """Return the compiled form of a model that fits the operator names of a dump best.
 
-    Fused kernels count beside all operators, since the unfused ones do not show whether the dump was fused.
-    So do types: inserted casts show the arithmetic by them where their numbers have moved.
+    Names of fused kernels count a second time, since all other names are the same with and without fusion. So
+    do types of inserted casts, which show the precision mode even if the numbers in their names differ.
 
     Args:
         models: The graph of the model, and that of its training step if it has one.
@@ -235,7 +235,7 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     best, most = CompiledModel(models[0], models[0], 0.0), (0.0, 0)
     for graph, source, is_compiled in _forms(models):
         model = CompiledModel(graph, source, likeness(graph, dumped), is_compiled, tuple(models))
-        # of two that are as like, the one that has fewer other operators
+        # of two with the same fit, the one with fewer operators
         by_kind = _share_of_kinds(graph, fused) + _share_of_types(graph, dumped)
         merit = model.fit + by_kind / 2, -model.size
         if merit > most or not best.fit:
@@ -255,7 +255,7 @@ def likeness(graph: Graph, dumped: Mapping[str, str]) -> float:
 
 
 def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of the dump's names that a graph has; Casts are distinguished by their types."""
+    """Return the share of the dump's names that a graph has; inserted casts must have the same type, too."""
     known = {
         name: written_type(inner, node) if node.is_added else ""
         for inner in graph.walk()
@@ -276,7 +276,7 @@ def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
 
 
 def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of inserted operators with the same type in a graph, whatever the number."""
+    """Return the share of inserted operators of which a graph has one of this type, under any number."""
     there = Counter(
         (_unnumbered(name), dtype) for name, dtype in dumped.items() if name.startswith(INSERTED_PREFIX)
     )
@@ -322,16 +322,16 @@ def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
         )
         try:
             device = emulated(model, None, context)
-        except MsdumpError:  # folding runs operators, and a training step may lack their inputs
+        except MsdumpError:  # folding runs operators, which may fail in a training step
             continue
         assert device is not None
         yield device.graph, model, True
 
 
 def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[RerunOperator]:
-    """Return dumped operators with the model's operators for them.
+    """Return dumped operators with ``site`` set to the model's operator of each.
 
-    Operators that share a name, as in files of the ``classic`` generation, ran in the order of the model.
+    Operators with the same name, as in ``classic`` files, are assigned in the model's order.
     """
     counts: Counter[str] = Counter()
     found: list[RerunOperator] = []
@@ -352,7 +352,7 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
 
 
 def _as_model_numbers(operator: RerunOperator) -> RerunOperator:
-    """Return an operator with the model's slot numbers: compiled graphs do not count absent slots."""
+    """Return an operator with the model's slot numbers: compiled graphs' files do not count absent slots."""
     if operator.site is None:
         return operator
     node, places = operator.site.node, dict[Place, Place]()
@@ -364,11 +364,11 @@ def _as_model_numbers(operator: RerunOperator) -> RerunOperator:
 
 
 class _Placed:
-    """Places operators by type and pair if their names do not identify them.
+    """Finds the model's operators for dumped ones (strangers) with names that the model lacks.
 
-    They are matched with operators that the dump lacks: by name, or else by type, in order. Kernels that do
-    together the work of others are made of the same parts; a stranger among them, or the first one if parts
-    are missing, stands in the place of the whole.
+    A stranger is matched with operators that the dump lacks: by name, or else by type, in order. Kernels that
+    are fused differently than the model's are matched by their parts. If they have other parts, the odd ones
+    (or the first) replace all these operators of the model.
     """
 
     def __init__(
@@ -401,7 +401,7 @@ class _Placed:
                 self._place_parts(group, [left[name] for name in lacked])
 
     def _lacked(self, name: str, left: Iterable[str]) -> Iterator[str]:
-        """Yield the lacking operators of one's pair, or else of its scope."""
+        """Yield the operators that the dump lacks in a stranger's pair, without a pair in its scope."""
         pair = self._strangers[name]
         golden = None if pair is None else {*map(sanitize, pair.golden)}
         yield from (
@@ -429,7 +429,7 @@ class _Placed:
         self._replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
     def of(self, operator: RerunOperator) -> RerunOperator:
-        """Return one of the operators with its place."""
+        """Return a stranger with its operator of the model, if one was found."""
         name = operator.name
         return replace(
             operator,
@@ -439,7 +439,7 @@ class _Placed:
         )
 
     def _results(self, name: str) -> Iterator[Result]:
-        """Yield an operator's outputs that hold outputs of the model's operators, and their values."""
+        """Yield the outputs of a stranger without ``site`` that hold a value of the model, with the value."""
         pair = None if name in self._found else self._strangers[name]
         for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
             site = next(iter(self._model.sites.get(sanitize(other), ())), None)
@@ -469,6 +469,6 @@ def _types(name: str) -> tuple[str, ...]:
 
 
 def _may_be(name: str, partner: str) -> bool:
-    """Return whether an operator has the parts of another one, by their names."""
+    """Return whether two operators may be the same by their names: equal parts, or a name without types."""
     own, other = _types(name), _types(partner)
     return name == partner or own == other or not (own and other)

@@ -63,10 +63,10 @@ class Arithmetic:
         return cls(context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16, context.overflow_mode)
 
     def roundings(self, node: Node) -> tuple[Rounding, ...] | None:
-        """Return the rounding of each part of a node; None: as the model says."""
+        """Return the rounding of each part of a node; None: computed in the model's types."""
         if self.precision is None:
             return None
-        if node.bodies:  # control flow computes nothing
+        if node.bodies:  # control flow does not round
             return (Rounding(),)
         if node.is_added:  # a Cast of the compiled graph only saturates
             return (rounding("", PrecisionMode.FORCE_FP32, self.overflow),)
@@ -79,13 +79,13 @@ class Arithmetic:
         return next((each.reads for part, each in parts if name in part.inputs), FLOAT32)
 
     def written(self, node: Node, slot: int) -> Rounding | None:
-        """Return the rounding of the part that writes an output of a node; None: as the model says."""
+        """Return the rounding of the part that writes an output of a node; None: in the model's type."""
         name = node.outputs[slot]
         parts = zip(node.members, self.roundings(node) or (), strict=False)
         return next((each for part, each in parts if name in part.outputs), None)
 
     def differs(self, node: Node, other: Arithmetic) -> bool:
-        """Return whether a node's roundings differ from another arithmetic's, overflows aside."""
+        """Return whether a node reads or writes other types than in another arithmetic, overflows aside."""
         types = (
             [
                 (each.reads, each.writes)
@@ -104,7 +104,7 @@ class Arithmetic:
 
 
 def candidates() -> Iterator[Arithmetic]:
-    """Yield each arithmetic of a device, the likeliest first."""
+    """Yield each arithmetic that a device may have, the likeliest first."""
     for mode in PRECISION_MODES:
         yield from (Arithmetic(mode, overflow) for overflow in OverflowMode)
     yield Arithmetic()
@@ -115,7 +115,7 @@ _FLOATS = (*HALVES, dtypes.from_name("float32"), dtypes.from_name("float64"))
 
 
 def type_named(name: str, array: np.ndarray) -> DType:
-    """Return the element type of a name in the dump, or else of the array."""
+    """Return the element type by its name in the dump; for an unknown name, the array's."""
     try:
         return dtypes.from_name(name.lower())
     except FormatError:
@@ -123,7 +123,7 @@ def type_named(name: str, array: np.ndarray) -> DType:
 
 
 def in_type(array: np.ndarray, dtype: DType, *, saturates: bool = False) -> np.ndarray:
-    """Return a tensor with the values of a type, rounded where that is narrower; others as they are."""
+    """Return a floating-point tensor converted to a type, rounded if narrower; other tensors unchanged."""
     held = dtypes.from_numpy(array.dtype)
     if held is dtype or dtype not in _FLOATS or held not in _FLOATS:
         return array
@@ -163,7 +163,7 @@ def narrower(one: DType, other: DType) -> DType:
 
 def _has_same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     if a.dtype != b.dtype:
-        if a.dtype.kind in "iub" and b.dtype.kind in "iub":  # a device may hold integers in another width
+        if a.dtype.kind in "iub" and b.dtype.kind in "iub":  # devices may widen or narrow integers
             return bool(np.array_equal(a, b))
         return False
     if a.dtype == object or a.dtype.kind == "c":
@@ -177,11 +177,11 @@ def _has_same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 class NotDumpedError(MsdumpError):
-    """A value that an operator reads, and that no file of the dump holds."""
+    """No file of the dump holds a value that an operator reads."""
 
 
 class UnfitError(FormatError):
-    """A tensor with another number of elements than the model declares."""
+    """A tensor has another number of elements than the model declares."""
 
     def __init__(self, tensor: DumpedOperand, message: str) -> None:
         """Keep the tensor beside the message."""
@@ -196,7 +196,7 @@ class Holder:
     Attributes:
         tensor: The tensor.
         operator: Position of its operator in the run.
-        node: The node of the input or output; None for a graph input's own file.
+        node: The node that reads or writes it; None for a file of a graph input itself.
     """
 
     tensor: DumpedOperand
@@ -208,8 +208,9 @@ class DumpedValues:
     """The dumped tensors that hold the values of a model in one run of it.
 
     Attributes:
-        operators: The operators of the run in their places, in the order in which they ran.
-        rounded: Names of the weights that an operator read rounded, by its position; it runs again on them.
+        operators: The operators of the run with the model's operators, in execution order.
+        rounded: By position of an operator: weights that it read as rounded by the device; running again
+            uses the dumped ones.
     """
 
     def __init__(
@@ -234,7 +235,7 @@ class DumpedValues:
         for position, operator in enumerate(self.operators):
             site = operator.site
             if site is not None:
-                if not operator.replaces:  # another operator's inputs may come in another order
+                if not operator.replaces:  # a replacing operator may have its inputs in another order
                     self._note_inputs(position, operator, site)
                 self._note_outputs(position, operator, site)
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
@@ -249,7 +250,7 @@ class DumpedValues:
 
     @property
     def mean_size(self) -> float:
-        """How many elements the tensors of the run have on average."""
+        """Mean number of elements of the run's tensors."""
         tensors = [tensor for operator in self.operators for tensor in operator.tensors.values()]
         return sum(math.prod(tensor.shape) for tensor in tensors) / max(len(tensors), 1)
 
@@ -259,7 +260,7 @@ class DumpedValues:
             tensor = operator.tensors.get((IO.INPUT, slot))
             if name and tensor is not None:
                 after = node.inputs_after_run[slot]
-                # an input that the operator writes in place shows the new value
+                # the file of an input written in place holds the new value
                 held = self._written if after != name else self._read
                 held[self._key(site.graph, after)].append(Holder(tensor, position, node))
 
@@ -275,11 +276,11 @@ class DumpedValues:
                 self._written[self._key(site.graph, name)].append(Holder(tensor, position, node))
 
     def is_folded(self, name: str) -> bool:
-        """Return whether the compiler computed a constant of others."""
+        """Return whether a constant was folded: computed from others by the compiler."""
         return any(folded_of(model, name) for model in self._model.models)
 
     def _key(self, graph: Graph, value: str) -> tuple[int, str]:
-        """Return a key that all device forms of a value share."""
+        """Return a key that is equal for a value and its inserted forms, such as casts of it."""
         key = self._keys.get((graph.index, value))
         if key is None:
             name = self._model.origin(graph, value)
@@ -293,7 +294,7 @@ class DumpedValues:
         return site
 
     def written(self, graph: Graph, value: str, before: int) -> Holder | None:
-        """Return the output of a value's last producer before an operator ran."""
+        """Return the dumped output of the last write of a value before an operator (``before``), or None."""
         return _last(self._written.get(self._key(graph, value), ()), before)
 
     def all_written(self, before: int) -> Iterator[Holder]:
@@ -303,24 +304,24 @@ class DumpedValues:
         yield from sorted(holders, key=lambda holder: -holder.operator)
 
     def holder(self, graph: Graph, value: str, before: int) -> Holder | None:
-        """Return a tensor that holds a value when an operator runs, other than that operator's input."""
+        """Return a tensor of other operators that holds a value when an operator runs; None without one."""
         index, name = key = self._key(graph, value)
         found = self.written(graph, value, before) or (None if index else self._inputs.get(sanitize(name)))
         if found is not None:
             return found
         readers = self._read.get(key, ())
-        # a value of the main graph is made once, so later readers read the same
+        # a value of the main graph is written once, so later readers have the same contents
         return _last(readers, before) or (readers[0] if readers and not index else None)
 
     def given(self, position: int, *, as_written: bool = False) -> dict[str, np.ndarray]:
-        """Return the inputs of an operator by value name; weights that never change are left out.
+        """Return the inputs of an operator by value name, without weights that never change.
 
         Args:
             position: Its position in the run.
             as_written: Prefer the producers' outputs to the operator's own files.
 
         Raises:
-            NotDumpedError: No file holds one of them.
+            NotDumpedError: No file holds one of the inputs.
             DumpReadError: A file cannot be read.
             FormatError: A memory format has no conversion.
         """
@@ -331,7 +332,7 @@ class DumpedValues:
         return {name: self._value(tensors, site, name, position) for name in needed}
 
     def held(self, graph: Graph, node: Node) -> dict[str, np.ndarray]:
-        """Return the inputs of an operator without own files; errors as of ``given``."""
+        """Return the inputs of an operator that has no files, from other files; raises as ``given`` does."""
         arrays = {}
         for name in reads(node):
             if name in graph.weights:
@@ -361,10 +362,10 @@ class DumpedValues:
         raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
 
     def _variable(self, graph: Graph, name: str, operator: RerunOperator) -> np.ndarray | None:
-        """Return the initial value of a variable in the run; None where it is not known.
+        """Return the value of a variable at the start of the run; None if unknown.
 
-        Its readers may show it rounded. So the output of the run before counts first, then the model's
-        initial value, unless a reader shows something else.
+        Dumped inputs may be rounded. So the previous run's output is preferred, then the model's initial
+        value if the dumped input agrees with it, then the dumped input.
         """
         trained = self._before.trained(graph, name) if self._before is not None else None
         if trained is not None:
@@ -376,7 +377,7 @@ class DumpedValues:
         return shown[0] if shown else None
 
     def trained(self, graph: Graph, name: str) -> np.ndarray | None:
-        """Return the value that a variable has after the run, None where no file holds it."""
+        """Return the value that a variable has after the run; None if no file holds it."""
         main = self._model.graph
         holder = self.written(main, main.bindings.get(name, ""), len(self.operators))
         return None if holder is None else self.array(graph, name, holder)
@@ -415,9 +416,9 @@ def _is_turned(
     operator: RerunOperator,
     node: Node,
 ) -> bool:
-    """Return whether a dumped matrix is the transpose of the input of the model's operator.
+    """Return whether a dumped input of a matrix product is the transpose of the model's input.
 
-    MindSpore's products have arguments for it, which newer dumps hold as inputs behind the matrices.
+    MindSpore's products have arguments for transposition; in newer dumps these are inputs after the matrices.
     """
     is_product = tensor.io is IO.INPUT and tensor.index < len(_TURNING) and array.ndim > 1
     if not is_product or canonical_type(operator.op_type) != canonical_type("BatchMatMul"):
@@ -477,8 +478,8 @@ class RerunOutput:
     Attributes:
         slot: Number of the output.
         dumped: Its elements, in the model's type.
-        dtype: Their type on the device.
-        io: Whether it is shown as an output or as the input that the operator updates.
+        dtype: Element type on the device.
+        io: Output, or input if the dump has it as the input that the operator updates in place.
         place: Number of the output or input in the dump.
     """
 
@@ -489,11 +490,11 @@ class RerunOutput:
     place: int
 
     def near(self, error: TensorError, arithmetic: Arithmetic) -> OwnError:
-        """Return an error that is explained if it is a few units of the last place."""
+        """Return an own error, marked as explained if it is a few units of the last place."""
         return OwnError(self.place, error, 0.0, is_near(error), str(arithmetic), io=self.io)
 
     def error(self, again: np.ndarray) -> TensorError:
-        """Return the error beside a new output, held in the type of its file."""
+        """Return the error of the dumped output from a new one, both rounded to the device's type."""
         held = in_type(again, self.dtype)
         dumped = in_type(self.dumped, self.dtype)
         if held.dtype != dumped.dtype:
@@ -522,11 +523,11 @@ Run = Callable[[Change], tuple[Array, ...]]
 
 
 def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
-    """Return the name of the part of a kernel that explains its output by infinities; "" for none.
+    """Return the name of the kernel's part that explains wrong outputs if it overflowed; "" for none.
 
-    Every element that is off must be the result of an infinity in the later parts, and come from a larger
-    number than the elements that are right. A part with numbers beyond float16 is preferred. Parts count only
-    if later parts keep the places of elements.
+    Every wrong element must equal the result of later parts for an infinity, and belong to a larger number of
+    this part than all correct elements. Parts with numbers beyond float16 are preferred. Parts count only if
+    later ones do not move elements.
 
     Args:
         node: The kernel.
@@ -543,13 +544,13 @@ def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
 
 @dataclass(slots=True)
 class _Infinite:
-    """Replaces the results of one part by infinities of their signs; keeps the first result's sizes."""
+    """Replaces the results of one part by infinities of the same sign; keeps the original magnitudes."""
 
     part: str
     sizes: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     def sizes_at(self, output: np.ndarray) -> np.ndarray | None:
-        """Return the size of the number behind each element of an output; None if unknown."""
+        """Return the part's magnitude for each element of an output; None if shapes do not correspond."""
         if self.sizes.size == output.size:
             return self.sizes.reshape(-1)
         try:
@@ -566,7 +567,7 @@ class _Infinite:
 
 
 def _edge(part: str, run: Run, slot: int, output: np.ndarray) -> float:
-    """Return the smallest size of a part's infinities if they explain all elements that are off; else 0."""
+    """Return the smallest overflowed magnitude of a part if overflow explains all wrong elements; else 0."""
     overflow = _Infinite(part)
     exact, infinite = run(lambda _, results: results)[slot], run(overflow)[slot]
     if exact is None or infinite is None or not output.size == exact.size == infinite.size:

@@ -40,8 +40,8 @@ class _Read:
     Attributes:
         value: The value of the model that it holds.
         tensor: The dumped input.
-        holder: The output of its producer, None where that is not known.
-        read_type: The type to which the operator rounds it.
+        holder: The dumped output of its producer; None without one.
+        read_type: The type to which the operator rounds the input.
     """
 
     value: str
@@ -51,12 +51,12 @@ class _Read:
 
 
 class DumpedInputs:
-    """The dumped inputs of an operator beside the outputs of their producers."""
+    """The dumped inputs of an operator, compared with the outputs of their producers."""
 
     def __init__(self, values: DumpedValues, position: int, arithmetic: Arithmetic) -> None:
-        """List the inputs that were dumped as the operator read them.
+        """List the dumped inputs that the operator does not overwrite.
 
-        ``arithmetic`` is the examined side's: files in the host's types show inputs as rounded.
+        ``arithmetic`` is the examined side's: inputs may be dumped as rounded in it.
         """
         self._values, self._position, self._site = values, position, values.site(position)
         tensors, node = values.operators[position].tensors, self._site.node
@@ -72,9 +72,9 @@ class DumpedInputs:
         ]
 
     def fault(self) -> str:
-        """Return in words which input its producer did not write, "" for none.
+        """Return a sentence on an input that differs from its producer's output, "" for none.
 
-        A producer that the dump lacks, or without a dumped output, proves nothing.
+        Inputs of a producer without a dumped output are not judged.
         """
         swapped = self._swapped()
         if swapped:
@@ -82,7 +82,7 @@ class DumpedInputs:
         return "; ".join(map(self._told, self._unlike))
 
     def strangers(self) -> Iterator[tuple[int, str]]:
-        """Yield operators that the model lacks and that are read in the place of its own, by position."""
+        """Yield operators read here that the model lacks: position, and a sentence on the replaced one."""
         name = self._values.operators[self._position].name
         for read in self._unlike:
             writer = self._writer(read)
@@ -99,13 +99,13 @@ class DumpedInputs:
         return unlike
 
     def _is_of(self, read: _Read, expected: _Read) -> bool | None:
-        """Return whether an input has the elements of another input's producer, or its own; None: unknown."""
+        """Return whether an input equals the output of the producer of ``expected``; None: unknown."""
         if expected.holder is None or self._values.operators[expected.holder.operator].replaces:
             return None
         return self._holds(read, expected.value, expected.holder)
 
     def _holds(self, read: _Read, value: str, holder: Holder) -> bool | None:
-        """Return whether an input has the elements of an operator's output; None: unknown."""
+        """Return whether an input equals an operator's output up to rounding; None if one is unreadable."""
         try:
             written = self._values.array(self._site.graph, value, holder)
             array = self._array(read, value)
@@ -127,7 +127,7 @@ class DumpedInputs:
         return self._values.array(self._site.graph, value, holder)
 
     def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
-        """Return the inputs with producers that no other input matches either."""
+        """Return the inputs with producers that no input matches, in any order of the inputs."""
         free = [read for read in self._reads if read.holder is None or read in unlike]
         left = []
         for expected in unlike:
@@ -151,7 +151,7 @@ class DumpedInputs:
         return text if other is None else f"{text}, but {self._named(other)}"
 
     def _writer(self, unlike: _Read) -> Holder | None:
-        """Return the output with the elements of an input, None for none or a constant tensor."""
+        """Return an earlier output that equals an input; None without one, or for a constant input."""
         try:
             flat = self._array(unlike, unlike.value).reshape(-1)
         except UnfitError:
@@ -166,16 +166,16 @@ class DumpedInputs:
 
 
 def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator: RerunOperator) -> bool:
-    """Return whether an input is a value rounded to a type in which the operator may read it."""
+    """Return whether an input equals a value rounded to a 16-bit type in which the operator may read it."""
     halves = (half for half in HALVES if half is read_type or half.name in operator.held)
     return any(is_rounded(array, value, half) for half in halves)
 
 
 def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -> dict[int, str]:
-    """Return the weights and constants that an operator read and that are not the model's, by input.
+    """Return the names of weights and constants that differ from the model's, by the operator's input.
 
-    Both are compared by bits. Rounded ones are not wrong: the operator runs again on them. A trained weight
-    is compared in the first iteration alone.
+    They are compared by bits. Rounded ones are not wrong: the operator runs again on the dumped ones. Trained
+    weights are compared in the first iteration only.
     """
     operator, site = values.operators[position], values.site(position)
     wrong: dict[int, str] = {}
@@ -188,7 +188,7 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
             continue
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
-        except UnfitError:  # it has not even the weight's size
+        except UnfitError:  # another number of elements
             wrong[tensor.index] = name
             continue
         except UNREADABLE:
@@ -198,10 +198,10 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         if is_same(array, weight, dtype):
             continue
         if values.is_folded(name) and is_near(errors.measure(array, weight, dtype.name)):
-            continue  # the device computed it in its own arithmetic
+            continue  # a constant folded in the device's arithmetic
         if _is_read_as(array, weight, arithmetic.read_type(site.node, slot), operator):
             continue
-        if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's is rounded
+        if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's weight is rounded
             values.rounded.setdefault(position, set()).add(name)
         else:
             wrong[tensor.index] = name

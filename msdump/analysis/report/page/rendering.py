@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _OF_OPERATORS: Final = frozenset({ProblemKind.NONFINITE, ProblemKind.OVERFLOW, ProblemKind.VERDICT})
-_BUDGET: Final = 1_500_000  # characters of tables; with them a page of 5,000 operators is below 2 MB
-_SHOWN_PROBLEMS: Final = 50  # of each kind, in full; the others stand in --json and --csv
+_BUDGET: Final = 1_500_000  # most characters of tables: so a page of 5,000 operators stays below 2 MB
+_SHOWN_PROBLEMS: Final = 50  # of each kind; --json and --csv have all
 _SHOWN_NEIGHBOURS: Final = 12
 _SHOWN_FILES: Final = 12
 
 
 def _shown(value: Any) -> Any:
-    """Return a value for the page: texts of the dump visible, files of the package as they are."""
+    """Return a value for the template: texts with control characters made visible, markup unchanged."""
     is_text = isinstance(value, str) and not hasattr(value, "__html__")
     return visible(value) if is_text else value
 
@@ -88,7 +88,7 @@ def page(report: DumpReport, folder: str) -> Iterator[str]:
 
 
 def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
-    """Return problems by kind; of kinds that come again, such as the first culprit's, each run of it."""
+    """Return tables of consecutive problems of one kind; a kind may have several tables."""
     kinds = []
     numbered = enumerate(report.problems)
     for kind, group in groupby(numbered, key=lambda each: each[1].kind):
@@ -102,10 +102,10 @@ def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
 
 
 def _alike(numbered: tuple[int, ReportedProblem]) -> Hashable:
-    """Return the key of problems that share a row: operators of one kind, one fault."""
+    """Return a key that is equal for problems in one row: the same fault of operators of the same type."""
     number, problem = numbered
     if problem.kind not in _OF_OPERATORS:
-        return number  # one operator may hit a watch rule with several tensors
+        return number  # a row of its own
     fault = answer.kind_of_fault(problem.name, problem.op_type, problem.text.partition(":")[0])
     return problem.is_accused, fault
 
@@ -148,7 +148,7 @@ def _listed(report: DumpReport, places: Sequence[int]) -> list[tuple[int, str]]:
 
 
 def _link(path: str, folder: str, dump: str) -> tuple[str, str]:
-    """Return where a link to a file leads, from the page's directory, and its text."""
+    """Return the target of a link to a file, relative to the page's directory, and its text."""
     if not os.path.isabs(path):  # noqa: PTH117 - a text
         return "", path
     below = path.removeprefix(f"{dump}/")
@@ -190,7 +190,7 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
             "time": [report.times.get(number) for number in range(len(operators))],
         },
         "tensors": {
-            # growing numbers as the steps between them, which compress better
+            # rising numbers are stored as differences, which compress better
             "operator": np.diff([each.operator for each in tensors], prepend=0).tolist(),
             "input": [int(each.io is IO.INPUT) for each in tensors],
             "slot": [each.slot for each in tensors],
@@ -213,7 +213,7 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
 
 
 def _number_tables(report: DumpReport, rows: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the tables of numbers of a page by name, the most important ones first."""
+    """Return the page's tables of numbers (tensors x iterations) by name, the most important ones first."""
     tables = {name: values[rows] for name, values in report.series.numbers.items()}
     if report.distances is not None:
         tables[DISTANCE] = report.distances
@@ -222,7 +222,7 @@ def _number_tables(report: DumpReport, rows: Sequence[int]) -> dict[str, np.ndar
 
 
 def _coded(values: Iterable[str]) -> dict[str, list[Any]]:
-    """Return texts that come again as numbers, and the texts."""
+    """Dictionary-encode texts: return the distinct texts, and the index of each text."""
     numbers: dict[str, int] = {}
     codes = [numbers.setdefault(value, len(numbers)) for value in values]
     return {"texts": [*numbers], "codes": codes}
@@ -244,14 +244,14 @@ def visible_tree(value: object) -> object:
     if isinstance(value, dict):
         return {visible_tree(key): visible_tree(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        # the columns of numbers are long, and there is nothing in them
+        # long columns of numbers need no recursion
         is_plain = all(type(each) in _NUMBERS for each in value)
         return [*value] if is_plain else [visible_tree(each) for each in value]
     return value
 
 
 _LEVEL: Final = 6
-_DIGITS: Final = (3, 2)  # bytes of a float32 that are kept
+_DIGITS: Final = (3, 2)  # leading bytes of a float32 that are kept
 
 
 def compress(data: bytes) -> str:
@@ -261,14 +261,14 @@ def compress(data: bytes) -> str:
 
 
 def encode_tables(tables: Mapping[str, np.ndarray], budget: int) -> tuple[dict[str, str], list[str]]:
-    """Return the chunks of tables by name, and the names of tables that have no room.
+    """Return the encoded tables by name, and the names of tables left out for lack of room.
 
-    Numbers have three bytes, or two where the tables would be too long; then tables are left out, the last
-    ones first, except the tables that a page needs.
+    Numbers have three bytes each, or two if all tables would exceed the budget. If that is not enough, tables
+    are left out from the last one on, except the ones that every page needs.
 
     Args:
         tables: The numbers by name, NaN for none; the most important tables first.
-        budget: Characters that all chunks may have.
+        budget: Most characters of all encoded tables together.
     """
     chunks: dict[str, str] = {}
     for digits in _DIGITS:
@@ -286,10 +286,10 @@ def encode_tables(tables: Mapping[str, np.ndarray], budget: int) -> tuple[dict[s
 def _encoded(values: np.ndarray, digits: int) -> str:
     """Return numbers as float32 cut to some bytes: their count, all first bytes, all second ones, ..."""
     limit = float(np.finfo(np.float32).max)
-    # numbers beyond float32 are shown as its largest one, infinities stay
+    # finite numbers beyond float32's range become its largest number, infinities stay
     held = np.where(np.isfinite(values), np.clip(values, -limit, limit), values).astype("<f4")
     bits = np.ascontiguousarray(held).view("<u4").reshape(-1)
-    half = np.uint32(1 << (31 - 8 * digits))  # of the last place that is kept
+    half = np.uint32(1 << (31 - 8 * digits))  # half a unit of the last kept byte
     is_rounded = np.isfinite(held).reshape(-1) & (bits & np.uint32(0x7FFFFFFF) < np.uint32(0x7F7FFFFF) - half)
     octets = np.where(is_rounded, bits + half, bits).astype(">u4").view(np.uint8).reshape(-1, 4)
     return compress(bytes([digits]) + octets[:, :digits].T.tobytes())
