@@ -27,7 +27,7 @@ _log = logging.getLogger("msdump.statistics")
 LIBRARY: Final = Path(__file__).parent / "kernel" / "_kernel.so"
 """Where the compiled pass stands."""
 
-_VERSION: Final = 13  # a library of another one, left from an older source, is not used
+_VERSION: Final = 13  # other versions, left from older sources, are not used
 TYPES: Final = {
     np.dtype(name): number
     for number, name in enumerate((
@@ -45,11 +45,11 @@ Span = tuple[int, int, int]
 
 
 class CompiledPass:
-    """The compiled pass; any thread may use it, and other threads run meanwhile.
+    """The compiled pass; thread-safe, and it releases the GIL.
 
     Attributes:
-        found: Layout of the record that it writes for a tensor: the first fields of Totals behind the count.
-        find_distances: Finds how far pairs of vectors are apart; see ``distances``.
+        found: Layout of the record that the pass writes for a tensor: the fields of Totals after ``count``.
+        find_distances: Measures the distances of pairs of vectors; see ``distances``.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -64,14 +64,14 @@ class CompiledPass:
         self.find_distances.restype = None
 
     def takes(self, dtype: np.dtype) -> bool:
-        """Return whether the library measures an element type, which is in the byte order of the machine."""
+        """Return whether the library measures an element type (in native byte order)."""
         return dtype in TYPES
 
     def span(self, elements: np.ndarray) -> Span:
-        """Return where elements lie.
+        """Return address, number and type of elements.
 
         Args:
-            elements: At least one element, contiguous, aligned, of a type that it takes.
+            elements: At least one element, contiguous, aligned, of a type that ``takes`` accepts.
         """
         return address(elements), elements.size, TYPES[elements.dtype]
 
@@ -79,7 +79,7 @@ class CompiledPass:
         """Measure elements; zero extremes have the sign of the first zero.
 
         Args:
-            elements: At least one element, contiguous, of a type that it takes.
+            elements: At least one element, contiguous, of a type that ``takes`` accepts.
             need: The statistics that are wanted.
         """
         data = elements if elements.flags.aligned else elements.copy()
@@ -100,52 +100,52 @@ class CompiledPass:
 
 @functools.cache
 def finds(need: StatisticNeed) -> bool:
-    """Return whether the compiled pass finds all that is needed; numpy finds the rest (``passes``)."""
+    """Return whether the compiled pass measures all needed statistics; else numpy does (``passes``)."""
     return replace(need, extremes=False, counts=False, total=False, squares=False) == NOTHING
 
 
 def wanted(need: StatisticNeed) -> int:
-    """Return needs as the compiled pass takes them."""
+    """Return needs as the bit mask that the compiled pass takes."""
     return need.counts | need.total << 1 | need.squares << 2
 
 
 def address(data: np.ndarray) -> int:
-    """Return where the first element of an array lies."""
+    """Return the address of the first element of an array."""
     flags = data.flags
-    # else no buffer that ctypes takes
+    # ctypes accepts only such buffers
     if flags.writeable and flags.c_contiguous and data.size and data.dtype.isbuiltin == 1:
-        # in a third of the time of ``data.ctypes``, which makes objects of Python
+        # three times as fast as ``data.ctypes``
         return ctypes.addressof(ctypes.c_char.from_buffer(data))  # type: ignore[arg-type]  # as numpy's stubs say
     return data.ctypes.data
 
 
 def _layout(library: ctypes.CDLL) -> np.dtype:
-    """Return the layout of the record of a tensor as the library states it."""
+    """Return the layout of a tensor's record, parsed from the library's description."""
     library.msdump_found.restype = ctypes.c_char_p
     fields = (field.split() for field in library.msdump_found().decode().split(";") if field)
     return np.dtype([(name, _C_TYPES[c_type]) for c_type, name in fields])
 
 
 def _fits(layout: np.dtype, size: int) -> bool:
-    """Return whether a record has the stated size, and Totals begins with its fields behind the count."""
+    """Return whether a record has the stated size, and its fields are the first of Totals after ``count``."""
     names = layout.names or ()
     return layout.itemsize == size and names == tuple(Totals.__slots__[1 : 1 + len(names)])
 
 
 def load(library: Path) -> CompiledPass | None:
-    """Return the compiled pass in a file, None where there is none that this process can use.
+    """Return the compiled pass in a file, None if the file is missing or not usable.
 
     >>> load(Path("/nowhere")) is None
     True
     """
     try:
         loaded = ctypes.CDLL(str(library))
-    except OSError:  # not there, or of another machine
+    except OSError:  # missing, or built for another machine
         return None
     try:
         if loaded.msdump_kernel_version() == _VERSION and _fits(_layout(loaded), loaded.msdump_found_size()):
             return CompiledPass(loaded)
-    except (AttributeError, KeyError):  # of another interface
+    except (AttributeError, KeyError):  # another version's interface
         pass
     _log.warning(
         "%s: is of another version of msdump, so that numpy finds the statistics, more slowly:"

@@ -1,6 +1,6 @@
-"""A first look at pairs of float32 vectors: how far the two of each are apart, many in one compiled call.
+"""Distances of the vectors of float32 pairs, computed in float32, many pairs in one compiled call.
 
-Without the compiled pass (``compiled``) numpy takes the pairs one by one.
+Without the compiled library (``compiled``) numpy measures one pair after the other.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from msdump.statistics import compiled
 from msdump.statistics.compiled import address
 from msdump.threads import map_threads, thread_count
 
-_SHARED: Final = 1 << 18  # elements that threads share: fewer take no longer than a thread to wake
-_BLOCK: Final = 1 << 13  # elements of numpy's way; few, as BLAS wakes no threads for them
+_SHARED: Final = 1 << 18  # elements from which on threads share the work: waking a thread takes as long
+_BLOCK: Final = 1 << 13  # elements of a block in numpy: few enough that BLAS wakes no threads
 
 
 class Distance(NamedTuple):
-    """How far two vectors x and y are apart, their distances taken in float32.
+    """Measures of the difference of two vectors x and y, with ``x - y`` in float32.
 
-    An element that is NaN or infinite shows in the two sums.
+    Any element that is NaN or infinite makes the two sums NaN or infinite.
 
     Attributes:
         differences: Sum of ``(x - y)^2``.
@@ -39,16 +39,16 @@ class Distance(NamedTuple):
 
 
 def takes(x: np.ndarray, y: np.ndarray) -> bool:
-    """Return whether both hold as many float32 elements one after the other, at any address."""
+    """Return whether two arrays are float32, contiguous and of the same shape; any alignment."""
     return x.shape == y.shape and all(side.dtype == np.float32 and side.flags.c_contiguous for side in (x, y))
 
 
 def distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool = True) -> list[Distance]:
-    """Return how far the two of each pair are apart; other threads run meanwhile.
+    """Return the distance of the two vectors of each pair; the GIL is released.
 
     Args:
-        pairs: The pairs, of which ``takes`` holds.
-        is_shared: Whether threads share the elements evenly; else this one takes them all.
+        pairs: The pairs; ``takes`` is true for each.
+        is_shared: Whether threads share the elements evenly; else only the calling thread works.
     """
     kernel = compiled.KERNEL
     if kernel is None:

@@ -16,8 +16,8 @@ from msdump.dtypes import BFLOAT16
 BLOCK: Final = 1 << 17
 """Elements that are measured together, and stay in the cache meanwhile."""
 
-_RUN: Final = 1 << 9  # terms that BLAS adds up: few, so that their rounding errors stay few
-_SINGLES_FROM: Final = 1 << 15  # elements from which on float32 is added up in float32
+_RUN: Final = 1 << 9  # terms per BLAS call in float32: few, to bound rounding errors
+_SINGLES_FROM: Final = 1 << 15  # float32 blocks of at least this many elements are summed in float32
 # 512 squares of the largest peak make 5e32, where float32 ends at 3e38.
 _SMALLEST_PEAK: Final = 1e-12  # below it squares vanish in float32
 _LARGEST_PEAK: Final = 1e15  # above it a run of them overflows
@@ -27,9 +27,9 @@ _FLOAT16_END: Final = 2.0**16  # value of the bits of inf; NaN becomes larger
 
 
 class _Scratch(threading.local):
-    """The buffers of a thread, each as long as a block."""
+    """Buffers of one thread, each with a block's number of elements."""
 
-    # Used again for each block: new memory of that size would have to be mapped and zeroed every time.
+    # Reused for each block: new memory of this size would be mapped and zeroed every time.
 
     def __init__(self) -> None:
         self.singles = np.empty(BLOCK, np.float32)
@@ -41,9 +41,9 @@ _ONES: Final[dict[int, np.ndarray]] = {4: np.ones(_RUN, np.float32), 8: np.ones(
 
 
 def widened(block: np.ndarray) -> np.ndarray:
-    """Return at most a block of float16 or bfloat16 as float32, valid until the thread's next call.
+    """Convert float16 or bfloat16 (at most a block) to float32; valid until the thread's next call.
 
-    Other types, with which numpy is fast, are returned as they are.
+    Other types, with which numpy is fast, are returned unchanged.
     """
     if block.dtype == np.float16:
         return from_float16(block, _SCRATCH.singles[: len(block)])
@@ -56,7 +56,7 @@ def from_float16(block: np.ndarray, out: np.ndarray) -> np.ndarray:
     >>> from_float16(np.array([1.5, -2, 6e-8, np.inf], np.float16), np.empty(4, np.float32)).tolist()
     [1.5, -2.0, 5.960464477539063e-08, inf]
     """
-    # The bits in their places, then the exponent put right: exact for all numbers, subnormal ones too.
+    # Shift the bits, then correct the exponent by a factor: exact for all numbers, subnormal ones too.
     bits = out.view(np.int32)
     np.left_shift(block.view(np.int16), 13, out=bits, dtype=np.int32)
     np.bitwise_and(bits, _FLOAT16_BITS, out=bits)
@@ -67,7 +67,7 @@ def from_float16(block: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def terms(values: np.ndarray, peak: float) -> np.ndarray:
-    """Return finite values in the type they are added in; valid until the thread's next call.
+    """Convert finite values to the type in which they are summed; valid until the thread's next call.
 
     Args:
         values: At most a block.
@@ -104,7 +104,7 @@ def total_of_squares(addends: np.ndarray) -> float:
 
 
 def total_of_products(addends: np.ndarray, factors: np.ndarray) -> float:
-    """Return the sum of the products of terms with as many others.
+    """Return the dot product of two arrays of terms.
 
     >>> total_of_products(np.array([0.5, 1, 2]), np.array([2.0, 1, 0]))
     2.0
@@ -115,6 +115,6 @@ def total_of_products(addends: np.ndarray, factors: np.ndarray) -> float:
 
 
 def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
-    """Return the sum of products of two arrays, row by row: with ones a sum, with itself a sum of squares."""
+    """Return the dot product of two arrays, run by run: with ones a sum, with itself a sum of squares."""
     # Short runs also keep BLAS from waking threads, which would wait for the network's.
     return float(np.add.reduce(np.vecdot(runs, factors), dtype=np.float64))

@@ -1,8 +1,8 @@
-"""Statistics of values that a session of onnxruntime measures where it makes them.
+"""Statistics of values that an onnxruntime session measures itself, by the custom operator Measure.
 
-The compiled library holds a custom operator of the runtime, too (``kernel/insession.h``): a node ``Measure``
-behind a value's producer reads it while caches hold it, and hands it on in the same memory. Nothing leaves
-the session but the statistics, which have the bits that ``passes.measure`` gives.
+The compiled library contains the operator (``kernel/insession.h``). A node ``Measure`` after a value's
+producer reads the value while it is in the cache, and passes it on in the same memory. Only the statistics
+leave the session, with the same bits as from ``passes.measure``.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _ELEMENTS: Final = {
 
 
 def takes(dtype: DType | None) -> bool:
-    """Return whether a session can look at a value of a type."""
+    """Return whether a session can measure values of an element type."""
     return dtype is not None and dtype.numpy in _KNOWN
 
 
 def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
-    """Return the attributes of a node.
+    """Return the attributes of a node ``Measure``.
 
     Args:
-        slot: Which of the values that are measured it measures.
+        slot: Index of its value among the measured values.
         need: The statistics that are wanted.
     """
     return {
@@ -64,19 +64,19 @@ def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
 
 
 class SessionMeasures:
-    """The statistics that the last run of a session has found.
+    """Memory for the statistics of a session's last run.
 
     Attributes:
-        addresses: Where the session writes.
+        addresses: Addresses to which the session writes statistics, and types and shapes.
     """
 
     __slots__ = ("_found", "_kinds", "addresses")
 
     def __init__(self, count: int) -> None:
-        """Reserve room.
+        """Allocate the memory.
 
         Args:
-            count: Number of the values that are measured.
+            count: Number of measured values.
         """
         self._found = np.zeros(count, _FOUND)
         self._kinds = ctypes.create_string_buffer(_KIND.size * count)
@@ -84,14 +84,14 @@ class SessionMeasures:
 
     @property
     def kinds(self) -> bytes:
-        """Types and shapes of the values after the run: equal bytes tell equal ones."""
+        """Types and shapes of the measured values in the last run, as bytes for comparison."""
         return self._kinds.raw
 
     def totals(self, arrays: Sequence[np.ndarray]) -> Iterator[Totals]:
         """Yield the statistics of each value.
 
         Args:
-            arrays: The result of ``stand_ins`` for their kinds.
+            arrays: The result of ``stand_ins(kinds)``, for the number of elements.
         """
         return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
 
@@ -99,21 +99,21 @@ class SessionMeasures:
         """Return the statistics of some values.
 
         Args:
-            places: Which of them.
-            counts: The number of elements of each.
+            places: Indices of the values.
+            counts: The number of elements of each value.
         """
-        found = self._found[places]  # a copy: the next run writes there
+        found = self._found[places]  # a copy: the next run overwrites the memory
         return TotalsArray(counts, *(found[name] for name in _FOUND.names or ()))
 
 
 def stand_ins(kinds: bytes) -> list[np.ndarray] | None:
-    """Return arrays of the types and shapes of values that a session has seen; their elements mean nothing.
+    """Return placeholder arrays with the types and shapes of measured values; all elements are meaningless.
 
     Args:
         kinds: Types and shapes (``SessionMeasures.kinds``).
 
     Returns:
-        The arrays, each its own; None where a value has too many dimensions.
+        Distinct arrays; None if a value has too many dimensions.
     """
     arrays = []
     for kind, rank, *sizes in _KIND.iter_unpack(kinds):

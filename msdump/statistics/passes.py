@@ -1,7 +1,7 @@
 """One pass over a tensor's elements for every statistic but the hashes.
 
-Where the compiled pass is installed it reads every element once; else, and for types that it does not know
-as they are, elements are looked at in blocks, which stay in the cache from one look to the next.
+If the compiled pass is installed, it reads every element once. Otherwise, and for types that it cannot read
+directly, elements are processed in blocks, which stay in the cache between numpy calls.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def is_measurable(dtype: DType) -> bool:
 
 
 def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
-    """Measure a tensor: fill in the fields of ``Totals`` that are needed; the others have no meaning.
+    """Measure a tensor: fill in the needed fields of ``Totals``; other fields are meaningless.
 
-    NaN makes extremes and sums NaN, infinities take part in them; sums are in double. Where the largest
+    NaN makes extremes and sums NaN; infinities count as values; sums are in double. Where the largest
     or smallest element is zero, it has the sign of the first zero, as MindSpore's element by element
     comparison leaves it.
 
@@ -58,7 +58,7 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
 
     Args:
         array: At least one element, in the original type; any shape and strides.
-        dtype: That type, one that is measurable.
+        dtype: The array's type, which ``is_measurable`` accepts.
         need: The statistics that are wanted.
     """
     if need == NOTHING:
@@ -75,7 +75,7 @@ def measure_all(
     tensors: Sequence[tuple[np.ndarray, DType]],
     need: StatisticNeed,
 ) -> list[Totals]:
-    """Return the statistics of several tensors, which threads share; the same array is read once.
+    """Return the statistics of several tensors, measured by several threads; a repeated array is read once.
 
     Args:
         tensors: Arrays with their types; see ``measure``.
@@ -91,7 +91,7 @@ def measure_all(
 
 
 def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
-    """Measure tensors each by itself; threads share long ones, and short ones are shared among them."""
+    """Measure tensors by ``measure``: each long tensor by all threads, short ones spread over threads."""
     short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * PART}
     found = {key: measure(*tensor, need) for key, tensor in tensors.items() if key not in short}
     shared = split_by_size([*short.values()], lambda tensor: tensor[0].size, PART)
@@ -101,7 +101,7 @@ def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: Statisti
 
 
 def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
-    """Measure the tensors that the compiled pass reads where they lie: one call of it for each thread."""
+    """Measure the tensors that the compiled pass reads without conversion: one call for each thread."""
     kernel = compiled.KERNEL
     if kernel is None or not compiled.finds(need):
         return {}
@@ -113,7 +113,7 @@ def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticN
 
 
 def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Span], list[int]]:
-    """Return where arrays lie, long ones in parts that threads share, and the number of parts of each."""
+    """Return the spans of arrays, long arrays as several spans, and the number of spans of each array."""
     spans: list[Span] = []
     counts: list[int] = []
     for array in arrays:
@@ -128,7 +128,7 @@ def _length(span: Span) -> int:
 
 
 def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> bool:
-    """Return whether the compiled pass reads an array where it lies, as the type that it is known as."""
+    """Return whether the compiled pass reads an array without conversion or copy."""
     flags = array.flags
     return array.dtype == known_as and kernel.takes(known_as) and flags.c_contiguous and flags.aligned
 
@@ -136,7 +136,7 @@ def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> 
 def _joined(parts: Sequence[Totals]) -> Totals:
     if len(parts) == 1:
         return parts[0]
-    # not in the order in which they are found, so that a sum does not depend on which thread is first
+    # in the order of parts, not of completion, so that sums do not depend on the timing of threads
     totals = Totals(sum(part.count for part in parts))
     for part in parts:
         totals.join(part)
@@ -144,7 +144,7 @@ def _joined(parts: Sequence[Totals]) -> Totals:
 
 
 def _parts(flat: np.ndarray) -> list[np.ndarray]:
-    """Return the parts of a large tensor, one for each thread and none too short to be worth one."""
+    """Split a large tensor into parts, one for each thread, none shorter than PART."""
     count = min(thread_count(), len(flat) // PART)
     bounds = [len(flat) * number // count for number in range(count + 1)]
     return [flat[start:end] for start, end in itertools.pairwise(bounds)]
@@ -160,13 +160,13 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
         find = partial(kernel.totals, need=need)
     totals = Totals(len(part))
     with np.errstate(all="ignore"):
-        for start in range(0, len(part), BLOCK):  # converted block by block: a copy never leaves the cache
+        for start in range(0, len(part), BLOCK):  # converted copies of a block stay in the cache
             totals.join(find(np.ascontiguousarray(part[start : start + BLOCK], known_as)))
     return totals
 
 
 def _known_as(dtype: DType) -> np.dtype:
-    """Return the type in which elements are measured: the next larger one where numpy lacks it."""
+    """Return the type in which elements are measured: a larger type if the passes lack theirs."""
     if dtype.saved.kind == "b":
         return np.dtype(np.uint8)
     return dtype.numpy if dtype.numpy in compiled.TYPES else dtype.saved
@@ -182,7 +182,7 @@ def _find_in_block(block: np.ndarray, need: StatisticNeed) -> Totals:
         zero = float(block[np.argmax(block == 0)])
         totals.high, totals.low = high or zero, low or zero
     if need.counts:
-        # the extremes often answer without a look at the elements; where they are NaN both signs are counted
+        # the extremes often imply the counts; with NaN extremes both signs are counted
         totals.negative = 0 if low >= 0 else int(np.count_nonzero(block < 0))
         totals.positive = 0 if high <= 0 else len(block) if low > 0 else int(np.count_nonzero(block > 0))
         if not is_finite:
@@ -192,7 +192,7 @@ def _find_in_block(block: np.ndarray, need: StatisticNeed) -> Totals:
     if not is_finite:
         # The extremes add up to the sum of the block: NaN with a NaN or with both infinities, else infinite.
         totals.total, totals.squares = high + low, high * high + low * low
-    elif high == low:  # exact, as adding up equal elements would not be: masks and fills are common
+    elif high == low:  # constant blocks (masks, fills) are exact
         totals.total, totals.squares = len(block) * high, len(block) * high * high
     elif need.total or need.squares:
         addends = terms(block, max(high, -low))

@@ -1,8 +1,8 @@
 """The statistics: names, definition, and computation on host and device of each.
 
-The only definition of each: the names that a configuration takes and the messages, schema and reference
-page that list them, the columns of ``statistic.csv``, the measurements for them and the comparison of two of
-them all derive from ``STATISTICS``. A statistic of the totals that a pass over the elements finds is one row:
+Names in configurations, messages, schema and reference page, the columns of ``statistic.csv``, the needed
+measurements and the comparison of two statistics all derive from ``STATISTICS``. A statistic that is computed
+from the totals of a pass over the elements is one row:
 
     Statistic(
         "range",
@@ -53,7 +53,7 @@ class DeviceTotals(Protocol):
 
 
 class Nature(enum.Enum):
-    """Kind of a statistic, which decides how far two of them are apart when dumps are compared."""
+    """Kind of a statistic, which selects the distance of two values when dumps are compared."""
 
     VALUE = enum.auto()
     """About as large as a value of the tensor: the scale is the largest of them."""
@@ -73,8 +73,8 @@ class DeviceStatistic:
 
     Attributes:
         value: The cell, from the device's totals of a tensor.
-        high: Types that it is computed for where sums are float32.
-        low: Types that it is computed for where sums are in the tensor's type.
+        high: Element types for which it is computed with high precision (sums in float32).
+        low: Element types for which it is computed with low precision (sums in the tensor's type).
     """
 
     value: Callable[[DeviceTotals], Cell]
@@ -93,8 +93,8 @@ class Statistic:
         need: The totals of the elements that it needs.
         value: The cell, from the totals and from the elements' bytes (hashes alone read these).
         device: None where only the host computes it.
-        nature: How two of them are compared.
-        names: Its names in ``statistic_category``, if these are not the category.
+        nature: How two values of it are compared.
+        names: Its names in ``statistic_category``; empty if the only name is the category.
     """
 
     category: str
@@ -113,7 +113,7 @@ class Statistic:
 
 
 def _digits(algorithm: str, octets: ReadOctets) -> str:
-    import hashlib  # OpenSSL is loaded only where hashes are wanted
+    import hashlib  # not above: loads OpenSSL, which only hashes need
 
     return hashlib.new(algorithm, octets(), usedforsecurity=False).hexdigest()
 

@@ -13,14 +13,13 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class StatisticNeed:
-    """The statistics that a pass has to find.
+    """The statistics that a pass has to measure.
 
-    The compiled pass finds its own needs alone (``compiled.finds``); numpy finds others, and the needs that
-    are requested together with them.
+    The compiled pass measures a need if it supports all fields (``compiled.finds``), else numpy does.
 
     Attributes:
         extremes: The largest and the smallest element.
-        counts: How many are negative, positive, NaN or infinite.
+        counts: The numbers of negative, positive, NaN and infinite elements.
         total: The sum.
         squares: The sum of squares.
     """
@@ -31,7 +30,7 @@ class StatisticNeed:
     squares: bool = False
 
     def __or__(self, other: StatisticNeed) -> StatisticNeed:
-        """Return the needs of either."""
+        """Return the union of two needs."""
         return StatisticNeed(*map(operator.or_, astuple(self), astuple(other)))
 
 
@@ -44,8 +43,8 @@ class Totals:
 
     Attributes:
         count: Number of elements of the whole tensor.
-        high: The largest; NaN where one is NaN.
-        low: The smallest; NaN where one is NaN.
+        high: The largest element; NaN if an element is NaN.
+        low: The smallest element; NaN if an element is NaN.
         negative: Elements below zero, -inf included.
         positive: Elements above zero, inf included.
         nan: Elements that are NaN.
@@ -82,7 +81,7 @@ class Totals:
         return math.sqrt(self.squares)
 
     def join(self, other: Totals) -> None:
-        """Add the statistics of further elements, which ``count`` counts already."""
+        """Add the statistics of further elements of the tensor; ``count`` includes them already."""
         self.stretch(other.high, other.low)
         self.negative += other.negative
         self.positive += other.positive
@@ -93,7 +92,7 @@ class Totals:
         self.squares += other.squares
 
     def stretch(self, high: float, low: float) -> None:
-        """Take in the extremes of a block; NaN stays."""
+        """Update the extremes with the extremes of a block; NaN is kept."""
         if high > self.high or math.isnan(high):
             self.high = high
         if low < self.low or math.isnan(low):
@@ -101,7 +100,7 @@ class Totals:
 
 
 class TotalsArray(Totals):
-    """The same of several tensors: an array in place of each number, with an element for each tensor.
+    """Totals of several tensors: each field is an array with an element for each tensor.
 
     >>> several = TotalsArray.of([Totals(2, squares=4.0), Totals(3, squares=9.0)])
     >>> several.norm.tolist(), several.at([1]).squares.tolist()
@@ -116,7 +115,7 @@ class TotalsArray(Totals):
 
     @classmethod
     def of(cls, totals: Sequence[Totals]) -> TotalsArray:
-        """Join the statistics of each."""
+        """Combine the totals of single tensors."""
         return cls(*(np.array([getattr(each, name) for each in totals]) for name in Totals.__slots__))
 
     @property
@@ -125,5 +124,5 @@ class TotalsArray(Totals):
         return np.sqrt(self.squares)
 
     def at(self, places: Sequence[int]) -> TotalsArray:
-        """Return the statistics of the tensors at some places."""
+        """Return the totals of the tensors at some indices."""
         return TotalsArray(*(getattr(self, name)[places] for name in Totals.__slots__))

@@ -1,7 +1,7 @@
 """Quantities of a tensor that watch rules limit, such as the share of zeros.
 
-Statistics bound a quantity at no further cost. Its exact value is computed from the elements, block by block,
-only where a limit lies between the bounds.
+Statistics that are known already give bounds of a quantity. Its exact value is computed from the elements,
+block by block, only if a limit lies between the bounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msdump.statistics import NOTHING, StatisticNeed, is_measurable, measure
 
 
 class Bounds(NamedTuple):
-    """Between which numbers a quantity lies; NaN twice where it is not a number.
+    """Lower and upper bound of a quantity; both NaN if the quantity is NaN.
 
     Attributes:
         low: Lower bound of the quantity.
@@ -31,7 +31,7 @@ class Bounds(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether the quantity is known."""
+        """Whether the quantity is known exactly."""
         return self.low == self.high or math.isnan(self.low)
 
     def __str__(self) -> str:
@@ -60,8 +60,8 @@ def exactly(value: float) -> Bounds:
 
 
 _BLOCK: Final = 1 << 17  # elements of one block
-_PLAIN: Final = frozenset({"f4", "f8"})  # numpy computes in these types without a wider copy
-_MOST_DIMENSIONS_IN_ROWS: Final = 3  # up to these the last dimension holds the units, beyond them the second
+_PLAIN: Final = frozenset({"f4", "f8"})  # types in which numpy computes without conversion
+_MOST_DIMENSIONS_IN_ROWS: Final = 3  # up to 3 dimensions the last one indexes units, else dimension 1
 FLOAT16_LIMIT: Final = 65504.0
 
 Settings = Mapping[str, float]
@@ -70,15 +70,15 @@ Settings = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A tensor at one moment.
+    """A tensor in one check: its statistics and, if available, its elements.
 
     Attributes:
         dtype: MindSpore's lower-case name of its element type.
         values: Its known statistics by category (``statistics.Statistic``).
-        digest: A hash of the elements' bytes, "" where there is none.
-        elements: Returns its elements in their own type, None where only statistics are there.
-        overflows: Returns how often the device recorded that its operator overflowed when it wrote the
-            tensor, None where it left no records; None where there can be none.
+        digest: A hash of the elements' bytes, "" if unknown.
+        elements: Returns its elements in their own type; None if only statistics are known.
+        overflows: Returns the number of the device's overflow records of the operator that wrote the tensor,
+            or None if the device wrote no records; None if the run cannot have such records.
     """
 
     dtype: str
@@ -95,12 +95,12 @@ class Seen:
         need: StatisticNeed,
         overflows: Callable[[], int | None] | None = None,
     ) -> Seen:
-        """Return an array with the statistics of a need; text, empty and complex arrays have none."""
+        """Measure the needed statistics of an array; text, empty and complex arrays have only a count."""
         values: dict[str, float] = {"count": array.size}
         if not array.size or not is_measurable(dtype):
             return cls(dtype.name, values, overflows=overflows)
         totals = measure(array, dtype, need)
-        if need != NOTHING:  # a pass finds the extremes whatever else it is for
+        if need != NOTHING:  # every pass measures the extremes, too
             values["max"], values["min"] = totals.high, totals.low
         if need.total:
             values["avg"] = totals.mean
@@ -128,7 +128,7 @@ class Seen:
             return exactly(0) if is_finite else Bounds(1, most)
         if any(math.isnan(known.get(name, 0)) for name in ("max", "min", "avg", "l2norm")):
             return Bounds(1, most)
-        # an infinite sum may be one of finite elements
+        # an infinite sum of squares may come from finite elements
         return exactly(0) if math.isfinite(known.get("l2norm", math.inf)) else Bounds(0, most)
 
     @property
@@ -143,7 +143,7 @@ class Seen:
         least = 0.0 if mean is None else abs(mean)
         most = self.largest.high
         if "l2norm" in known and known.get("count"):
-            # rounded up: both sides are equal for a constant, and their last bits are not
+            # rounded up: for constant elements the bound is exact, but its last bits may not be
             most = min(most, known["l2norm"] / math.sqrt(known["count"]) * (1 + 1e-6))
         return Bounds(least, max(least, most))
 
@@ -158,11 +158,11 @@ class Seen:
             return exactly(0)
         if norm == 0 or (low == 0 and high == 0):
             return exactly(100)
-        # one extreme that is not zero is an element that is not
+        # an extreme that is not zero: at least one element is not zero
         return Bounds(0, 100 * (count - 1) / count if count and (low or high or norm) else 100)
 
     def share_within(self, settings: Settings) -> Bounds:
-        """Return the share of the elements in the range of a rule, in percent."""
+        """Return the share of the elements in the range that a rule's settings give, in percent."""
         start, end = _range(settings)
         low, high = self.values.get("min"), self.values.get("max")
         if low is None or high is None:
@@ -177,7 +177,7 @@ def _range(settings: Settings) -> tuple[float, float]:
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the elements in a type that holds all their values and in which sums are right."""
+    """Yield blocks of the elements in a type that represents all values and sums accurately."""
     flat = array.reshape(-1)
     for start in range(0, len(flat), _BLOCK):
         block = flat[start : start + _BLOCK]
@@ -249,7 +249,7 @@ def _exact_changed_share(array: np.ndarray, before: np.ndarray | None, settings:
 
 
 class Past(enum.Enum):
-    """Needs of a quantity in the steps before."""
+    """Data of earlier steps that a quantity needs."""
 
     NOTHING = enum.auto()
     TENSOR = enum.auto()
@@ -263,14 +263,14 @@ class Quantity:
     """A number that rules limit, such as the largest element of a tensor.
 
     Attributes:
-        text: Name, for messages.
+        text: Name of the quantity in messages.
         need: Statistics that ``bounds`` reads.
-        bounds: Bounds by the statistics of the tensor and of the same one in the step before.
-        exact: Value by the elements of both; None: ``bounds`` are exact, or undecidable.
-        past: Needs in the steps before.
-        columns: Names of ``statistic_category`` that decide it without elements.
+        bounds: Bounds from the statistics of the tensor, and of the same tensor in the step before.
+        exact: Value from the elements of both; None: elements give no more than ``bounds``.
+        past: Data of earlier steps that it needs.
+        columns: Names of ``statistic_category`` from which it is known without elements.
         source: Source of the exact value, for messages.
-        below: Bounds for a given largest magnitude (0: all zeros); None: unbounded.
+        below: Bounds, given the elements' largest magnitude (0: all zeros); None: no bounds follow from it.
     """
 
     text: str
@@ -303,7 +303,7 @@ _SQUARES: Final = StatisticNeed(squares=True)
 
 
 def _statistic(category: str) -> Callable[..., Bounds]:
-    """Return a function that bounds a quantity by a statistic: a tensor's value, or unknown."""
+    """Return a ``bounds`` function for a quantity that is a statistic: exact, or UNKNOWN if missing."""
 
     def bounds(seen: Seen, *_: object) -> Bounds:
         value = seen.values.get(category)
@@ -337,7 +337,7 @@ def _saturated(seen: Seen, *_: object) -> Bounds:
 def _of_change(
     bound: Callable[[Seen, Seen, Settings], Bounds],
 ) -> Callable[[Seen, Seen | None, Settings], Bounds]:
-    """Bound a quantity of the change since the step before: 0 where both have the same digest."""
+    """Wrap a ``bounds`` function of a change since the last step: 0 if both tensors have the same digest."""
 
     def bounds(seen: Seen, before: Seen | None, settings: Settings) -> Bounds:
         if before is None:
@@ -366,7 +366,7 @@ def _step_ratio(seen: Seen, before: Seen, _settings: Settings) -> Bounds:
 @_of_change
 def _changed(seen: Seen, before: Seen, settings: Settings) -> Bounds:
     allowed = settings["atol"] + settings["rtol"] * before.largest.high
-    # extremes that moved by more than is allowed are elements that did
+    # if an extreme moved by more than allowed, some element did
     extremes = [name for name in ("max", "min") if name in seen.values and name in before.values]
     moved = any(abs(seen.values[name] - before.values[name]) > allowed for name in extremes)
     return Bounds(math.ulp(0.0) if moved else 0, 100)

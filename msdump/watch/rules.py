@@ -1,7 +1,7 @@
 """Watch rules: selected tensors and limits on their quantities.
 
-A condition is a kind of rule: its quantities, parameters and default tensors. A rule hits where a tensor
-passes any of its limits. Names and parameters come from MindSpore's debugger (MindInsight,
+A condition is a kind of rule: its quantities, parameters and default tensors. A rule hits if a tensor
+passes any of the rule's limits. Names and parameters come from MindSpore's debugger (MindInsight,
 ``mindinsight.debugger``), but for the conditions below the comment "beyond". A rule selects tensors by
 operator type and name, side, slot and role.
 """
@@ -23,7 +23,7 @@ from msdump.watch.quantities import OVERFLOWS, RANKS_APART, Bounds, Quantity, Se
 
 
 class Role(enum.StrEnum):
-    """Roles of tensors in a training."""
+    """Roles of tensors in training, such as weight, gradient or loss."""
 
     WEIGHT = "weight"
     GRADIENT = "gradient"
@@ -32,7 +32,7 @@ class Role(enum.StrEnum):
 
 
 class Comparison(enum.Enum):
-    """How a quantity passes a limit."""
+    """Relation of a quantity to a limit that makes a hit."""
 
     ABOVE = ">"
     AT_LEAST = ">="
@@ -40,7 +40,7 @@ class Comparison(enum.Enum):
     AT_MOST = "<="
 
     def holds(self, bounds: Bounds, limit: float) -> bool | None:
-        """Return whether a quantity passes a limit, None where its bounds leave it open.
+        """Return whether a quantity passes a limit; None if the limit lies between its bounds.
 
         >>> Comparison.ABOVE.holds(Bounds(1, 3), 2), Comparison.ABOVE.holds(Bounds(1, 3), 3)
         (None, False)
@@ -232,7 +232,7 @@ _CONDITIONS: Final = (
         },
         variants={"weight_not_changed": Role.WEIGHT},
     ),
-    # beyond MindSpore's
+    # beyond MindSpore's conditions
     Condition(
         "saturated_float16",
         "Elements of a float16 tensor stand at its limit, 65504.",
@@ -347,7 +347,7 @@ class WatchedTensor:
 
     Attributes:
         op_type: Type of the operator, ``Parameter`` for weights and graph inputs.
-        name: Full name of the operator, or the spelling of files where it is not known; a parameter's name.
+        name: Full name of the operator, or its spelling in file names if unknown; or a parameter's name.
         io: Side of the operator.
         slot: Index among the operator's inputs or outputs.
         roles: Roles in the training.
@@ -381,13 +381,13 @@ def subject(
         name: Full name of the operator.
         io: Side of the operator.
         slot: Index on that side.
-        is_weight: It is a weight by the model or its graph file.
-        is_loss: It is the loss by the model.
+        is_weight: Whether the model or its graph file says that it is a weight.
+        is_loss: Whether the model says that it is the loss.
     """
     roles = set()
     is_backward = name.startswith(GRADIENTS)
     weight_slot, gradient_slot = _OPTIMIZERS.get(op_type, (-1, -1))
-    if op_type in _OPTIMIZERS:  # its state is a weight to the graph, too
+    if op_type in _OPTIMIZERS:  # the graph counts the optimizer's state as weights, too
         is_weight = io is IO.INPUT and slot == weight_slot
     if is_weight and not (op_type == PARAMETER and is_state(name)):
         roles.add(Role.WEIGHT)
@@ -401,7 +401,7 @@ def subject(
 
 
 def is_state(name: str) -> bool:
-    """Return whether a parameter's name is one of an optimizer's state, also in the spelling of files.
+    """Return whether a parameter is an optimizer's state, by its name or the name's spelling in files.
 
     >>> is_state("moment1.fc.weight"), is_state("moment1_fc_weight"), is_state("fc.weight")
     (True, True, False)
@@ -410,7 +410,7 @@ def is_state(name: str) -> bool:
 
 
 def state_of(operators: Iterable[tuple[str, Sequence[str]]]) -> frozenset[str]:
-    """Return the names that optimizers read besides weights and gradients: moments, rates, counters.
+    """Return the inputs of optimizers other than weights and gradients: moments, rates, counters.
 
     >>> sorted(state_of([("ApplyMomentum", ("fc.weight", "accum", "lr", "grad", "mu")), ("Add", ("a", "b"))]))
     ['accum', 'lr', 'mu']
@@ -504,17 +504,17 @@ class WatchRule:
 
     @property
     def need(self) -> StatisticNeed:
-        """Statistics that its limits need."""
+        """Statistics that the rule's limits need."""
         return functools.reduce(operator.or_, (limit.quantity.need for limit in self.limits), NOTHING)
 
     @property
     def compares_ranks(self) -> bool:
-        """Whether it compares the tensors of ranks."""
+        """Whether the rule compares a tensor between ranks."""
         return any(limit.quantity is RANKS_APART for limit in self.limits)
 
     @property
     def reads_overflows(self) -> bool:
-        """Whether it reads the device's overflow status of operators."""
+        """Whether the rule reads the device's overflow status of operators."""
         return any(limit.quantity is OVERFLOWS for limit in self.limits)
 
     @property
@@ -524,13 +524,13 @@ class WatchRule:
 
 
 def need_of(rules: Iterable[WatchRule]) -> StatisticNeed:
-    """Return the statistics that some rules need."""
+    """Return the statistics that any of several rules needs."""
     return functools.reduce(operator.or_, (rule.need for rule in rules), NOTHING)
 
 
 def _matches(pattern: KernelPattern, name: str) -> bool:
     if pattern.matches(name):
         return True
-    # without a list of operators a dump has only the spelling of its files
+    # without a list of operators, names are known only as spelled in file names
     is_spelled = pattern.kind is PatternKind.NAME and "/" not in name
     return is_spelled and pattern.text.replace("/", "_").replace(".", "_") == name.replace(".", "_")

@@ -1,7 +1,7 @@
 """Checks watch rules step after step, and keeps the values of earlier steps that they need.
 
-Tensors that ranks should share are compared: ranks apart from the majority are named. A sum of squares clears
-most tensors of most rules at once: no element reaches the least magnitude that a rule limits.
+Tensors that ranks should share are compared; ranks that differ from the majority are named. Most tensors are
+cleared by their sum of squares alone: it bounds the magnitude of all elements below every limit.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def digest(array: np.ndarray) -> bytes:
     return found.digest()
 
 
-_SLACK: Final = 1.001  # more than rounding takes from a sum of squares in float32, which adds up short runs
-_VANISHED: Final = 2.0**-125  # more than a square that is too small for float32 loses
-_LARGE: Final = (inf, math.nextafter(FLOAT16_LIMIT, 0))  # infinity: any finite number
+_SLACK: Final = 1.001  # factor above the rounding error of a float32 sum of squares (short runs)
+_VANISHED: Final = 2.0**-125  # above the error of a square that underflows in float32
+_LARGE: Final = (inf, math.nextafter(FLOAT16_LIMIT, 0))  # magnitudes to try; infinity: any finite number
 
 
 def cleared_squares(rules: Sequence[WatchRule]) -> tuple[float, float]:
-    """Return an open interval of sums of squares of a tensor's elements in which no rule hits."""
+    """Return an open interval: if the sum of squares of a tensor's elements is in it, no rule hits."""
     limits = [(limit, rule) for rule in rules for limit in rule.limits]
     most = min((_harmless_magnitude(limit, rule) for limit, rule in limits), default=inf)
     takes_zeros = all(_keeps(limit, rule, 0.0) for limit, rule in limits)
@@ -50,16 +50,16 @@ def cleared_squares(rules: Sequence[WatchRule]) -> tuple[float, float]:
 
 
 def are_cleared(squares: np.ndarray, sizes: np.ndarray, intervals: np.ndarray) -> np.ndarray:
-    """Return for each of several tensors whether no rule hits, by the sum of squares of its elements.
+    """Return for each tensor whether its sum of squares proves that no rule hits.
 
-    No element is larger than the root of the sum of squares, and one is not zero where the sum is not.
+    The root of the sum of squares bounds every element; if the sum is not zero, some element is not zero.
 
     >>> are_cleared(np.array([4.0, 9.0, 0.0, np.nan]), np.array([1, 1, 1, 1]), np.array([[0.0, 9.0]] * 4))
     array([ True, False, False, False])
 
     Args:
         squares: Sum of the squares of each tensor's elements, in float64 or added up in float32.
-        sizes: Number of its elements.
+        sizes: Number of elements of each tensor.
         intervals: A row for each tensor: its ``cleared_squares``.
     """
     with np.errstate(all="ignore"):
@@ -67,7 +67,7 @@ def are_cleared(squares: np.ndarray, sizes: np.ndarray, intervals: np.ndarray) -
 
 
 def _harmless_magnitude(limit: Limit, rule: WatchRule) -> float:
-    """Return a magnitude below which elements, unless all are zero, keep a limit; 0 where none is known."""
+    """Return a magnitude up to which elements (not all zero) cannot pass a limit; 0 if unknown."""
     candidates = {*_LARGE, abs(limit.value), abs(limit.value) / 2, *map(abs, rule.settings.values())}
     return next(
         (each for each in sorted(candidates, reverse=True) if each and _keeps(limit, rule, each)), 0.0
@@ -75,7 +75,7 @@ def _harmless_magnitude(limit: Limit, rule: WatchRule) -> float:
 
 
 def _keeps(limit: Limit, rule: WatchRule, magnitude: float) -> bool:
-    """Return whether elements up to a magnitude keep a limit."""
+    """Return whether elements up to a magnitude cannot pass a limit."""
     below = limit.quantity.below
     if below is None or limit.quantity.past is not Past.NOTHING or rule.is_first_only:
         return False
@@ -119,7 +119,7 @@ class Hit:
         subject: The tensor.
         moment: Moment of the check.
         measured: The quantity; bounds where statistics alone showed the hit.
-        note: A sentence in place of the numbers, "" for none.
+        note: A sentence that replaces the numbers in messages; "" to show the numbers.
     """
 
     rule: WatchRule
@@ -140,7 +140,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A rule that could not be checked on a tensor, and the cause in a sentence."""
+    """A rule that could not be checked on a tensor, and the reason as a sentence."""
 
     rule: WatchRule
     subject: WatchedTensor
@@ -158,7 +158,7 @@ class SharedTensor:
         subject: The tensor.
         moment: Moment of the check.
         rules: Rules that compare it.
-        digest: Equal bytes on ranks with the same contents.
+        digest: A hash of the contents.
     """
 
     subject: WatchedTensor
@@ -173,11 +173,11 @@ def compare_ranks(
     """Compare the contents of a tensor that ranks should share.
 
     Args:
-        held: Digest of the tensor on each rank that has it, in the order of ranks.
+        held: Digest of the tensor by rank, in the order of ranks.
         tensors: The tensor by rank, on the ranks that are reported.
 
     Returns:
-        The findings on these ranks, and a sentence on each rank that is apart from most.
+        The hits and undecided rules on ``tensors``, and a sentence for each rank that is in a minority.
     """
     apart = _disagreeing(held)
     findings: list[Finding] = []
@@ -192,7 +192,7 @@ def compare_ranks(
 
 
 def _disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
-    """Return the ranks that differ from most, each with a sentence; of two ranks the later one.
+    """Return a sentence for each rank that differs from the majority; on a tie the first digest wins.
 
     >>> _disagreeing({0: "a", 1: "b", 2: "a"}), _disagreeing({0: "a", 1: "b"}), _disagreeing({0: "a", 1: "a"})
     ({1: 'rank 1 holds something else than rank 0, 2'}, {1: 'rank 1 holds something else than rank 0'}, {})
@@ -209,8 +209,8 @@ def _disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
 class RuleWatch:
     """Checks rules on the tensors of one step after the other.
 
-    Its memory is bounded: the last step of each tensor that a rule compares, and a window of values of each
-    running median.
+    Memory is bounded: the last step's value of each tensor with a rule on changes, and a window of values for
+    each running median.
     """
 
     def __init__(self, rules: Sequence[WatchRule], remember: Remember | None = None) -> None:
@@ -218,7 +218,7 @@ class RuleWatch:
 
         Args:
             rules: The rules.
-            remember: Reduces a tensor for the next step; None: kept whole, as its elements can be read again.
+            remember: Reduces a tensor to the part needed in the next step; None: tensors are kept unchanged.
         """
         self.rules = tuple(rules)
         self._remember = remember or (lambda seen, _: seen)
@@ -228,7 +228,7 @@ class RuleWatch:
         self._compares = any(map(_compares_steps, rules))
 
     def rules_for(self, subject: WatchedTensor) -> tuple[WatchRule, ...]:
-        """Return the rules on a tensor, also rules that compare ranks."""
+        """Return the rules that select a tensor, including rules that compare ranks."""
         return tuple(rule for rule in self.rules if rule.target.takes(subject))
 
     def check(
@@ -237,7 +237,7 @@ class RuleWatch:
         """Return the limits that a tensor has passed, and the rules that could not be checked.
 
         Args:
-            rules: The rules on it (``rules_for``), but no rules that compare ranks.
+            rules: Rules that select it (``rules_for``), without rules that compare ranks.
             subject: The tensor.
             moment: Moment of the check.
             seen: Its statistics and elements.
@@ -259,14 +259,14 @@ class RuleWatch:
                 elif measured is not None:
                     findings.append(Hit(rule, limit, subject, moment, measured))
         if self._compares and any(map(_compares_steps, rules)):
-            self._before.pop(key, None)  # first, so that its memory counts as free
+            self._before.pop(key, None)  # first, so that the old value's memory is free
             self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
         return findings
 
     def _passed(
         self, rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None, key: Hashable
     ) -> Bounds | str | None:
-        """Return the quantity where it passes a limit, else None; the cause where that is undecided."""
+        """Return the quantity's bounds if it passes a limit, else None; a reason (str) if undecidable."""
         past = limit.quantity.past
         if past is Past.TENSOR and before is None:
             return None
@@ -291,18 +291,18 @@ class RuleWatch:
         return bounds if passes else None
 
     def _growth(self, rule: WatchRule, limit: Limit, key: Hashable, value: float) -> float | None:
-        """Return a value divided by the median of the last steps; None where too few have passed."""
+        """Return a value divided by the median of the last steps; None if there are too few steps."""
         trail = self._trails.setdefault(
             (rule.name, limit.quantity.text, limit.parameter, key), deque(maxlen=int(rule.settings["window"]))
         )
         median = statistics.median(trail) if len(trail) >= rule.settings["after"] else None
-        if isfinite(value):  # later steps are compared with finite values alone
+        if isfinite(value):  # the median is of finite values only
             trail.append(value)
         if median is None:
             return None
         if not isfinite(value):
             return inf
-        # a loss below zero has no growth: as far above the median as that is from zero counts as twice it
+        # for negative medians, a rise by ``abs(median)`` counts as a growth of 2
         return (value - median) / abs(median) + 1 if median else inf if value > 0 else 1
 
 
@@ -311,7 +311,7 @@ def _compares_steps(rule: WatchRule) -> bool:
 
 
 def _exact(rule: WatchRule, limit: Limit, seen: Seen, before: Seen | None) -> float | str | None:
-    """Return a quantity from the elements, None where they are not there, or why it has none."""
+    """Return a quantity computed from the elements; None without elements; a reason (str) if undefined."""
     exact, old = limit.quantity.exact, None
     if exact is None or seen.elements is None:
         return None
