@@ -479,7 +479,7 @@ def verdict_problems(
 
 
 def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> Iterator[ReportedProblem]:
-    """Yield golden operators missing in the dump, accused ones excluded, then loops with wrong pass counts."""
+    """Yield golden operators that the dump lacks, without accused ones, then loops with other pass counts."""
     told = {each.place.name for each in report.findings if each.verdict is Verdict.MISSING}
     missing: dict[str, list[OperatorPlace]] = {}
     for place in report.missing:
