@@ -44,7 +44,7 @@ class Marks:
     def change(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
         """Mark operators by their full names, or take their marks away.
 
-        A run that goes on ends as it began: the next one takes the change.
+        A change takes effect in the next run; a run in progress keeps its marks.
         """
         self._changes.append((full_names, enabled))
 
@@ -66,7 +66,7 @@ class NamedMarks:
         """Start without names."""
         self._enabled: dict[str, bool] = {}
         self._met: set[str] = set()
-        self._hints: dict[str, str] = {}  # by name: similar names
+        self._hints: dict[str, str] = {}  # hint by name
 
     def add(self, name: str, *, enabled: bool) -> None:
         """Add a name, of which the last call counts; networks that are loaded later take it, too."""
@@ -77,11 +77,11 @@ class NamedMarks:
         return tuple(self._enabled.items())
 
     def meet(self, name: str) -> None:
-        """Note that some network has an operator or a scope of the name."""
+        """Record that an operator or a scope of some network has the name."""
         self._met.add(name)
 
     def miss(self, name: str, hint: str) -> None:
-        """Note a hint at similar names for a name that a network does not have, "" without a similar one."""
+        """Record a hint at similar names for a name that a network lacks; "" without similar names."""
         self._hints[name] = hint
 
     def unmet(self) -> list[str]:
@@ -89,7 +89,7 @@ class NamedMarks:
         return [f"{name}{self._hints.get(name, '')}" for name in sorted(self._enabled.keys() - self._met)]
 
 
-_NO_TASK: Final = Task(0, 0)  # only graphs that are compiled as a whole number tasks
+_NO_TASK: Final = Task(0, 0)  # tasks are numbered only in graphs compiled as a whole
 
 _Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
 """Types and shapes of the tensors of operators, None for a value that is no tensor."""
@@ -97,14 +97,14 @@ _Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
 
 @dataclass(slots=True, eq=False)
 class MeasuredTogether:
-    """Operators that a session has measured, as they are in each step in which it is shown the same object.
+    """A batch of operators that a session measures, prepared once: each step passes the same batch object.
 
     Attributes:
-        batch: The operators as they were shown.
+        batch: The operators as the session passes them.
         shown: The operators without their useless outputs.
-        places: Places of the remaining tensors among all of them, None: no tensor is left out.
+        places: Indices of the remaining tensors among all tensors of the batch; None: all of them remain.
         skipped: Number of tensors without a row, by reason.
-        sheet: Their rows but for timestamps and statistics, None where none was made.
+        sheet: Rows of the tensors without timestamps and statistics; None if rows cannot be prepared.
     """
 
     batch: Sequence[NodeRun]
@@ -150,10 +150,10 @@ class Capture(Observer):
             watch: Checks rules on its tensors.
         """
         on_failure = plan.when.trigger is Trigger.EXCEPTION
-        # an operator that does not fail leaves no files under op_debug_mode 4: only ``failed`` is called
+        # op_debug_mode 4 dumps failing operators alone: only ``failed`` is called
         self._positions = () if on_failure else tuple(selection.watched)
         self._takes_failures = on_failure
-        # on CPU and GPU the weights and constants of a body that ran are written after the iteration
+        # CPU and GPU write weights and constants of branches and bodies that ran, after the iteration
         self._records_entries = (
             plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
         )
@@ -179,7 +179,7 @@ class Capture(Observer):
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
-        self._started: int | None = None  # the collective that goes on, its inputs written
+        self._started: int | None = None  # running collective: its inputs are written
         self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
         self._sheets: dict[tuple[int, ...], tuple[_Kinds, RowSheet | None]] = {}  # by positions
 
@@ -187,15 +187,15 @@ class Capture(Observer):
     def interest(self) -> Interest:  # type: ignore[override]  # mypy calls it read-only
         """The operators that are dumped, in the order of the graph."""
         what, need = self._plan.what, self._need
-        # a trace shows the time of each operator that is dumped, not of a segment
+        # a trace has the time of each dumped operator: operators run one by one, not in segments
         one_by_one = need is None and tracing.active() is not None
         return Interest(self._positions, what.keeps_inputs, what.keeps_outputs, need, one_by_one)
 
     @property
     def _need(self) -> StatisticNeed | None:
-        """The statistics of rows and rules, None where elements are needed.
+        """The statistics that rows and rules need; None if they need the tensors' elements.
 
-        Elements are needed where the device holds tensors in another type, as it does most inputs.
+        Elements are needed where the device holds tensors in another type than the host, such as most inputs.
         """
         what = self._plan.what
         if self._trigger is not None or what.keeps_inputs or what.saves_kernel_args:
@@ -216,7 +216,7 @@ class Capture(Observer):
 
     def starting(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of a collective before it runs: it may never return."""
-        if self._trigger is None:  # else its results decide whether it is dumped
+        if self._trigger is None:  # a trigger decides by the results, after the run
             files = self._files((NodeRun(position, inputs, ()),), is_screened=False)
             self._pipeline.take(self._directory, files)
             self._started = position
@@ -248,7 +248,8 @@ class Capture(Observer):
     def _without_useless(self, run: NodeRun) -> NodeRun:
         if run.position not in self._useless:
             return run
-        node = self._graph.nodes[run.position]  # slots stay
+        node = self._graph.nodes[run.position]
+        # None in place of a useless output keeps the slot numbers of the others
         outputs = [None if is_useless(node, slot) else array for slot, array in enumerate(run.outputs)]
         return run._replace(outputs=outputs)
 
@@ -257,7 +258,7 @@ class Capture(Observer):
             self._sink.skip(reason, count)
 
     def _sheet_of(self, shown: Sequence[NodeRun]) -> RowSheet | None:
-        """Return the sheet of operators, which lasts until their tensors have other types or shapes."""
+        """Return the row sheet of operators, reused while types and shapes of their tensors stay the same."""
         kinds = [
             None if array is None else (array.dtype, array.shape)
             for _, inputs, outputs, _ in shown
@@ -283,7 +284,7 @@ class Capture(Observer):
             self._write_rows(together.sheet, together.sheet.rows_of(found, self._clock))
         elif self._watch is None or not all(self._screened(self._watch, together.shown, found)):
             raise ElementsNeededError
-        else:  # the watch needs no elements where it writes hits alone
+        else:  # no rule hits, and only hits are dumped: no elements are needed
             self._skip(Reason.NO_HIT, len(tensors_of(together.shown)))
         for reason, count in together.skipped.items():
             self._sink.skip(reason, count)
@@ -299,17 +300,17 @@ class Capture(Observer):
         return MeasuredTogether(batch, shown, places, +skipped, sheet)
 
     def _files(self, shown: Sequence[NodeRun], *, is_screened: bool) -> Iterator[OperatorTensors]:
-        """Yield the tensors of operators; values that are no tensors are counted, arguments written before.
+        """Yield the tensors of operators; count sequences and maps, and write files of arguments first.
 
         Args:
             shown: The operators.
-            is_screened: Whether the sums of squares of all of them may show that no rule hits.
+            is_screened: Whether to find operators without hits by sums of squares, before rules are checked.
         """
         what, watch = self._plan.what, self._watch
         screened = self._screened(watch, shown) if watch is not None and is_screened else ()
         for place, (position, inputs, outputs, saturated) in enumerate(shown):
             operator = self._operators[position]
-            is_begun = self._started == position  # the inputs of a collective are written
+            is_begun = self._started == position  # ``starting`` has written the inputs
             if is_begun:
                 self._started = None
             elif what.saves_kernel_args:
@@ -327,7 +328,7 @@ class Capture(Observer):
     def _screened(
         self, watch: GraphWatch, shown: Sequence[NodeRun], found: TotalsArray | None = None
     ) -> Sequence[bool]:
-        """Return for each operator whether certainly no rule hits; by sums of squares that were found."""
+        """Return for each operator whether sums of squares (``found``, else computed) exclude a hit."""
         if not shown:
             return ()
         operators = [(self._operators[position], inputs, outputs) for position, inputs, outputs, _ in shown]
@@ -342,7 +343,7 @@ class Capture(Observer):
             yield from self._records.of(self._operators[position], position, inputs, outputs, lambda: 0)
 
     def looks_into(self, body: Graph) -> bool:
-        """Return whether an operator in a branch or loop body is watched, or it counts that the body ran."""
+        """Return whether to observe a branch or loop body: its operators are dumped, or its run is noted."""
         capture = self.bodies.get(body.index)
         return capture is not None and (
             self._records_entries
@@ -378,7 +379,7 @@ class Capture(Observer):
     def _value_files(
         self, values: Iterable[tuple[OperatorRef, str, np.ndarray]]
     ) -> Iterator[OperatorTensors]:
-        """Yield values of the graph as outputs of the operators that stand for them."""
+        """Yield weights, graph inputs or constants, each as the output of a ``Parameter`` operator."""
         for operator, name, array in values:
             record = self._records.of_graph_input(operator, name, array, self._clock.now())
             yield OperatorTensors(operator, _NO_TASK, (record,))

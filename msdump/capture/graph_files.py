@@ -169,7 +169,7 @@ class _Builder:
         self._add(full_name, node.operator.op_type, node.inputs, attributes, [*stream, *described, *bodies])
         outputs = node.declared_outputs
         self._producers |= {name: f"{full_name}:{slot}" for slot, name in enumerate(outputs) if name}
-        # readers of a new value that is no declared output read the input that it was written to
+        # the new value of an input updated in place has no output of its own: readers name the input
         self._producers |= {
             name: self._producers[written] for name, written in node.undeclared_outputs.items()
         }
@@ -181,7 +181,7 @@ class _Builder:
                 continue
             origin: Sequence[Message] = ()
             if io is IO.OUTPUT and not node.is_added:
-                # of fused operators the last one had this output in the model
+                # of fused operators the last one gives the output
                 origin = _origin(node.members[-1].name, slot, self._graph.type_of(name).dtype)
             yield f"{io}_desc", self._described(name, tensor, origin)
 
@@ -262,7 +262,7 @@ _FIELDS: Final[Mapping[type, tuple[str, str]]] = {
 
 
 def _attribute(key: str, value: Any) -> Message:
-    """Return an attribute; the type of an empty list is not known, GE takes texts.
+    """Return an attribute; an empty list, which has no element type, becomes a list of texts as in GE.
 
     >>> _attribute("index", 3)
     [('key', 'index'), ('value', [('i', 3)])]
@@ -379,7 +379,7 @@ def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages 
     if not files.is_wanted:
         return None
     if plan is not None and is_enabled:
-        probe(plan.files.path)  # the files may lie below it, and nothing makes it anew once it has gone
+        probe(plan.files.path)  # makes the dump's root, which writers of files below it do not make
     return lambda stage, view: files.write(stage, HostView(view) if isinstance(view, Graph) else view)
 
 
@@ -398,7 +398,7 @@ def _named_kinds(text: str) -> Iterator[str]:
             _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; ge_proto and onnx are allowed")
 
 
-@functools.cache  # once for each text: the environment is read again for every graph
+@functools.cache  # one warning per message: the environment is read again for every graph
 def _warn(message: str) -> None:
     _log.warning("%s", message)
 
@@ -438,7 +438,7 @@ class GraphDump:
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
-        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        """Select the dumped operators again, for new full names that ``set_dump`` marked."""
         self._selection = select(self.graph, self._plan, marked)
         self.capture = Capture(
             self.graph,
@@ -484,7 +484,7 @@ class GraphDump:
         """Write the constants, once for the graph: they do not change."""
         if self._wrote_constants:
             return
-        self._wrote_constants = True  # also where one cannot be written: it would fail in each iteration
+        self._wrote_constants = True  # also after a failure, which would come again in each iteration
         directory = self._layout.path(PathKind.CONSTANTS, self._graph_id)
         weights, constants = self.graph.weights, self.graph.constants
         self.capture.write_constants(

@@ -50,10 +50,10 @@ class _Step:
 
     Attributes:
         iteration: Number of its iteration.
-        operations: Writes its files, in order.
-        bytes: Memory that they hold.
-        is_open: Files are written at once from now on.
-        is_torn: The step exceeded the memory, so that its first files are gone.
+        operations: Functions that write its files, in order.
+        bytes: Memory that the unwritten files take.
+        is_open: Whether the step is released: further files are written at once.
+        is_torn: Whether the step exceeded the memory limit, so that its first files are lost.
     """
 
     iteration: int
@@ -101,7 +101,7 @@ class HistorySink:
 
     @property
     def holds_buffers(self) -> bool:
-        """Whether buffers must stay as they are: an open step passes its buffers to the sink uncopied."""
+        """Whether buffers must stay unchanged: a released step passes them to the sink without a copy."""
         return self._sink.holds_buffers
 
     def begin(self, iteration: int) -> None:
@@ -112,7 +112,7 @@ class HistorySink:
         exits.activate(self)
 
     def end(self) -> None:
-        """End the step of this thread and keep it; the oldest one goes where there are too many."""
+        """End the step of this thread and keep it; drop the oldest step if there are too many."""
         with self._lock:
             step = self._going_on.pop(threading.get_ident(), None)
             if step is None or step.is_open:
@@ -126,7 +126,7 @@ class HistorySink:
 
         Args:
             reason: Cause, for the note.
-            iteration: The iteration that goes on, None between two.
+            iteration: The iteration in progress, None between iterations.
             of_all_threads: Write the unfinished steps of other threads, too.
 
         Raises:
@@ -168,7 +168,7 @@ class HistorySink:
 
     def _write_note(self) -> None:
         content = {
-            "msdump": importlib.import_module("msdump").__version__,  # no room to import from
+            "msdump": importlib.import_module("msdump").__version__,  # an import would be circular
             "rank": self._rank,
             "history": self._steps,
             "history_bytes": self._most_bytes,
@@ -202,7 +202,7 @@ class HistorySink:
                 self._hold(step, partial(self._sink.append, path, rows, header), len(rows))
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
-        """Write a file for people at once: it shows a graph and belongs to no step."""
+        """Write a graph file at once: it belongs to no step."""
         self._sink.stream(directory, name, pieces)
 
     def skip(self, reason: Reason, count: int = 1) -> None:
@@ -211,7 +211,7 @@ class HistorySink:
 
     @property
     def summary(self) -> Summary:
-        """Written, skipped and lost files so far; kept ones do not count."""
+        """Written, skipped and lost files so far; files kept in memory do not count."""
         return self._sink.summary
 
     def flush(self) -> None:
@@ -268,7 +268,7 @@ class HistorySink:
                 return
             buffers = tuple(map(owned, artifact.buffers))  # copies of views that the run may change
             copy = Artifact(artifact.directory, artifact.name, buffers, artifact.tensor_bytes)
-            if is_constant:  # written once, by the first step: it must not take them with it
+            if is_constant:  # constants come once, in the first step, and outlast it
                 self._constants.append(partial(write, copy))
             else:
                 self._hold(step, partial(write, copy), size)
@@ -279,7 +279,7 @@ class HistorySink:
         self._bytes += size + _PER_FILE
 
     def _makes_room(self, step: _Step, size: int) -> bool:
-        """Drop the oldest steps until a file fits; False, and the step torn, where it never does."""
+        """Drop the oldest steps until a file fits; if it never fits, tear the step and return False."""
         if step.is_torn:
             return False
         needed = size + _PER_FILE

@@ -21,7 +21,7 @@ from msdump.statistics import TotalsArray
 
 
 class FaultyMemory:
-    """The memory that the faulty kernels of a model write to, whatever graph they stand in."""
+    """The memory of a model with faulty kernels, shared by the main graph, branches and loops."""
 
     def __init__(self, device: Ascend, memory: Memory) -> None:
         """Prepare the memory of a device.
@@ -38,7 +38,7 @@ class FaultyMemory:
         }
 
     def begin(self, capture: Observer | None) -> FaultyRun:
-        """Return the observer of a run, which begins with empty memory and serves a capture, too."""
+        """Clear the memory; return the observer of a run, which also passes operators on to a capture."""
         self._image.clear()
         return FaultyRun(self._graphs, self._main, capture)
 
@@ -50,10 +50,10 @@ def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
 
 
 class Relay(Observer):
-    """Watches every operator of a graph, and passes on to a capture the operators that it watches."""
+    """Observes every operator of a graph; passes on to a capture the operators that the capture watches."""
 
     def __init__(self, capture: Observer | None, count: int) -> None:
-        """Pass the operators of a graph, which are so many, on to a capture; None: to none."""
+        """Observe ``count`` operators of a graph for a capture; None: pass none of them on."""
         self._capture = capture or Observer()
         wanted = self._capture.interest
         self.interest = wanted._replace(positions=(True,) * count, outputs=True)
@@ -66,9 +66,9 @@ class Relay(Observer):
     def ran(
         self, batch: Sequence[NodeRun], found: TotalsArray | None = None
     ) -> Mapping[str, np.ndarray] | None:
-        """Pass on the operators that the capture watches; return the answer of its ``ran``."""
+        """Pass on the operators that the capture watches; return the result of its ``ran``."""
         wanted = self._capture.interest
-        # as the loop would do for the capture alone
+        # the filter that the execution loop applies for a capture without a relay
         passed_on = [
             run if wanted.outputs else run._replace(outputs=()) for run in batch if wanted.shows(run.position)
         ]
@@ -89,11 +89,11 @@ class FaultyRun(Relay):
     """Lets the faulty kernels of one graph overwrite memory, and passes operators on to a capture."""
 
     def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Observer | None) -> None:
-        """Join memory and a capture for the graph of an index."""
+        """Connect a capture with the memory of a graph, given by its index."""
         self._graphs = graphs
         self._image = graphs[index]
         super().__init__(capture, self._image.count)
-        self.interest = self.interest._replace(need=None, one_by_one=True)  # it changes values
+        self.interest = self.interest._replace(need=None, one_by_one=True)  # ``ran`` changes values
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> Mapping[str, np.ndarray]:
         """Let the capture see an operator, then write its results into memory and beyond."""
@@ -108,7 +108,7 @@ class FaultyRun(Relay):
 
 
 class Metered(Relay):
-    """Measures every operator of one run, and passes operators on to a capture."""
+    """Places the results of every operator of one run in memory; passes operators on to a capture."""
 
     def __init__(
         self,
@@ -135,11 +135,12 @@ class Metered(Relay):
         """Measure the results of operators, and let the capture see them.
 
         Raises:
-            DeviceMemoryError: A tensor does not fit; the capture has seen the operators before.
+            DeviceMemoryError: A tensor does not fit; earlier operators have been passed to the capture.
         """
         if found is not None:
             answer = super().ran(batch, found)
-            for position, _, outputs, _ in batch:  # else they are shown once more
+            # after the capture, which may raise: the operators are then passed once more
+            for position, _, outputs, _ in batch:
                 self._memory.ran(position, outputs)
             return answer
         for number, (position, _, outputs, _) in enumerate(batch):
@@ -148,7 +149,7 @@ class Metered(Relay):
             except DeviceMemoryError:
                 super().ran(batch[:number])
                 raise
-        return super().ran(batch)  # files show the addresses of results
+        return super().ran(batch)  # last: files show the addresses of results
 
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""
@@ -156,14 +157,14 @@ class Metered(Relay):
         return Metered(memory, self._capture.enter(body), body, self._residence_of)
 
 
-_MOST_RUNS: Final = 64  # with addresses that are kept, by the shapes of inputs
+_MOST_RUNS: Final = 64  # kept address maps, one for each combination of input shapes
 
 
 class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
-    A run is measured operator by operator, and remembered by the shapes of its inputs, unless sizes depend on
-    contents: then a run is measured if it is dumped or limited.
+    The addresses of a run are found operator by operator, and reused by runs with the same input shapes,
+    unless sizes depend on contents: then a run is measured if it is dumped or limited.
 
     Attributes:
         now: Memory of the run that goes on, or else of the last one; None before the first run and for a run
@@ -183,7 +184,7 @@ class RunMemory:
         self._plan = plan
         self._limit = limit
         self._remembered: dict[Hashable, MemoryUse] = {}
-        self._new_key: Hashable = None  # of a run that may have to be remembered
+        self._new_key: Hashable = None  # input shapes of a run that ``end`` may remember
         self._inner_residences: dict[int, Residence] = {}
         self.now: MemoryUse | None = None
 
@@ -235,10 +236,10 @@ class RunMemory:
 
 
 def _sizes(item: Any) -> Hashable:
-    """Return the shape of a tensor, the shapes of a sequence; anything else has no place in memory."""
+    """Return the shape of a tensor or the shapes of a sequence; of another value the name of its type."""
     if isinstance(item, np.ndarray):
         shape: tuple[int, ...] = item.shape
         return shape
     if isinstance(item, (list, tuple)):
         return tuple(("item", np.shape(part)) for part in item)
-    return type(item).__name__  # an absent optional has another key than one that is there
+    return type(item).__name__  # separates absent optionals from present ones

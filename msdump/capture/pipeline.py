@@ -2,7 +2,7 @@
 
     OperatorRecords --steps--> TensorRecord --writer--> Artifact
 
-Every door has its pipeline from here, so that a step that is added to ``compile_steps`` reaches them all.
+Every kind of dump gets its pipeline here, so that a step added to ``compile_steps`` reaches all of them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def compile_drops(kind: ArtifactKind) -> tuple[Step, ...]:
 
 
 def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:
-    """Yield the steps that show a tensor as its artifact holds it."""
+    """Yield the steps that convert a tensor into the type and layout of its artifact."""
     if kind is not ArtifactKind.TENSOR:
         yield steps.to_device_memory
     elif plan.files.tree is not Tree.RANKS:
@@ -90,7 +90,7 @@ def _showing(plan: DumpPlan, kind: ArtifactKind) -> Iterator[Step]:
 
 
 def shows_outputs_as_run(plan: DumpPlan) -> bool:
-    """Return whether steps show outputs as operators wrote them, rounded where kernels round."""
+    """Return whether artifacts hold outputs as operators wrote them: host layout, all elements."""
     what = plan.what
     return plan.files.tree is Tree.RANKS and not what.keeps_device_format and what.sample_count is None
 
@@ -101,9 +101,9 @@ class OperatorTensors(NamedTuple):
     Attributes:
         operator: The operator.
         task: The task that runs it; 0 on stream 0 where no graph is compiled.
-        records: Its tensors, inputs first; each is made when it is taken.
+        records: Its tensors, inputs first, created lazily.
         is_saturated: The device's overflow status after the operator.
-        hits_none: Certainly no rule hits.
+        hits_none: Whether it is certain that no rule hits.
     """
 
     operator: OperatorRef
@@ -132,9 +132,9 @@ class Pipeline:
 
         Args:
             steps: The steps of every tensor, in order.
-            writer: Takes the tensors that are left.
+            writer: Takes the tensors that no step drops.
             skip: Counts tensors that get no file, by reason.
-            watch: Checks rules on tensors before they walk; None: there are no rules.
+            watch: Checks rules on tensors before the steps; None: there are no rules.
         """
         self._steps = tuple(steps)
         self._writer = writer
@@ -143,9 +143,9 @@ class Pipeline:
         self.need = writer.need
 
     def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
-        """Return the part of rows that stays from step to step, for tensors of these types and shapes.
+        """Return the part of rows that is the same in all iterations, for tensors of these types and shapes.
 
-        None where a step changes or drops one: steps decide by type, shape, and the way the device holds it.
+        None if a step changes or drops a tensor: steps decide by type, shape, and device type and format.
         """
         tensors = [*records]
         is_as_shown = all(walk(record, self._steps) is record for record in tensors)
@@ -169,13 +169,13 @@ class Pipeline:
                 yield operator, task, self._kept(tensors)
             else:
                 self._skip(Reason.NO_HIT, len(tensors))
-            watch.stop()  # behind its files: they show the hit
+            watch.stop()  # after the operator's files, which show the hit
 
     def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
         """Yield the tensors that the steps keep, one at a time: copies by steps are not held for long."""
         for record in records:
             kept = record
-            for step in self._steps:  # as ``walk`` does: each tensor of a dump comes here
+            for step in self._steps:  # ``walk`` inlined: this loop runs for each dumped tensor
                 shown = step(kept)
                 if isinstance(shown, Reason):
                     self._skip(shown)

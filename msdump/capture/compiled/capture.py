@@ -22,14 +22,14 @@ from msdump.statistics import TotalsArray
 from msdump.store import CLOCK, OP_DEBUG, OperatorFileKind, OperatorName, is_collective
 from msdump.store.write import Sink
 
-_OVERFLOW: Final = 2048  # vendor: the number of a floating point overflow in CANN's own example
+_OVERFLOW: Final = 2048  # vendor: the code of a floating-point overflow in CANN's own example
 
 
 class OpDebugWriter:
-    """Writes a file for each overflow.
+    """Writes a record file for each floating-point overflow.
 
-    Its name has the ids of the debug task, which follow the ids of the model's tasks; the ids of the operator
-    that overflowed stand inside.
+    The file name has the ids of the debug task, which follow the ids of the model's tasks; the record in the
+    file has the ids of the operator that overflowed.
     """
 
     def __init__(self, sink: Sink, tasks: Sequence[Task | None], model_id: int, *, is_json: bool) -> None:
@@ -96,7 +96,7 @@ class CompiledCapture(Observer):
                 scenes.
         """
         self._no_tensors = _count_no_tensors(plan, device, selection)
-        # an operator with sequences is shown as well: the summary counts them
+        # operators with sequences or maps are observed as well: the summary counts these values
         watched = (
             is_watched or count > 0
             for is_watched, count in zip(selection.watched, self._no_tensors, strict=True)
@@ -113,12 +113,12 @@ class CompiledCapture(Observer):
         self._input_tasks = input_tasks
         self._overflow = overflow
         self._failure = failure
-        # MindSpore's op_debug_mode 4 promises the inputs alone.
+        # MindSpore's op_debug_mode 4 dumps only inputs of a failed operator, acl also unwritten outputs.
         self._shows_unwritten = plan.files.tree is Tree.MODELS or plan.when.trigger is not Trigger.EXCEPTION
         self._directory = ""
         self._iteration = 0
         self._inputs: dict[str, Any] = {}
-        self._started: int | None = None  # the collective that goes on, its inputs written
+        self._started: int | None = None  # running collective: its inputs are written
         self.bodies: Mapping[int, CompiledCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ class CompiledCapture(Observer):
         Args:
             directory: The directory.
             iteration: Number of the step, for messages.
-            inputs: Graph inputs without a file; each is removed when its ``Data`` operator is written.
+            inputs: Graph inputs that have no file yet; each is removed when its ``Data`` operator is written.
         """
         self._directory = directory
         self._iteration = iteration
@@ -143,7 +143,7 @@ class CompiledCapture(Observer):
     def starting(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of a collective before it runs: other ranks may fail it."""
         task = self._tasks[position]
-        if task is not None and self._overflow is None:  # else its results decide whether it is dumped
+        if task is not None and self._overflow is None:  # an overflow shows in the results, after the run
             self._started = position
             self._pipeline.take(self._directory, self._sides(position, task, inputs, ()))
 
@@ -153,7 +153,7 @@ class CompiledCapture(Observer):
         self._pipeline.take(self._directory, (file for run in batch for file in self._files(run)))
 
     def _files(self, run: NodeRun) -> Iterator[OperatorTensors]:
-        """Yield the tensors of each file of an operator; overflow records are written before."""
+        """Yield the tensors of each file of an operator, after its overflow record has been written."""
         position, inputs, outputs, saturated = run
         if self._no_tensors[position]:
             self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
@@ -182,11 +182,11 @@ class CompiledCapture(Observer):
             position: Place of the operator in the graph's execution order.
             task: Its task.
             inputs: Its inputs, empty where another file has them.
-            outputs: The same of its outputs.
+            outputs: Its outputs, empty where another file has them.
             saturated: The device's overflow status after the operator.
         """
         for name in self._data.get(position, ()):
-            array = self._inputs.pop(name, None)  # shared with the bodies: the first reader writes it
+            array = self._inputs.pop(name, None)  # shared with bodies: the first reader's capture writes it
             if isinstance(array, np.ndarray):
                 data = OperatorRef(ge.DATA, name)
                 record = self._records.of_graph_input(data, name, array, CLOCK.now())
@@ -222,7 +222,7 @@ class CompiledCapture(Observer):
         self._failure.take(self._directory, (OperatorTensors(operator, task, records),))
 
     def _unblocked(self, position: int, io: IO, arrays: Arrays) -> Arrays:
-        """Return the inputs or outputs of an operator that are on no black list."""
+        """Return the inputs or outputs of an operator, None in place of the ones on a black list."""
         blocked = self._blocked.get(position)
         if not blocked:
             return arrays
@@ -230,7 +230,7 @@ class CompiledCapture(Observer):
 
 
 def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
-    """Return the number of sequences and maps of each selected operator, with a task or without one."""
+    """Return the number of sequences and maps of each selected operator, also of those without a task."""
     if plan.when.trigger is not Trigger.ALWAYS:
         return (0,) * len(device.graph.nodes)
     return tuple(

@@ -49,7 +49,7 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
     Args:
         plan: The plan.
         layers: Result of ``layers``.
-        root: Absolute directory of the step's files; of the dump for a step that is not dumped.
+        root: Absolute directory of the step's files; the dump's root for a step that is not dumped.
         is_dumped: Whether the step is dumped.
     """
     settings = _settings(plan, layers, root)
@@ -125,7 +125,7 @@ class CompiledDump(DumpWriter):
         self._layout = ModelLayout(plan.files.path, plan.context.device_id, self.directory, self.model_id)
         self._file_name = model.file_name
         self._time = model.time
-        self._has_own_time = False  # no other program writes into the directory of this time
+        self._has_own_time = False  # whether no other program dumps into the directory named by _time
         self._warned = False
         self._memory = memory
         self._devices = tuple(device.walk())
@@ -140,7 +140,7 @@ class CompiledDump(DumpWriter):
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
-        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        """Select the dumped operators again, for new full names that ``set_dump`` marked."""
         self._capture = (
             self._watcher() if self.plan.compiled.scene is Scene.WATCHER else self._main_capture(marked)
         )
@@ -217,24 +217,24 @@ class CompiledDump(DumpWriter):
         super().broken_off()
 
     def pass_by(self, run: Run) -> None:
-        """Note a run that is about to go undumped."""
+        """Write the acl.json of a run that is not dumped (Ascend O2)."""
         del run
         if self.plan.files.tree is Tree.STEPS:
             # vendor: undumped steps are configured, too, with a step number that never comes
             self._configure(self.plan.files.path, is_dumped=False)
 
     def _execution(self, run: Run) -> str:
-        """Return the directory of a run."""
+        """Return the directory that a run dumps into; under Ascend O2, write the step's acl.json first."""
         number, step = run.execution, run.iteration
         if self.plan.files.tree is not Tree.STEPS:
             return self._of_configuration(number)
         self._configure(f"{self.plan.files.path.rstrip('/')}/{step}", is_dumped=True)
-        # another program may have written into the directory of this second
+        # another program may already use the directory named after this second
         time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, number, step))
         return self._layout.execution(time, number, step)
 
     def _of_configuration(self, number: int) -> str:
-        """Return the directory of an execution below the time at which the dump was configured."""
+        """Return the directory of an execution, below the one named after the time of configuration."""
         if not self._has_own_time:
             configured = self._time or self._process.configured(self.plan)
             self._time = free_time(configured, lambda time: self._layout.execution(time, number))
@@ -275,7 +275,7 @@ def select_compiled(
 
 
 def _whole(devices: Sequence[Ascend]) -> tuple[Graph, tuple[bool, ...]]:
-    """Return a model with the operators of its branches and loops, and whether the device runs each."""
+    """Return the main graph with the operators of branches and loops added, and whether each has a task."""
     nodes = tuple(node for device in devices for node in device.graph.nodes)
     runs = tuple(task is not None for device in devices for task in device.tasks)
     return replace(devices[0].graph, nodes=nodes), runs
@@ -298,7 +298,7 @@ def _select(
 
 
 def _refusal(node: Node, selector: Selector, marked: frozenset[str]) -> Reason | None:
-    """Return the reason for which no name selects an operator, None where one does."""
+    """Return the reason why none of an operator's names selects it; None if a name does."""
     refusal = None
     for name in full_names(node):
         refusal = selector.refusal(name, is_marked=name in marked)
@@ -323,7 +323,7 @@ def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
 
 def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
     name = names.sanitize(model_selection.directory_name(plan, file_name, graph_name))
-    return name[:LONGEST_NAME] or _UNNAMED  # the model's number separates equal beginnings
+    return name[:LONGEST_NAME] or _UNNAMED  # models with equal beginnings differ in model_id
 
 
 def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
@@ -390,7 +390,7 @@ class SingleDump(DumpWriter, Observer):
         return self
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
-        """Write operators that have just run, each once for each level."""
+        """Write operators that have just run: a file as graph operator and one as kernel, by dump_level."""
         del found
         for position, inputs, outputs, _ in batch:
             for operator in self._operators(position):
@@ -416,7 +416,7 @@ class SingleDump(DumpWriter, Observer):
             yield OperatorRef(op_type, f"aclnn{self._single.op_type}_{position}_{op_type}AiCore")
 
     def _op_type(self, position: int) -> str:
-        """Return an operator's type: as the caller named it, that of a TransData or Cast beside it."""
+        """Return the type in file names: the caller's spelling; TransData or Cast for inserted operators."""
         node = self._device.graph.nodes[position]
         return node.name if _is_called(node, self._single.op_type) else node.operator.op_type
 
@@ -427,10 +427,10 @@ class SingleDump(DumpWriter, Observer):
 
 
 def _numbers(device: Ascend, op_type: str) -> tuple[int | None, ...]:
-    """Return the number of each operator's task in a call, None for an operator without one.
+    """Return the number of each operator's task in a call; None for an operator without a task.
 
-    The operator that is called always has one: only where graphs run are joins, splits and changes of shape
-    settled without the device (CANN, offline model dump).
+    The called operator always has a task, even a join, split or reshape: only in graphs does CANN run these
+    without a task (CANN, offline model dump).
     """
     numbers: list[int | None] = []
     count = 0

@@ -47,7 +47,7 @@ def kinds(node: Node) -> frozenset[str]:
 _log = logging.getLogger("msdump.capture")
 
 _MOST_SHOWN: Final = 3
-_LONGEST: Final = 200  # characters; the nearest name to a longer text is not searched
+_LONGEST: Final = 200  # characters; longer names get no hint at similar names
 
 
 def warn_of_selection(graph: Graph, items: Items, runs: Sequence[bool], source: str) -> None:
@@ -113,7 +113,7 @@ class _ModelNames:
         self.kinds = _unique(name for node in graph.nodes for name in sorted(kinds(node)))
 
     def warn_of_layer(self, subject: str, name: str) -> None:
-        """Warn of a name that no operator, fused or original, has, or only one without a task."""
+        """Warn of a name that no compiled or original operator has, or only an operator without a task."""
         if name not in self._nodes:
             running = [
                 other
@@ -127,7 +127,7 @@ class _ModelNames:
             _log.warning("%s: %s of model %s", subject, why, self._model)
 
     def warn_of_compiled(self, subject: str, name: str) -> None:
-        """Warn as for a layer, and of a name from before fusion."""
+        """Warn as ``warn_of_layer`` does, and of an operator that is fused into another one."""
         if name in self._nodes and name not in self.compiled:
             fused = self._nodes[name].operator.full_name
             _log.warning("%s: is fused into %r and cannot be seen inside it; name that", subject, fused)
@@ -187,7 +187,7 @@ class ModelSelection:
 
     @property
     def asked(self) -> tuple[bool, ...]:
-        """For each node, whether it is selected; without a task it is not dumped all the same."""
+        """For each node, whether ``dump_list`` selects it; a selected node without a task is not dumped."""
         return tuple(refusal is None or refusal in _WITHOUT_TASK for refusal in self.refusals)
 
 
@@ -207,7 +207,7 @@ def select_model(
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
     in_layer = items.selected(graph.nodes)
     in_range = within(items.ranges, graph.nodes, present)
-    # one of the two is enough: layer and ranges add up
+    # an operator is selected by ``layer``, by a range, or by both
     is_asked = [any(pair) for pair in zip(in_layer, in_range, strict=True)]
     unasked = Reason.NOT_IN_DUMP_LIST if items.deciding or items.ranges else Reason.MODEL_NOT_LISTED
     warn_of_selection(graph, items, present, plan.source)
@@ -238,7 +238,7 @@ def selected(
 
 
 def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
-    """Return the ``{model_name}`` of a model: its file's if ``dump_list`` names it so, else its own."""
+    """Return the ``{model_name}``: the file's name if ``dump_list`` has it, else the graph's."""
     named = {item.model_name for item in plan.compiled.models or ()}
     return file_name if file_name and (file_name in named or not graph_name) else graph_name
 
@@ -251,7 +251,7 @@ class Items:
         deciding: The item that selects operators, None: the model is not listed.
         ranges: First and last operator of each range.
         blocked_types: Inputs and outputs on the black lists of all items, by operator type.
-        blocked_names: The same by operator name.
+        blocked_names: Inputs and outputs on the black lists of all items, by operator name.
     """
 
     deciding: ModelItem | None
@@ -323,11 +323,11 @@ def within(
             found = names(nodes[position])
             if begin in found:
                 if has_just_ended:
-                    break  # vendor: breaks the range; further on it would begin anew
+                    break  # vendor: a begin right behind an end breaks the range
                 is_inside, has_just_ended = end not in found, end in found
             elif end in found:
                 if not (is_inside or has_just_ended):
-                    break  # vendor: an end before its begin, too
+                    break  # vendor: so does an end before its begin
                 is_inside, has_just_ended = False, True
             else:
                 has_just_ended = False
@@ -345,7 +345,7 @@ def _slots(entries: Iterable[Blocked], source: str) -> dict[str, frozenset[Slot]
 
 
 def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
-    """Return the slots of a black list entry; texts that are none are logged and ignored.
+    """Return the slots of a black list entry; invalid positions are logged and ignored.
 
     >>> sorted(_parsed(Blocked("conv1", ("input0", "output2")), "acl.json"))
     [(<IO.INPUT: 'input'>, 0), (<IO.OUTPUT: 'output'>, 2)]
@@ -371,7 +371,8 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
 def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
     """Return the graph inputs that dumped operators read, by the position of the operator.
 
-    Transfers that the device inserted between them are ignored, unless they are dumped themselves.
+    A transfer that the device inserted between an input and its reader is looked through, unless the transfer
+    is dumped itself.
     """
     # vendor: an input's Data operator is dumped along with a reader, not by a name of its own
     input_names = {value.name for value in graph.inputs}
@@ -389,7 +390,7 @@ def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...
 
 
 def _origins(node: Node, sources: Mapping[str, str]) -> Iterator[str]:
-    """Yield the values that a node reads, from before transfers that the device inserted."""
+    """Yield the values that a node reads, traced back through transfers that the device inserted."""
     for name in node.inputs:
         origin = name
         while origin in sources:

@@ -30,7 +30,7 @@ from msdump.store import CLOCK, is_collective
 _STOMP: Final = 0x5A  # the byte that a faulty kernel writes
 
 
-_NO_TIME: Final = 0  # of results in memory; a file of them has a time of its own
+_NO_TIME: Final = 0  # timestamp of results in memory; each file gets its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class StoredResult:
     """An operator's result that is stored in device memory.
 
     Attributes:
-        graph: Index of its graph.
-        value: Its name there.
+        graph: Index of the operator's graph.
+        value: Name of the result in the graph.
         record: The result as the host holds it, with the address that it had when it was stored.
         info: Its fields in the header of a dump file: address, size, shape, format and type on the device.
     """
@@ -75,7 +75,7 @@ class DeviceImage:
         """Empty the memory."""
         self._contents = Contents()
         self._results: dict[tuple[int, str], StoredResult] = {}
-        # kept alive for the operators that read them: the observer's promise to the loop
+        # arrays that ``changed`` returned: kept alive while later operators read them
         self._overwritten: list[dict[str, np.ndarray]] = []
         self._unreported: dict[int, dict[str, np.ndarray]] = {}
 
@@ -91,7 +91,7 @@ class DeviceImage:
         self._results[result.graph, result.value] = result
 
     def stomp(self, start: int, size: int) -> None:
-        """Write the bytes of a faulty kernel past its last result; ``changed`` returns the values it hit."""
+        """Overwrite the memory behind a faulty kernel's last result; ``changed`` returns damaged values."""
         self._contents.fill(start, size, _STOMP)
         for hit in self._overlapping(start, start + size):
             array = self._array(hit).astype(hit.record.dtype.numpy, copy=False)  # as the host holds it
@@ -100,7 +100,7 @@ class DeviceImage:
     def changed(self, graph: int) -> dict[str, np.ndarray]:
         """Return the values of a graph that were overwritten since the last call for it.
 
-        They are arrays of their own, as the host would read the memory now; they live until it is cleared.
+        Values are copies in the host's type and layout; they stay alive until the memory is cleared.
         """
         changed = self._unreported.pop(graph, {})
         if changed:
@@ -111,13 +111,13 @@ class DeviceImage:
         return [result for result in self._results.values() if result.overlaps(start, end)]
 
     def record(self, result: StoredResult) -> TensorRecord:
-        """Return a result as memory reads now, in the device's type and the host's layout."""
+        """Return a result with the present contents of memory, in the device's type and the host's layout."""
         record = result.record
         dtype = record.dtype if record.device is None else record.device.element_type(record.dtype)
         return record._replace(array=self._array(result), dtype=dtype, host=record.array)
 
     def _array(self, result: StoredResult) -> np.ndarray:
-        """Return a result as memory reads now, in the device's type; padding of its format is cut off."""
+        """Return the present contents of a result's memory, in the device's type, without padding."""
         info, part = result.info, result.record.device
         array = dump_data.tensor(info, memoryview(self._contents.read(info.address, info.size)))
         if part is None or info.shape == info.original_shape:
@@ -150,7 +150,7 @@ class GraphImage:
     def put(self, position: int, outputs: Arrays) -> tuple[StoredResult, ...]:
         """Store the results of an operator that have an address; return them."""
         node = self._nodes[position]
-        is_view = moves_nothing(node)  # the input, by another name, lies there
+        is_view = moves_nothing(node)  # the input's bytes under another name
         results = []
         for record in self._records.of(node.operator, position, (), outputs, lambda: _NO_TIME):
             if record.device is None or not record.device.address:
@@ -190,8 +190,8 @@ class Watch:
 def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
     """Return the watched operators and layers of a graph; the last item of ``dump_list`` counts.
 
-    A watched operator is named as it was compiled, a layer also as it was before. Watched and
-    collective operators are no layers.
+    Watched operators have compiled names, layers also names from before fusion. Watched and collective
+    operators are no layers.
 
     Args:
         graph: The compiled graph.
@@ -241,7 +241,7 @@ def _item(plan: DumpPlan) -> ModelItem:
 
 
 def _is_layer(node: Node, layers: frozenset[str]) -> bool:
-    """Return whether watched outputs are read again after a node: without names, after every one."""
+    """Return whether watched outputs are read again after a node; without ``layers``, after any."""
     if is_collective(node.operator.op_type):
         return False
     return not layers or not layers.isdisjoint(model_selection.all_names(node))
@@ -284,7 +284,7 @@ class WatcherCapture(Observer):
         self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
-        # every operator writes to memory that a watched output may lie in; faulty kernels change values
+        # all operators are observed: any may overwrite a watched output; faulty kernels change values
         self.interest = Interest((True,) * len(self._nodes), outputs=True, one_by_one=True)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
         self._image = GraphImage(device, memory, run.memory)
@@ -307,7 +307,7 @@ class WatcherCapture(Observer):
         """Store results in memory, let a faulty kernel write past them, and read watched outputs.
 
         Returns:
-            Values that were overwritten, as they read now.
+            Values that were overwritten, with their present contents.
         """
         del found
         ((position, _, outputs, _),) = batch
@@ -330,7 +330,7 @@ class WatcherCapture(Observer):
         return self.bodies.get(body.index)
 
     def _write_outputs(self, position: int, task: Task) -> None:
-        """Write the operator's own outputs if they are watched, or the watched outputs of others after it."""
+        """Write the outputs of a watched operator, or, after a layer, of all watched operators."""
         watched = self._run.watched
         if self._watch.watched[position]:
             operator, results = watched[self._index, position]
@@ -343,7 +343,7 @@ class WatcherCapture(Observer):
                 self._write(OperatorRef(operator.op_type, name), task, results)
 
     def _write(self, operator: OperatorRef, task: Task, results: Sequence[StoredResult]) -> None:
-        """Write the file of an operator with results as memory reads now."""
+        """Write the file of an operator with the present memory contents of results."""
         moment = CLOCK.now()
         records = (
             self._run.memory.record(result)._replace(operator=operator, timestamp=moment)
