@@ -54,8 +54,8 @@ class _Output:
         watch: The rules and the history.
         sink: Takes the files of all networks.
         used: The ``kernels`` items for which something was dumped.
-        hints: Similar names, by items that select nothing.
-        is_described: ``.dump_metadata`` is written.
+        hints: Hints at similar names, by ``kernels`` items that select nothing.
+        is_described: Whether ``.dump_metadata`` is written.
         overflows: Counts the overflowing operators of all networks.
         configured: When the first network was compiled, ``YYYYMMDDHHMMSS``.
     """
@@ -83,8 +83,8 @@ class Process:
     """The state that dumps of several networks have in common; any thread may use it.
 
     Attributes:
-        counters: Its numbers.
-        is_dumping: Set by ``dump_start`` and ``dump_stop``, None: the plan's iterations hold.
+        counters: Counters of networks, graphs and files.
+        is_dumping: Set by ``dump_start`` and ``dump_stop``; None: the plan's iterations decide.
         named_marks: The names that ``set_dump`` was given.
     """
 
@@ -92,7 +92,7 @@ class Process:
         """Start as a fresh process does.
 
         Args:
-            counters: Its numbers, None: all from their beginnings.
+            counters: The counters; None: new ones.
         """
         self.counters = counters or Counters()
         self.is_dumping: bool | None = None
@@ -109,7 +109,7 @@ class Process:
         return Process(self.counters.beside())
 
     def dumps(self, plan: DumpPlan, iteration: int) -> bool:
-        """Tell whether an iteration is dumped: as ``dump_start`` and ``dump_stop`` say, else the plan."""
+        """Return whether an iteration is dumped: by ``dump_start`` and ``dump_stop``, else by the plan."""
         return iteration in plan.when.iterations if self.is_dumping is None else self.is_dumping
 
     def settle(self, place: Hashable, settle: Callable[[], None]) -> None:
@@ -140,8 +140,8 @@ class Process:
     def stream(self, plan: DumpPlan | None) -> WriteStream:
         """Return the function that writes the graph files which are not part of a dump's tree.
 
-        With a dump its sink does: write errors are logged, counted and raised as the plan says. Without one
-        they are raised.
+        With a dump, its sink writes them: errors are logged, counted and raised as the plan says. Without a
+        dump, errors are raised.
         """
         return write_stream if plan is None or not plan.is_enabled else self.sink(plan).stream
 
@@ -154,7 +154,7 @@ class Process:
         self._output(plan).used |= items
 
     def suggest(self, plan: DumpPlan, used: frozenset[str], nodes: Sequence[Node]) -> None:
-        """Note names of a network's operators that are similar to the items that select none of them."""
+        """Record hints at similar names for ``kernels`` items that select no operator of a network."""
         if plan.what.selector.mode is not DumpMode.KERNELS:
             return
         for pattern in plan.what.selector.patterns:
@@ -162,7 +162,7 @@ class Process:
                 self._output(plan).hints[pattern.item] = hint
 
     def claim_metadata(self, plan: DumpPlan) -> bool:
-        """Tell the first network of a configuration, and no other, that it writes the metadata."""
+        """Return True for the first network of a configuration, which writes the metadata, else False."""
         with self._lock:
             output = self._output(plan)
             is_first = not output.is_described
@@ -175,7 +175,7 @@ class Process:
         A network that runs afterwards opens its configuration's sink anew.
         """
         while output := self._pop_output():
-            with contextlib.suppress(DumpWriteError):  # logged when it was lost; other sinks must close too
+            with contextlib.suppress(DumpWriteError):  # logged already; other sinks must close too
                 if isinstance(output.sink, HashingSink):
                     output.sink.complete()
                 output.watch.close()
@@ -212,7 +212,7 @@ class Process:
 
 
 def _sink(plan: DumpPlan) -> Sink:
-    """Return the sink of a plan: one that writes at once, or on Ascend one that leaves it to threads."""
+    """Return the sink of a plan: synchronous, or with writer threads where the plan has them (Ascend)."""
     budget = Budget(plan.files.max_bytes)
     files = _files(plan)
     if plan.writes_behind:
@@ -239,7 +239,7 @@ def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
 
 
 def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
-    """Return a sink that takes rows with hashes, where the statistics of a plan have some, else the same."""
+    """Return a HashingSink around a sink if the plan's statistics have hashes, else the sink itself."""
     if plan.statistics is None or not has_hashes(plan.statistics):
         return sink
     return HashingSink(sink, min(WAITING_BYTES, plan.files.queue_bytes))
@@ -253,7 +253,7 @@ def _advise(plan: DumpPlan) -> None:
 
 
 def claim(plan: DumpPlan, process: Process) -> None:
-    """Keep, refuse or remove files where a plan's files go, unless this process has written them.
+    """Keep, refuse or remove earlier programs' files in the place that a plan's files go to.
 
     A place is a network of a rank, or a device of a compiled graph. In MindSpore's tree only iterations
     from the plan's first one on count, so that a run may go on where another one ended.
@@ -269,10 +269,10 @@ def claim(plan: DumpPlan, process: Process) -> None:
 
 
 def _hold_rank(plan: DumpPlan) -> None:
-    """Let one process of all that a launcher has started be the rank.
+    """Lock the directory of this process's rank, if a launcher has started several processes.
 
     Raises:
-        DumpWriteError: Another process is, or the directory of the rank cannot be made.
+        DumpWriteError: Another process holds the lock, or the directory of the rank cannot be made.
     """
     identity = current().identity
     if identity.size == 1 or own() is not None or plan.files.tree is not Tree.RANKS:
@@ -297,8 +297,8 @@ def _place_of(plan: DumpPlan) -> RunPlace:
 
 
 def _settle_place(plan: DumpPlan, place: RunPlace) -> None:
-    """Do with the files of earlier programs as ``msdump.existing`` says."""
-    is_apart = plan.files.tree is not Tree.RANKS  # a directory for each program, named after its time
+    """Keep, refuse or remove the files of earlier programs, by the option ``msdump.existing``."""
+    is_apart = plan.files.tree is not Tree.RANKS  # each program has a directory, named after a time
     if plan.files.existing is Existing.KEEP and is_apart:
         return  # nothing is added to older files: they need not even be counted
     if plan.files.existing is Existing.REPLACE:
@@ -345,7 +345,7 @@ def _found(plan: DumpPlan, earlier: ExistingFiles) -> str:
 
 
 class DumpWriter:
-    """The dump of one network; by itself it has no graph files and notes no runs that are not dumped.
+    """Base class of the dump of one network; writes no graph files, and lists no runs that are not dumped.
 
     Attributes:
         plan: The plan.
@@ -359,7 +359,7 @@ class DumpWriter:
         self._process = process
 
     def mark(self, marked: frozenset[str]) -> None:
-        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        """Select the dumped operators again, for new full names that ``set_dump`` marked."""
 
     def write_graph_files(self) -> None:
         """Write the files that exist from compilation on: graphs, metadata, execution order."""
@@ -378,7 +378,7 @@ class DumpWriter:
             self.sink.flush()
 
     def pass_by(self, run: Run) -> None:
-        """Note a run that is about to go undumped, where a tree lists such runs."""
+        """Record a run that is not dumped; no-op unless the tree of files lists such runs."""
 
 
 PROCESS: Final = Process()

@@ -109,14 +109,14 @@ class NetworkDump(DumpWriter):
         )
         self._main = self._graphs[0]
         self._iteration = 0
-        self._inputs: Mapping[str, Any] = {}  # of the run that goes on: written when it ends
+        self._inputs: Mapping[str, Any] = {}  # of the run in progress, written at its end
         self.mark(frozenset())
 
     def mark(self, marked: frozenset[str]) -> None:
-        """Select anew: the full names of the operators that ``set_dump`` marked have changed."""
+        """Select the dumped operators again, for new full names that ``set_dump`` marked."""
         for dump in self._graphs:
             dump.mark(marked)
-        # each graph has a new capture now, so that it gets the captures of its bodies anew
+        # each graph has a new capture, which must refer to the new captures of the graph's bodies
         captures = {dump.graph.index: dump.capture for dump in self._graphs}
         for dump in self._graphs:
             dump.capture.bodies = {body.index: captures[body.index] for body in dump.graph.bodies}
@@ -170,7 +170,7 @@ class NetworkDump(DumpWriter):
         return self._main.capture
 
     def end(self) -> None:
-        """Finish a dumped iteration: parameters, constants and history (CPU and GPU)."""
+        """Finish a dumped iteration: parameters, constants and list of iterations (CPU and GPU)."""
         inputs, self._inputs = self._inputs, {}
         try:
             if not self._on_ascend and self.plan.what.keeps_outputs:
@@ -187,12 +187,12 @@ class NetworkDump(DumpWriter):
             dump.write_constants()
 
     def _list(self) -> None:
-        """Add the iteration to the history: one that failed has been executed, too."""
+        """Add the iteration, also a failed one, to the csv file of the main graph's iterations."""
         if not self._on_ascend:
             self._main.note(self._iteration)
 
     def _entered(self) -> Iterator[GraphDump]:
-        """Yield the dumps of the branches and loops that ran; of one without operators nothing is dumped."""
+        """Yield the dumps of the branches and loops that ran, except ones without operators."""
         return (dump for dump in self._graphs[1:] if dump.capture.entered and dump.graph.operators)
 
     def broken_off(self) -> None:
@@ -203,7 +203,7 @@ class NetworkDump(DumpWriter):
         super().broken_off()
 
     def pass_by(self, run: Run) -> None:
-        """Add a run that is not dumped to the history, on GPU."""
+        """Add a run that is not dumped to the csv file of iterations, on GPU."""
         # vendor: CPU lists dumped iterations alone, GPU every run
         if self.plan.context.device_target is DeviceTarget.GPU:
             self._main.note(run.iteration)
@@ -235,7 +235,7 @@ class Recorder:
         model: Model,
         variables: Variables = dict,
     ) -> None:
-        """Prove a plan's path writable, and write the graph files of the dump.
+        """Check that the dump path is writable, and write the graph files of the dump.
 
         Args:
             graph: The graph as the device runs it.
@@ -257,7 +257,7 @@ class Recorder:
         self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
         self._faults = None if device is None else self._faulty_memory(device, plan)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
-        self._watch: RunWatch | None = None  # that of the last run which was dumped
+        self._watch: RunWatch | None = None  # rules and history of the last dumped run
         self._number = 0 if plan is None else next(process.watch(plan).networks)
 
     def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
@@ -294,7 +294,7 @@ class Recorder:
 
     @property
     def written(self) -> IterationSet:
-        """Dumped iterations that rules and a history let reach the disk."""
+        """Dumped iterations on disk: rules and the history may hold back others."""
         return IterationSet() if self._watch is None else self._watch.written
 
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
@@ -324,7 +324,7 @@ class Recorder:
                 try:
                     outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
                 except BaseException:
-                    dump.broken_off()  # captured files stay, and none may read inputs that change later
+                    dump.broken_off()  # writes captured files now: the caller may change the inputs later
                     raise
                 dump.end()
                 watch.compare_ranks(self._number, run.iteration)
@@ -333,7 +333,7 @@ class Recorder:
                 raise
             watch.end()
             return outputs
-        finally:  # a run that fails is a run; a graph without operators has none
+        finally:  # failed runs count too, runs of a graph without operators do not
             if self._has_nodes:
                 self._runs.ended(run)
 
@@ -345,7 +345,7 @@ class Recorder:
             return execute(observer)
         if self._faults is not None:
             observer = self._faults.begin(observer)
-        # outermost, so that results have addresses before the others ask for them
+        # the memory's observer comes first: the others need the addresses of results
         outputs = execute(self._memory.begin(inputs, observer))
-        self._memory.end(inputs)  # not of a run that failed: its layout is a part of one
+        self._memory.end(inputs)  # not after a failure: the addresses are incomplete
         return outputs

@@ -41,19 +41,19 @@ class GraphRefusals:
     def refusal(self, position: int, io: IO, slot: int) -> Reason | None:
         """Return the reason for which an input or output of an operator has no file; None where it has one.
 
-        A tensor may still be text or have no elements, and an operator may not run: that is not known before.
+        Only a run shows that a tensor is text or has no elements, or that an operator does not run at all.
         """
         return self.operators[position] or self._slot_refusal(position, io, slot)
 
     def slots(self, position: int) -> Iterator[tuple[Slot, Reason | None]]:
-        """Yield the inputs and outputs of an operator, each with its own reason for no file."""
+        """Yield the inputs and outputs of an operator, each with the reason for no file, None for a file."""
         node = self.graph.nodes[position]
         for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
             for slot in range(len(values)):
                 yield (io, slot), self._slot_refusal(position, io, slot)
 
     def parameters(self) -> Iterator[tuple[str, Reason | None]]:
-        """Yield the weights, graph inputs and constants of the graph, each with its reason for no file."""
+        """Yield weights, graph inputs and constants, each with the reason for no file, None for a file."""
         plan = self.plan
         for name in (*parameter_names(self.graph), *constant_names(self.graph)):
             if not plan.is_enabled:

@@ -15,7 +15,7 @@ from msdump.reasons import Reason
 from msdump.selector import DumpMode, KernelPattern, PatternKind
 from msdump.store import names
 
-# vendor: declared by MindSpore's kernels
+# vendor: outputs that MindSpore's kernels declare useless, by operator type; None: all outputs
 _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
     "Print": None,
     "Send": None,
@@ -116,7 +116,7 @@ def has_useless(node: Node) -> bool:
 def is_useless(node: Node, slot: int) -> bool:
     """Return whether an operator declares an output useless to others.
 
-    ONNX's ``Attention`` is called FlashAttentionScore, but its third output is a cache that others read.
+    ONNX's ``Attention`` is called FlashAttentionScore, but its third output is a cache that operators read.
     """
     slots = _useless_slots(node)
     return slots is None or slot in slots
@@ -128,11 +128,11 @@ def _useless_slots(node: Node) -> frozenset[int] | None:
 
 
 def inside(name: str, fused: str) -> str:
-    """Return why an operator that O1 has fused cannot be seen."""
+    """Return the message that an operator is hidden inside the one that O1 has fused it into."""
     return f"{name} is fused into {fused} and cannot be seen inside it; dump that, or use jit_level O0"
 
 
-# special characters of an expression; a hyphen, a slash and an underscore are none
+# special characters of a regular expression: hyphen, slash and underscore are not special
 _SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")
 
 
@@ -196,13 +196,13 @@ def _question(candidates: Sequence[str]) -> str:
 
 
 def _by_onnx_name(text: str, nodes: Sequence[Node]) -> str:
-    """Answer the name of an ONNX node, with its slashes or without."""
+    """Return a hint for the name of an ONNX node, with or without slashes; "" for other texts."""
     meant = [node for node in nodes for part in node.members if part.name.replace(" ", "").strip("/") == text]
     return f"the ONNX node is called {meant[0].operator.full_name!r} here" if meant else ""
 
 
 def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
-    """Answer the operator's name in the name of a file, or the name of the file."""
+    """Return a hint for a file name, or an operator's name as in file names; "" for other texts."""
     fields = text.split(".")
     wanted = {text, fields[1] if len(fields) > 1 else text}
     meant = [node for node in nodes if names.sanitize(node.operator.full_name) in wanted]
@@ -210,7 +210,7 @@ def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _by_scope(text: str, nodes: Sequence[Node]) -> str:
-    """Answer a scope, with its root or without, by an expression for everything below it."""
+    """Return an expression for all operators below a scope, given with or without root; else ""."""
     for scope in (text, f"Default/{text}"):
         meant = [node for node in nodes if _name(node).startswith(f"{scope}/")]
         if meant:
@@ -219,7 +219,7 @@ def _by_scope(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _by_module(text: str, nodes: Sequence[Node]) -> str:
-    """Answer the path of a module in the program, ``transformer.h.0.attn``."""
+    """Return a hint for the path of a module in the program, ``transformer.h.0.attn``; else ""."""
     scopes = {scope for node in nodes if (scope := _scope_of_module(node, text))}
     meant = [node for node in nodes if any(_name(node).startswith(f"{s}/") for s in scopes)]
     if not meant:
@@ -230,7 +230,7 @@ def _by_module(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _scope_of_module(node: Node, text: str) -> str:
-    """Return the part of an operator's scope that is the module of a path, "" where it lies elsewhere."""
+    """Return the beginning of an operator's scope that matches a module path, "" without a match."""
     root, *components = node.scope.replace(" ", "").split("/")
     modules = [component.rpartition("-")[0] or component for component in components]
     for length in range(1, len(modules) + 1):
@@ -240,7 +240,7 @@ def _scope_of_module(node: Node, text: str) -> str:
 
 
 def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
-    """Answer a type of ONNX that has another name here."""
+    """Return a hint for an ONNX type that has another name in MindSpore; else ""."""
     meant = [node for node in nodes if any(part.op_type.lower() == text.lower() for part in node.members)]
     types = list(dict.fromkeys(node.operator.op_type for node in meant))
     if not meant or any(text.lower() in name.lower() for name in types):
@@ -250,7 +250,7 @@ def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _by_part(text: str, nodes: Sequence[Node]) -> str:
-    """Answer a part of names, in any case of letters, by an expression with the cases that they have."""
+    """Return an expression for a part of names, given in any case of letters; "" without a match."""
     meant = [node for node in nodes if text.lower() in _name(node).lower()]
     if not meant:
         return ""
@@ -267,7 +267,7 @@ def _spelled(text: str, full_name: str) -> str:
 
 
 def _by_likeness(text: str, nodes: Sequence[Node]) -> str:
-    """Answer a misspelled full name or type."""
+    """Return a hint for a misspelled full name or type; else ""."""
     is_name = "/" in text or "-op" in text
     candidates = {node.operator.full_name if is_name else node.operator.op_type for node in nodes}
     by_lower_case = {candidate.lower(): candidate for candidate in candidates}
@@ -276,7 +276,7 @@ def _by_likeness(text: str, nodes: Sequence[Node]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return an expression for a text as it stands; classes, since MindSpore doubles backslashes.
+    """Escape a text for a regular expression, by character classes: MindSpore doubles backslashes.
 
     >>> _literal("layers.0/Add(x)")
     'layers[.]0/Add[(]x[)]'
@@ -285,7 +285,7 @@ def _literal(text: str) -> str:
 
 
 def _name(node: Node) -> str:
-    """Return a full name as items are compared with it: without spaces."""
+    """Return a full name without spaces, as items are compared with it."""
     return node.operator.full_name.replace(" ", "")
 
 

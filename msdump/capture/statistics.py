@@ -40,8 +40,8 @@ from msdump.store.write import Sink, Summary, exits
 from msdump.threads import split_by_size, submit_background, thread_count
 
 WAITING_BYTES: Final = 64 << 20
-_MOST_ROWS: Final = 256  # that wait for one another
-_BATCH_BYTES: Final = 4 << 20  # that a thread hashes: the last batch of a step is waited for
+_MOST_ROWS: Final = 256  # rows that wait before a thread starts on them
+_BATCH_BYTES: Final = 4 << 20  # of a batch: the end of a step waits for the last one
 _WORTH_A_THREAD: Final = 1 << 20  # bytes that take several times as long to hash as to hand over
 
 
@@ -61,12 +61,12 @@ class _Batch:
         self._future: Future[None] | None = None
 
     def begin(self) -> None:
-        """Have a thread make them."""
-        # no handler of a signal runs in a thread, whatever the exception looks like
+        """Let a thread make the rows."""
+        # signal handlers run in the main thread alone: any exception here is of making a row
         self._future = submit_background(partial(self._make, takes_foreign=True))
 
     def help(self) -> None:
-        """Make them here unless a thread has begun to."""
+        """Make the rows in the calling thread unless another thread has begun."""
         # Ctrl-C may come meanwhile: the next call makes the rows that are left, as the work stays cancelled
         if not self.is_made and (self._future is None or self._future.cancel()):
             self._make(takes_foreign=False)
@@ -102,12 +102,12 @@ class _Batch:
                 if is_foreign(error) and not takes_foreign:
                     raise
                 self._texts.append(error)
-        self._rows = [row._replace(make=bytes) for row in self._rows]  # the others hold tensors
+        self._rows = [row._replace(make=bytes) for row in self._rows]  # the functions hold tensors
         self.is_made = True
 
 
 class _Row(NamedTuple):
-    """A row that is made later: its file with the header, a function that makes it, bytes that this holds."""
+    """A row to be made later: path and header of the file, bytes that ``make`` holds, the function."""
 
     path: str
     header: bytes
@@ -120,11 +120,11 @@ def _file_of(row: tuple[_Row, object]) -> tuple[str, bytes]:
 
 
 class HashingSink:
-    """Takes rows that are made later, and hands everything else on at once; any thread may call it.
+    """A sink that makes rows with hashes in threads, and passes all else on; any thread may call it.
 
-    A hash takes longer than most operators, and hashlib leaves Python's lock alone: tensors wait until they
-    are worth a thread, which makes their rows beside the operators that run next. Rows are written in the
-    order in which they came, and are on disk when the sink is flushed, which every step does at its end.
+    A hash takes longer than most operators, and hashlib releases Python's lock: tensors wait until there are
+    enough for a thread, which makes their rows while the next operators run. Rows are written in the order
+    in which they came, and are on disk when the sink is flushed, at the end of every step.
     """
 
     holds_buffers = True
@@ -134,8 +134,8 @@ class HashingSink:
 
         Args:
             sink: Takes files and rows.
-            most_bytes: Most bytes of tensors that rows hold which are not made; one that is larger than all
-                of them waits alone. Half as many are made together.
+            most_bytes: Limit for the bytes of tensors that wait to be hashed; a larger tensor waits alone.
+            At half the limit waiting rows go to a thread.
         """
         self._sink = sink
         self.write, self.replace, self.keep = sink.write, sink.replace, sink.keep
@@ -145,7 +145,7 @@ class HashingSink:
         self._lock = exits.new_guard()
         self._waiting: list[_Row] = []
         self._waiting_bytes = 0
-        self._batches: deque[_Batch] = deque()  # before the rows that wait
+        self._batches: deque[_Batch] = deque()  # older than the waiting rows
         exits.register(self)
 
     def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
@@ -215,7 +215,7 @@ class HashingSink:
         self._waiting_bytes = 0
 
     def _begin_waiting(self) -> None:
-        """Share the rows that wait among threads, where a thread is worth it."""
+        """Split the waiting rows into batches, and start a thread for each if there are threads."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for rows in split_by_size(waiting, lambda row: row.size, _WORTH_A_THREAD):
             self._batches.append(_Batch(rows))
@@ -228,7 +228,7 @@ class HashingSink:
             batch.help()
 
     def _settle(self) -> None:
-        """Write all rows; raise the first failure when all were tried."""
+        """Write all rows, then raise the first failure if there was any."""
         failure: Exception | None = None
         with self._lock:
             self._begin_waiting()
@@ -336,9 +336,9 @@ def _rounded(value: float, dtype: np.dtype) -> float:
 
 _log = logging.getLogger("msdump.capture")
 
-_PLATFORM: Final = "Ascend"  # the only one that computes statistics itself
+_PLATFORM: Final = "Ascend"  # the only platform with statistics computed on the device
 _SINGLE: Final = np.dtype(np.float32)
-_MSPROBE_COLUMNS: Final = 13  # msprobe refuses files with fewer
+_MSPROBE_COLUMNS: Final = 13  # msprobe refuses files with fewer columns
 
 _CONVERSIONS: Final = {
     Nature.VALUE: statistic_csv.NUMBER,
@@ -381,7 +381,7 @@ class Statistics:
 
     Attributes:
         header: First line of the file.
-        has_hashes: Whether the result of ``begin`` has to read the elements, and for long.
+        has_hashes: Whether the function that ``begin`` returns hashes elements, which takes long.
     """
 
     def __init__(self, spec: StatisticSpec, style: Style) -> None:
@@ -414,10 +414,10 @@ class Statistics:
         return None if begun is None else begun()
 
     def begin(self, record: TensorRecord) -> Finish | None:
-        """Find all statistics of a tensor but the hashes.
+        """Compute all statistics but hashes; return a function that adds the hashes and returns all.
 
-        None where it gets no row: no elements, text, complex numbers. The hashes may be computed later and
-        in another thread, while the elements stay as they are.
+        None for a tensor without a row: no elements, text, complex numbers. The function may be called later
+        and in another thread, as long as the elements stay unchanged.
         """
         return self._measure.begin(record) if _has_row(record) else None
 
@@ -442,13 +442,13 @@ class Statistics:
 
     @property
     def need(self) -> StatisticNeed | None:
-        """The needs of rows, None where they take more than a pass over the host's elements."""
+        """Statistics that rows need; None if one pass over the host's elements is not enough."""
         return None if self._are_texts or self.has_hashes else self._need
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
-        """Return the part of rows that stays from step to step, for tensors of these types and shapes.
+        """Return the part of rows that is the same in all iterations, for tensors of these types and shapes.
 
-        None where one has no row, or where rows take more than a pass over the elements of the host.
+        None if a tensor has no row, or if ``need`` is None.
         """
         need = self.need
         if need is None or not all(map(_has_row, records)):
@@ -457,10 +457,10 @@ class Statistics:
         return RowSheet(self.header, template, [record.dtype for record in records], need, self._statistics)
 
     def _template(self, record: TensorRecord, task: Task) -> str:
-        """Return the row of a tensor but for timestamp and statistics."""
+        """Return a tensor's row as a ``%`` template for timestamp and statistics."""
         # spelled once, character by character: the tensors of a slot have equal cells in every step of a run
         operator_ref, array = record.operator, record.array
-        key = (operator_ref.full_name, record.io, record.slot)  # of an operator a hash would be computed
+        key = (operator_ref.full_name, record.io, record.slot)  # an OperatorRef is slower to hash
         described = (operator_ref, record.dtype, array.shape, array.nbytes, task)
         known = self._templates.get(key)
         if known is not None and known[0] == described:
@@ -532,7 +532,7 @@ class _OnHost:
 
 
 class _OnDevice:
-    """Leaves a cell empty, and warns once, where the emulated device lacks a type."""
+    """Computes statistics as the device does: warns once, and leaves cells empty, if it lacks a type."""
 
     def __init__(self, statistics: Sequence[Statistic], *, high_precision: bool) -> None:
         self._statistics = statistics
@@ -561,7 +561,7 @@ class _OnDevice:
 
 
 class RowSheet:
-    """The rows of some tensors but for timestamps and statistics; no statistic of them is a hash.
+    """Row templates of some tensors, to be filled with timestamps and statistics other than hashes.
 
     Attributes:
         header: First line of the file.
@@ -611,7 +611,7 @@ class RowSheet:
 
 
 def _column(value: Callable[[Totals, ReadOctets], Cell], found: TotalsArray) -> list[Cell]:
-    """Return a statistic of several tensors: its function takes arrays as it takes numbers."""
+    """Return a statistic of several tensors; the statistic's function accepts arrays and numbers."""
     with np.errstate(all="ignore"):
         column: list[Cell] = np.asarray(value(found, _no_octets)).tolist()
     return column

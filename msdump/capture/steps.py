@@ -27,7 +27,7 @@ def walk(record: TensorRecord, steps: Sequence[Step]) -> TensorRecord | Reason:
     """Return a record after all steps, or the reason for which one of them dropped it."""
     for step in steps:
         kept = step(record)
-        if kept is record:  # as most steps leave it
+        if kept is record:  # most steps change nothing
             continue
         if isinstance(kept, Reason):
             return kept
@@ -40,13 +40,13 @@ class Addresses(Protocol):
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Where each value lay as it was made, by its name in the graph."""
+        """Block of each value at the time of its creation, by its name in the graph."""
 
     def block(self, position: int, io: IO, slot: int) -> Block | None:
         """Return where an operator's input or output lies; None for a value without memory."""
 
     def inside(self, index: int, /) -> Addresses | None:
-        """Return the same of the branch or loop body of an index; None before it runs."""
+        """Return the addresses in the branch or loop body of an index; None before the body runs."""
 
 
 Memory = Callable[[], Addresses | None]
@@ -75,11 +75,11 @@ class DeviceSlot:
 
     Attributes:
         device: The device with the graph.
-        placed: How the operator holds it, None: as on the host.
+        placed: Type and format of the tensor in the operator; None: as on the host.
         slot: Index among the operator's inputs or outputs.
-        origin: Full name of the operator that gave an output before the graph was compiled.
+        origin: Full name of the operator that had the output before the graph was compiled.
         memory: Gives the addresses of the run that goes on.
-        place: Position and side of the operator; a name for a value of the graph.
+        place: Position of the operator and side (input, output); for a graph value its name.
         pinned_address: Its address in every run, None: it depends on the run.
     """
 
@@ -130,7 +130,7 @@ class DeviceSlot:
         return array if self.placed is None else self.device.laid_out(array, self.placed)
 
     def pinned(self) -> Self:
-        """Return the same with the address that it has now: a loop's next iteration may have another."""
+        """Return the slot with its present address fixed: a loop's next pass may have another address."""
         return replace(self, pinned_address=self.address)
 
 
@@ -145,8 +145,8 @@ class OperatorRecords:
         Args:
             device: The emulated device with the graph, None on CPU and GPU.
             memory: Gives the addresses of the run that goes on.
-            counts_present: Number the tensors that are there in place of their slots, as a dump file
-                does, which has no place for absent optional ones; text is passed over.
+            counts_present: Number only present tensors instead of slots, as dump files do, which have no
+            place for absent optional tensors; text is left out.
         """
         self._device = device
         self._memory = memory
@@ -168,7 +168,7 @@ class OperatorRecords:
             operator: The operator, as files name it.
             position: Its place in the graph's execution order.
             inputs: One for each slot, None for a value that is no tensor; empty where inputs are not dumped.
-            outputs: The same of the outputs.
+            outputs: One for each output, likewise.
             now: Gives each record its timestamp.
         """
         device, records = self._device, []
@@ -209,7 +209,7 @@ class OperatorRecords:
     def has_host_types(self, positions: Iterable[int]) -> bool:
         """Return whether the device holds the outputs of operators in the types that they have on the host.
 
-        Outputs without a known type are not looked at.
+        Outputs of unknown type are ignored.
         """
         device = self._device
         if device is None:
@@ -268,7 +268,7 @@ def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -
         inputs: Its inputs count.
         outputs: Its outputs count.
     """
-    names = node.inputs * inputs + node.declared_outputs * outputs  # of a side that does not count: no names
+    names = node.inputs * inputs + node.declared_outputs * outputs  # a side that does not count adds none
     return sum(is_no_tensor(graph, name) for name in names if name)
 
 
@@ -278,7 +278,7 @@ def is_no_tensor(graph: Graph, name: str) -> bool:
 
 
 def drop_text(*, drops_empty: bool = False) -> Step:
-    """Return the step that drops string tensors, which no file can hold; it names each operator once.
+    """Return the step that drops string tensors, which no file can hold, with one warning per operator.
 
     Args:
         drops_empty: Drop tensors without elements, too.
@@ -352,7 +352,7 @@ def to_host(record: TensorRecord) -> TensorRecord:
 def to_device() -> Step:
     """Return the step that shows tensors in device type, format and shape (``trans_flag`` false).
 
-    A tensor that its format cannot hold is shown as on the host, and its operator named once.
+    A tensor that the format cannot hold is shown as on the host, with one warning per operator.
     """
     warned: set[str] = set()
 
@@ -377,7 +377,7 @@ def to_device_type(record: TensorRecord) -> TensorRecord:
 
 
 def to_device_memory(record: TensorRecord) -> TensorRecord:
-    """Show tensors as they lie in device memory; formats that CANN has no number for, as on the host."""
+    """Show tensors as they lie in device memory, or in host layout if CANN has no number for the format."""
     array, dtype = held_elements(record)
     part, format_name = record.device, host_format(array.shape)
     if part is not None and part.format in dump_message.FORMATS:
@@ -397,9 +397,9 @@ def host_format(shape: Sequence[int]) -> str:
 
 
 def reader(device: Ascend) -> Callable[[OperatorRef, int, np.ndarray], np.ndarray]:
-    """Return a function that gives an operator's input in the type that the device reads, never saturated.
+    """Return a function that rounds an operator's input to the type the device reads, without saturation.
 
-    An infinite input stays infinite, so that an overflow differs from one that was there before.
+    An infinite input stays infinite: this separates an operator's own overflow from one in its inputs.
     """
     tensors = {
         (node.operator, slot): tensor

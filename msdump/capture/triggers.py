@@ -2,7 +2,7 @@
 
 An operator overflows where an output of float16, bfloat16 or float32 holds an infinity or a NaN, or where
 the device reports that it clamped a result to float16's range (``precision.Rounding.saturates``), which
-leaves neither. Its inputs do not matter; the log says whether they were bad already.
+leaves neither. Inputs do not matter; the log says whether they had infinities or NaN already.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OverflowTrigger:
         operator, written = node.operator, node.update.new_values
         overflows = self._nonfinite(operator, outputs)
         if saturated:
-            overflows.append((0, "saturated"))  # the device's status does not tell which output it was
+            overflows.append((0, "saturated"))  # the device's status does not name the output
         if not overflows:
             return Reason.NO_OVERFLOW
         if not self._limit.take():
@@ -150,7 +150,7 @@ def is_finite(array: np.ndarray) -> bool:
     name = dtypes.from_numpy(array.dtype).name
     exponent = _EXPONENTS.get(name)
     if exponent is not None:
-        # integers are compared many at a time, float16 and bfloat16 one by one
+        # numpy compares integers in vectors, but float16 and bfloat16 one by one
         return not ((array.view(np.uint16) & exponent) == exponent).any()
     if name != "float32":
         return bool(np.isfinite(array if array.dtype.isbuiltin else array.astype(np.float32)).all())

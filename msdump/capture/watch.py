@@ -91,8 +91,8 @@ class RankComparison(threading.local):
             iteration: Number of the iteration.
 
         Returns:
-            The findings on this rank, and a sentence where another rank is apart from this one and most
-            others, else "".
+            The findings on this rank, and a sentence that names another rank which differs from most ranks,
+            "" without one.
 
         Raises:
             RankError: Another rank does not answer or is in another iteration; later steps compare nothing.
@@ -103,7 +103,7 @@ class RankComparison(threading.local):
         world = current()
         place = CallPlace(f"the end of iteration {iteration}", _KIND, WORLD_GROUP)
         digests = b"".join(key + tensor.digest for key, tensor in shared_tensors.items())
-        self._is_given_up = True  # until all have come: a rank that did not is not waited for again
+        self._is_given_up = True  # reset below: a missing rank is waited for only once
         packed = shared(world, f"watch {network}", _NUMBER.pack(iteration) + digests, place)
         found: dict[int, Mapping[bytes, bytes]] = {}
         for rank, data in packed.items():
@@ -157,7 +157,7 @@ class RunWatch:
         sink: Takes the files of the networks.
         networks: Numbers the networks of the configuration, from 0.
         kept: Keeps elements for the next step.
-        ranks: Takes the tensors that ranks should share, None where no rule compares them.
+        ranks: Compares tensors that should be equal on all ranks; None without rules on them.
     """
 
     def __init__(self, plan: DumpPlan, sink: Sink) -> None:
@@ -187,7 +187,7 @@ class RunWatch:
 
     @property
     def written(self) -> IterationSet:
-        """Iterations with their selected files, or the files of hits, on disk."""
+        """Iterations on disk: from the history, or with hits if only hits are dumped, else all."""
         if self._history is not None:
             return self._history.written
         return self._iterations if self.plan.writes_hits_alone else IterationSet()
@@ -228,7 +228,7 @@ class RunWatch:
         """End the run where there is a hit and hits end runs.
 
         Raises:
-            WatchHitError: That is so.
+            WatchHitError: A rule hit, and hits end runs.
         """
         if hit is not None and self.plan.on_hit is OnHit.STOP:
             tensor = hit.subject
@@ -236,7 +236,7 @@ class RunWatch:
             raise WatchHitError(hit.rule.name, tensor.name, hit.moment.iteration, message)
 
     def _log_hit(self, hit: Hit) -> None:
-        """Warn of a hit: the first one of a rule at an operator, then the tenth, ..., one of a step at most.
+        """Warn of the first, tenth, hundredth, ... hit of a rule at an operator, at most once in a step.
 
         NaN and infinity spread to all operators that follow: the first warning shows where they began.
         """
@@ -298,7 +298,7 @@ class RunWatch:
 
     def broken_off(self, iteration: int, error: BaseException) -> None:
         """Write the kept steps and the files of the failed one; write errors are only logged."""
-        if self.ranks is not None:  # the others would wait for its digests
+        if self.ranks is not None:  # other ranks would wait for this rank's digests
             current().fail(f"{type(error).__name__}: {error}")
         with contextlib.suppress(DumpWriteError):
             self._release(f"{type(error).__name__}: {error}", iteration)
@@ -362,14 +362,14 @@ class _RuledTensor:
 
 
 class _Clearance(NamedTuple):
-    """Sums of squares at which no rule hits, of the tensors of operators that run together.
+    """Intervals of sums of squares in which no rule hits, for the tensors of operators that run together.
 
     Attributes:
         operators: The operators.
-        sizes: Number of elements of each tensor that is there (``tensors_of``).
-        ruled: Places of the tensors on which there are rules.
-        owners: Place of the operator of each of these.
-        intervals: Open interval of each of these, a row for each.
+        sizes: Number of elements of each present tensor (``tensors_of``).
+        ruled: Indices of the tensors on which there are rules.
+        owners: Index of the operator of each tensor with rules.
+        intervals: Open interval of each tensor with rules, one row each.
     """
 
     operators: Sequence[OperatorRef]
@@ -402,14 +402,14 @@ class GraphWatch:
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
         self._weights = {graph.index: _weights(graph) for graph in watched}
         self._tensors: dict[tuple[OperatorRef, IO, int], _RuledTensor] = {}
-        self._runs: Counter[_RuledTensor] = Counter()  # of each tensor's operator in this iteration
+        self._runs: Counter[_RuledTensor] = Counter()  # runs of each tensor's operator in this iteration
         self._limits: dict[OperatorRef, _Clearance] = {}  # by the first operator
         self._iteration = -1  # before the first one
         self._rank: int | None = None  # looked up once in each iteration
         self._hit: Hit | None = None
 
     def begin(self, iteration: int) -> None:
-        """Begin an iteration; branches and loops begin with their graph's."""
+        """Begin an iteration of all graphs, branches and loops included."""
         if iteration != self._iteration:
             self._iteration, self._rank = iteration, None
             self._runs.clear()
@@ -434,7 +434,7 @@ class GraphWatch:
         records: Callable[[int], Iterable[TensorRecord]],
         squares: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return for each of the operators that have run together whether certainly no rule hits.
+        """Return for each operator of a batch whether it is certain that no rule hits.
 
         Args:
             ran: The operators.
@@ -468,14 +468,13 @@ class GraphWatch:
         for owner, operator in enumerate(ran):
             found = [*records(owner)]
             count = len(tensors_of([operator]))
-            if (
-                len(found) != count
-            ):  # text has no record: it is not known which record belongs to which tensor
+            if len(found) != count:
+                # text has no record: records cannot be assigned to tensors
                 rows += [(start + place, owner, *_NEVER) for place in range(count)]
             else:
                 for place, record in enumerate(found, start):
                     if tensor := self._tensor(record):
-                        # elements that the device rounds have another sum
+                        # rounding by the device changes the sum
                         is_held = held_in(record) is record.dtype
                         rows.append((place, owner, *(tensor.cleared if is_held else _NEVER)))
             start += count
@@ -505,7 +504,7 @@ class GraphWatch:
         """End the run where a rule hit at the last operator and a hit is to end it.
 
         Raises:
-            WatchHitError: That is so.
+            WatchHitError: A rule hit, and hits end runs.
         """
         hit, self._hit = self._hit, None
         self._run.stop_at(hit)

@@ -104,14 +104,14 @@ class TensorWriter(ArtifactWriter):
         self._keeps_tensors = keeps_tensors
         self._measures_saved = measures_saved
         self._widens = keeps_tensors or measures_saved
-        # rows alone may be put off: files and hashes have an order of their own
+        # rows are gathered only without files and hashes, which are written in their own order
         self._gathers = statistics is not None and not keeps_tensors and self._hashing is None
         self.need = statistics.need if statistics and self._gathers and not measures_saved else None
 
     def write(
         self, directory: str, operators: Iterable[tuple[OperatorRef, Task, Iterable[TensorRecord]]]
     ) -> None:
-        """Write files one after the other, and rows beside them, or rows alone together."""
+        """Write each file followed by its row; without files, write rows in groups."""
         path = f"{directory}/{layouts.STATISTICS}"
         gathered: list[tuple[TensorRecord, Task]] = []
         gathered_bytes = 0
@@ -128,7 +128,7 @@ class TensorWriter(ArtifactWriter):
                         self._sink.write(Artifact(directory, name, contents, saved.array.nbytes))
                     if self._statistics is None:
                         continue
-                    # but for O2, hashes and sizes are taken of bfloat16, although the file holds float32
+                    # hashes and sizes are of bfloat16, although the file holds float32; under O2 of float32
                     measured = saved if self._measures_saved else record
                     if not self._gathers:
                         self._write_row(self._statistics, path, task, measured)
@@ -138,7 +138,7 @@ class TensorWriter(ArtifactWriter):
                     if gathered_bytes >= _MOST_GATHERED:
                         full, gathered, gathered_bytes = gathered, [], 0
                         self._write_rows(path, full)
-        finally:  # also where an operator raises: the rows of the operators before it are there
+        finally:  # also after an error: earlier operators keep their rows
             if gathered:
                 self._write_rows(path, gathered)
 
@@ -185,7 +185,7 @@ def widened(record: TensorRecord) -> TensorRecord:
     return record._replace(array=widen(record.array, record.dtype))
 
 
-_REGISTERED: Final = 2  # dtype.isbuiltin of a type that another package gave numpy
+_REGISTERED: Final = 2  # dtype.isbuiltin of a type that another package registered
 
 
 def info(record: TensorRecord) -> TensorInfo:
@@ -198,7 +198,7 @@ def info(record: TensorRecord) -> TensorInfo:
         array.shape,
         host.shape,
         -(-array.size // dtype.per_byte) * array.itemsize,  # two int4 share a byte, the last may be alone
-        sub_format=groups if groups > 1 else 0,  # vendor: tools take it for groups from 2 on
+        sub_format=groups if groups > 1 else 0,  # vendor: tools read 2 and more as groups
         address=0 if part is None else part.address,
         original_op=_original(record, host, part) if record.io is IO.OUTPUT else None,
     )
@@ -225,7 +225,7 @@ def _original(record: TensorRecord, host: np.ndarray, part: DevicePart | None) -
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    """Return an array of a type that hands out a buffer, as ml_dtypes' types do not; its bytes stay."""
+    """Return a view of an array in a type with the buffer protocol, which ml_dtypes' types lack."""
     is_foreign = array.dtype.isbuiltin == _REGISTERED
     return array.view(f"u{array.dtype.itemsize}") if is_foreign else array
 
@@ -334,7 +334,7 @@ def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:
 
 
 def _extremes(array: np.ndarray, dtype: DType, totals: Totals) -> tuple[float, float]:
-    """Return the largest and the smallest element as comparisons from the first element on find them.
+    """Return the largest and smallest element, found by comparing one element after the other.
 
     >>> from msdump import dtypes
     >>> float32, need = dtypes.from_name("float32"), StatisticNeed(extremes=True, counts=True)
