@@ -4,8 +4,7 @@ A compiled graph has these conversions as operators of their own. Constants need
 brought into the form in which they are read when the graph is compiled. Tensors
 stay in the host's layout, so a TransData moves nothing here; a Cast rounds. On the
 way to a smaller type the Cast comes first, on the way to a larger one last, so that
-TransData has less to move. From one device format to another there are two TransData, by
-way of the host's format.
+TransData has less to move. Two device formats need two TransData, by way of the host's.
 """
 
 from __future__ import annotations
