@@ -146,7 +146,7 @@ class Collectives:
             agreement.warn_of_settings(headers)
 
     def failed(self, reason: str) -> None:
-        """Report to the other ranks that the network's run failed on this one."""
+        """Report to the other ranks that the network's run failed on this rank."""
         self._world.fail(reason)
 
 
@@ -231,7 +231,7 @@ class _Group:
 
 
 def _send(group: _Group, peer: int, array: np.ndarray, mine: CallHeader, empty: Empty) -> list[np.ndarray]:
-    """Send a tensor to one rank, and go on before it is received; return the tensor."""
+    """Send a tensor to one rank without waiting for the receiver; return the tensor."""
     rank, transport = group.rank(peer), group.reach()
     transport.post(group.channel, (rank, mine.packed()), group.place)
     if array.size:

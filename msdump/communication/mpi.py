@@ -35,7 +35,7 @@ _log = logging.getLogger("msdump.communication")
 _NOTICE_TAG: Final = 1
 _FIRST_TAG: Final = 16
 
-_BUSY: Final = 0.005  # seconds of a wait in which the rank gives its core to others but does not sleep
+_BUSY: Final = 0.005  # first seconds of a wait, in which the rank yields its core but does not sleep
 _SLEEP: Final = 0.0005
 _LOOK_AROUND: Final = 0.02  # seconds between two looks at the other ranks
 _TELL_AFTER: Final = 1.0  # seconds of a wait, at most half of the limit, until the others get a notice
@@ -64,7 +64,7 @@ class Peer:
             return False
         try:
             os.kill(self.pid, 0)
-            # os.kill finds zombies, too: children that ended (others vanish when their parent has waited)
+            # os.kill succeeds for zombies: ended children that this process has not waited for
             return os.waitid(os.P_PID, self.pid, os.WNOHANG | os.WEXITED | os.WNOWAIT) is not None
         except ProcessLookupError:
             return True

@@ -1,4 +1,4 @@
-"""Several ranks in one process: each is a thread with networks, numbers and files of its own."""
+"""Several ranks in one process: each rank is a thread with separate networks, run numbers and files."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class RankThreads:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the ranks are to end at once: Ctrl-C, or one of them has failed."""
+        """Whether all ranks must end at once: after Ctrl-C, or if a rank has failed."""
         return self._hub.board.is_stopped or self._hub.board.failed is not None
 
     def first_failure(self, outcomes: Sequence[Outcome]) -> int | None:

@@ -139,7 +139,7 @@ class Transport(abc.ABC):
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Send arrays and fill others; return when all of them may be used again.
+        """Send arrays and receive into arrays; return when the caller may use all arrays again.
 
         Args:
             channel: Exchanges at the same time need different ones.
@@ -173,7 +173,7 @@ _LONGEST_SLEEP: Final = 0.2  # seconds of a thread's wait between two looks, so 
 
 @dataclass(eq=False, slots=True)
 class _Message:
-    """An array on its way: the sender's own, or a copy."""
+    """A sent array that is not received yet: the sender's array (exchange) or a copy (post)."""
 
     array: np.ndarray
     is_received: bool = False
@@ -215,7 +215,7 @@ class ThreadTransport(Transport):
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Pass arrays to other threads, and copy the arrays that they pass to this one."""
+        """Pass arrays to other threads; copy the arrays that they pass to this thread."""
         wait = self.wait(place)
         sent = [(peer, self._put(peer, channel, array)) for peer, array in sends]
         mail = self._hub.mail

@@ -1,4 +1,4 @@
-"""The rank that a thread works as: the process's own, or that of one of several ranks in one process."""
+"""The rank of the calling thread: the process's rank, or one of several ranks in one process."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _Kept = TypeVar("_Kept")
 
 
 class World:
-    """All ranks, seen from one of them; any thread may use it.
+    """All ranks from the viewpoint of one rank; thread-safe.
 
     Attributes:
-        identity: Number of this rank, and of ranks.
+        identity: Number of this rank, and total number of ranks.
         groups: Ranks of each group that ``create_group`` made, by name; groups without this rank included.
     """
 
     def __init__(self, identity: Identity, transport: Transport | None = None) -> None:
-        """Communicate with no other rank yet; processes of MPI get their transport later."""
+        """Set the rank without communication; processes of MPI get their transport later."""
         self.identity = identity
         self.groups: dict[str, tuple[int, ...]] = {}
         self._transport = transport
@@ -109,7 +109,7 @@ class World:
 
 
 class _Thread(threading.local):
-    """The world of a thread that works as a rank of its own."""
+    """Thread-local world: of a thread that is a rank by itself, else None."""
 
     world: World | None = None
 
@@ -134,7 +134,7 @@ def current() -> World:
 
 
 def own() -> World | None:
-    """Return the world of a thread that works as a rank of its own, None in any other thread."""
+    """Return the world of the calling thread if it is a rank by itself; None in any other thread."""
     return _thread.world
 
 
@@ -205,7 +205,7 @@ def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
 
 
 def create_group(group: str, rank_ids: list[int]) -> None:
-    """Make a group of ranks, by which collectives name it; every rank of it calls this.
+    """Make a group of ranks, which collectives refer to by its name; every member must call this.
 
     Raises:
         InputError: The name is taken or no text, or the ranks are no list of different ranks.

@@ -234,7 +234,7 @@ def blocks(data: DumpData, offset: int) -> tuple[DataSpan, ...]:
 
 
 def dtype_of(info: TensorInfo) -> dtypes.DType:
-    """Return the element type of a tensor; int8 where the header says DT_UNDEFINED.
+    """Return the element type of a tensor; int8 for DT_UNDEFINED.
 
     Raises:
         FormatError: Elements of this type cannot be read.

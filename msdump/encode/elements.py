@@ -13,7 +13,7 @@ from msdump.errors import FormatError
 
 
 def element_bytes(array: np.ndarray) -> memoryview:
-    """Return the bytes of an array: its own memory where it is in C order and little endian, else a copy.
+    """Return the bytes of an array: a view if the array is in C order and little endian, else a copy.
 
     >>> import numpy as np
     >>> element_bytes(np.array([[1, 2], [3, 4]], ">i2").T).tolist()
@@ -53,7 +53,7 @@ def pack(array: np.ndarray, dtype: DType) -> np.ndarray:
     places = _places(dtype)
     codes = np.zeros(-(-array.size // dtype.per_byte) * dtype.per_byte, np.uint8)
     codes[: array.size] = _exact(array, dtype).reshape(-1).view(np.uint8)
-    # ml_dtypes has an element in a byte of its own, a negative one with its sign in the high bits
+    # ml_dtypes stores each element in a full byte, sign-extended
     codes &= (1 << 8 // dtype.per_byte) - 1
     packed: np.ndarray = np.bitwise_or.reduce(codes.reshape(-1, dtype.per_byte) << places, axis=1)
     return packed

@@ -93,7 +93,7 @@ class Header:
 
 
 def encode(array: np.ndarray) -> tuple[Buffer, ...]:
-    """Return header and elements; the elements are the array's own memory where it is C ordered.
+    """Return header and elements; the elements are a view of the array if it is in C order.
 
     Raises:
         FormatError: The element type has no .npy type (text, bfloat16, int4).
@@ -111,7 +111,7 @@ def header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def numpy_header(descr: str, shape: tuple[int, ...]) -> bytes:
-    """Return the bytes before the elements as ``numpy.save`` writes them, and CANN's tools with it."""
+    """Return the bytes before the elements as ``numpy.save``, which CANN's tools call, writes them."""
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     return _framed(text + " " * (_LONGEST_GROWING - len(str(shape[0])) if shape else 0))
 

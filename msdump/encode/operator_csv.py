@@ -52,7 +52,7 @@ Cells = Mapping[str, float | int]
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the columns behind the shape, in their order."""
     ordered = tuple(name for name in TITLES if name in chosen)
-    # vendor: CANN's older engine knew these six only, and its header is kept for them
+    # vendor: CANN's older engine has only these six statistics; their header is kept unchanged
     if ordered == DEFAULT_STATISTICS:
         return (*ordered[:_BEFORE_COUNT], COUNT, *ordered[_BEFORE_COUNT:])
     return (COUNT, *ordered)

@@ -119,7 +119,7 @@ class ReferenceRun:
     def __call__(
         self, fed: Mapping[str, OrtValue], _names: list[str], _options: None
     ) -> list[OrtValue | None]:
-        """Return the outputs, and behind them the overflow status where the rounding reports it."""
+        """Return the outputs and, if the device's arithmetic reports overflows, the overflow status last."""
         inputs = {**self._weights, **{name: values.to_python(value) for name, value in fed.items()}}
         emulation = self._emulation
         results = self._compute(inputs) if emulation is None else emulation(self._compute, inputs)

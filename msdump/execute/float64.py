@@ -90,7 +90,7 @@ class RoundingRule:
 
 
 def doubled(array: Array) -> Array:
-    """Return an array in float64 where it has a floating point type, else as it is."""
+    """Convert a floating point array to float64; return other arrays unchanged."""
     if array.dtype.kind == "f" or array.dtype in {row.numpy for row in HALVES}:
         return array.astype(np.float64)
     return array
@@ -297,7 +297,7 @@ def _local_response(call: Call) -> tuple[Array]:
 
 
 def _along(call: Call, x: Array) -> tuple[Array, Any]:
-    """Return the input of a softmax and the axis of its sums; before opset 13 it is flattened to 2-D."""
+    """Return a softmax's input (flattened to 2-D before opset 13) and the axis of its sums."""
     if call.opset >= _SOFTMAX_ALONG_ONE_AXIS:
         return x, call.attribute("axis", -1)
     axis = call.attribute("axis", 1) % max(x.ndim, 1)
@@ -368,7 +368,7 @@ def _products(view: Array, rank: int, kernels: Array) -> Array:
 
 
 def conv_transpose(call: Call) -> tuple[Array]:
-    """Return a transposed convolution: one of the input with zeros between its elements."""
+    """Return a transposed convolution, computed as a convolution of the input with zeros inserted."""
     x, w, bias = call[0], call[1], call.optional(2)
     kernel, rank, groups = w.shape[2:], w.ndim - 2, call.attribute("group", 1)
     strides = call.attribute("strides", (1,) * rank)

@@ -118,7 +118,7 @@ def host_operator(
     collectives: Collectives | None,
     float_status: FloatStatus | None,
 ) -> Control | None:
-    """Return the function that runs an operator in Python, None for one that a kernel computes.
+    """Return the function that runs an operator in Python; None for operators with a kernel.
 
     The function returns the named outputs in order and, for a collective that reports overflows, the
     overflow status last. Arguments as of ``Exchange``; ``collectives`` None: without the network's name.

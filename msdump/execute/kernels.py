@@ -1,7 +1,7 @@
-"""One operator as a function: a session of onnxruntime, or ONNX's reference where the runtime has no kernel.
+"""One operator as a function: a session of onnxruntime, or ONNX's reference if onnxruntime has no kernel.
 
-The ways are tried in this order: the operator as it is; in float32, where the runtime lacks a kernel for half
-types; with shapes and weights fixed; the reference. All but the first are slower.
+Tried in this order: the operator unchanged; in float32, for operators without a kernel for half types; with
+fixed shapes and constant weights; the reference. All but the first are slower.
 """
 
 from __future__ import annotations

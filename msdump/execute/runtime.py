@@ -88,7 +88,7 @@ def _share_allocator() -> None:
 
 
 class Runtime:
-    """The process's sessions on one kind of device, by the bytes of their models.
+    """Creates onnxruntime sessions on CPU or CUDA; caches them by the bytes of their models.
 
     Attributes:
         providers: onnxruntime's providers in order of preference.

@@ -521,7 +521,7 @@ class SegmentPlanner:
 
 
 def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") -> _Timed:
-    """Return a function on a segment that adds its calls to the trace, if there is one."""
+    """Wrap a function of a segment: record its calls in the trace, if tracing is on."""
     if tracing.active() is None:
         return function
     names = [operator.node.operator.full_name for operator in segment.operators]

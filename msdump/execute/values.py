@@ -88,7 +88,7 @@ def space(shape: tuple[int, ...], dtype: np.dtype) -> tuple[OrtValue | None, np.
 
 
 def contiguous(array: np.ndarray) -> np.ndarray:
-    """Return the array in C order and native byte order, copied only where it must be."""
+    """Return the array in C order and native byte order; a copy only if it is not."""
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return array if array.flags.c_contiguous else np.array(array, order="C")
@@ -187,7 +187,7 @@ def _from_list(items: list[np.ndarray], element: DType) -> OrtValue:
 def _operator(
     op_type: str, *inputs: tuple[str, str], **attributes: Any
 ) -> Callable[[dict[str, OrtValue]], OrtValue]:
-    """Return the function of one operator; the most recent ones keep their sessions."""
+    """Return the function of one operator; the sessions of the most recent operators are cached."""
     model = onenode.one_operator(op_type, *inputs, **attributes)
     run = cpu_runtime().session(model).run_with_ort_values
     return lambda fed: run(fed, ["y"], None)[0]
@@ -284,7 +284,7 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
 
 
 def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
-    """Return an input in the form in which it is fed.
+    """Check one input and convert it to the value that is fed.
 
     Args:
         value: The graph's input.

@@ -67,7 +67,7 @@ class WeightStore:
         return name in self._arrays
 
     def array(self, name: str) -> np.ndarray:
-        """Return a weight as the file holds it."""
+        """Return the array of a weight, unchanged from the model's file."""
         return self._arrays[name]
 
     def value(self, name: str) -> OrtValue:
@@ -75,7 +75,7 @@ class WeightStore:
         return self._value_and_array(name)[0]
 
     def public(self, name: str) -> Any:
-        """Return an aligned weight for a session that reads it where it lies."""
+        """Return a weight as a public OrtValue, aligned, for sessions that read its memory directly."""
         return public_value(self._value_and_array(name)[1])
 
     def _value_and_array(self, name: str) -> tuple[OrtValue, np.ndarray]:
@@ -106,7 +106,7 @@ class WeightStore:
         return known[id(array)]
 
     def packable(self, name: str) -> Any:
-        """Return a weight, possibly unaligned, for a kernel that packs a copy of its own."""
+        """Return a weight as a public OrtValue, possibly unaligned, for kernels that copy (pack) it."""
         return public_value(values.contiguous(self._arrays[name]))
 
 

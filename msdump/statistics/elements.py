@@ -20,7 +20,7 @@ _RUN: Final = 1 << 9  # terms per BLAS call in float32: few, to bound rounding e
 _SINGLES_FROM: Final = 1 << 15  # float32 blocks of at least this many elements are summed in float32
 # 512 squares of the largest peak make 5e32, where float32 ends at 3e38.
 _SMALLEST_PEAK: Final = 1e-12  # below it squares vanish in float32
-_LARGEST_PEAK: Final = 1e15  # above it a run of them overflows
+_LARGEST_PEAK: Final = 1e15  # above it a sum of a run's squares overflows
 _FLOAT16_BITS: Final = np.int32(-0x70002000)  # the bits of float32 that hold a float16
 _FLOAT16_SCALE: Final = np.float32(2.0**112)  # ratio of the values that the same bits have
 _FLOAT16_END: Final = 2.0**16  # value of the bits of inf; NaN becomes larger
@@ -116,5 +116,5 @@ def total_of_products(addends: np.ndarray, factors: np.ndarray) -> float:
 
 def _sum_of_runs(runs: np.ndarray, factors: np.ndarray) -> float:
     """Return the dot product of two arrays, run by run: with ones a sum, with itself a sum of squares."""
-    # Short runs also keep BLAS from waking threads, which would wait for the network's.
+    # Short runs also keep BLAS from waking threads, which would compete with the network's threads.
     return float(np.add.reduce(np.vecdot(runs, factors), dtype=np.float64))

@@ -259,7 +259,7 @@ class RuleWatch:
                 elif measured is not None:
                     findings.append(Hit(rule, limit, subject, moment, measured))
         if self._compares and any(map(_compares_steps, rules)):
-            self._before.pop(key, None)  # first, so that the old value's memory is free
+            self._before.pop(key, None)  # first, to free the old value's memory
             self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
         return findings
 
