@@ -156,7 +156,7 @@ class TrainingState:
         self._arrays = {name: held(array) for name, array in whole.weights.items() if name in whole.variables}
         store = WeightStore(self._arrays)
         self.values: Values = {name: store.value(name) for name in self._arrays}
-        # the first values do not keep the memory of their arrays alive: this does
+        # keeps the arrays under the first values alive
         self._first = {name: store.copies.values[id(array)] for name, array in self._arrays.items()}
         self._kinds = {name: values.kind_of(value) for name, value in self.values.items()}
         self._shapes = {name: list(array.shape) for name, array in self._arrays.items()}

@@ -23,7 +23,7 @@ _BLOCK: Final = 1 << 13  # elements of a block in numpy: few enough that BLAS wa
 class Distance(NamedTuple):
     """Measures of the difference of two vectors x and y, with ``x - y`` in float32.
 
-    Any element that is NaN or infinite makes the two sums NaN or infinite.
+    Any element that is NaN or infinite makes at least one of the two sums NaN or infinite.
 
     Attributes:
         differences: Sum of ``(x - y)^2``.

@@ -166,7 +166,7 @@ def _totals(part: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
 
 
 def _known_as(dtype: DType) -> np.dtype:
-    """Return the type in which elements are measured: a larger type if the passes lack theirs."""
+    """Return the type in which elements are measured: the next larger type for types without a pass."""
     if dtype.saved.kind == "b":
         return np.dtype(np.uint8)
     return dtype.numpy if dtype.numpy in compiled.TYPES else dtype.saved
