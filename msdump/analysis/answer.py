@@ -25,7 +25,7 @@ from msdump.errors import plural
 _Fault = TypeVar("_Fault")
 
 FOLLOWING: Final = frozenset({Verdict.INHERITED, Verdict.HEALED})
-"""Verdicts on operators that are folded below the one at fault."""
+"""Verdicts on operators that follow from the one at fault, and are only counted below it."""
 
 _COMPUTED: Final = ("float64", "float32", "float16", "tfloat32", "bfloat16")
 _MOST_NAMED: Final = 3
@@ -56,7 +56,7 @@ _STEPS: Final = {
     Verdict.INHERITED: "feed both sides the same inputs",
     Verdict.UNREADABLE: "dump again: files are lost or torn",
 }
-"""Next steps, by the verdict of the whole."""
+"""Next steps, by the verdict on the whole network."""
 
 
 def tell_outputs(outputs: Iterable[TensorResult]) -> str:

@@ -67,7 +67,7 @@ class OperatorArithmetic:
 AS_THE_MODEL_SAYS: Final = OperatorArithmetic()
 
 ArithmeticPair = tuple[OperatorArithmetic, OperatorArithmetic]
-"""Arithmetic of the examined model, and of the other one."""
+"""Arithmetic of the examined model, and of golden."""
 
 
 def of_side(side: Side) -> tuple[Graph, OperatorArithmetic]:
@@ -431,7 +431,7 @@ class Bisection:
         return outputs
 
     def _results_of(self, graph: Graph) -> list[Any]:
-        """Run golden, or a network with its inputs and outputs; return the outputs as real numbers."""
+        """Run golden, or a network with golden's inputs and outputs; return the outputs as real numbers."""
         names = [value.name for value in graph.outputs]
         return as_real(names, self._run(self._mixed, graph, self._fed), self._scales[0])
 

@@ -30,7 +30,7 @@ ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
 """A golden element up to this magnitude has no relative error."""
 
 MASK: Final = -8192.0
-"""Elements of masked lanes lie below: -1e4 is the mildest mask in use, and scores are added to it."""
+"""Upper bound of masked elements: the mildest mask in use is -1e4, and scores are added to it."""
 
 _BOTTOM: Final = -65000.0  # always masked: float16 turns a mask of -3.4e38 into -inf or, saturating, -65504
 _LARGE: Final = 65504.0  # the largest number of float16, the type with the smallest range

@@ -178,7 +178,7 @@ def _ranges(numbers: Iterable[int]) -> str:
 
 
 _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
-"""Memory formats that are the host's."""
+"""Memory formats with the host's order of elements."""
 
 
 def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:

@@ -29,13 +29,13 @@ from msdump.read import ASKING, FIXED, GraphOperator, SourceKind, ValueSource, p
 
 _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
-"""Beside an input that only one side's kernel has."""
+"""Stands for the missing counterpart of an input that only one side's kernel has."""
 
 _SAME_NUMBER: Final = 2e-3
-"""Relative difference of two arguments that rounding to float16 or bfloat16 makes."""
+"""Largest relative difference of two attributes that rounding to float16 or bfloat16 explains."""
 
 _PASSING: Final = frozenset({"Transpose"})
-"""Operators, beside views, that another exporter replaces by a weight or product in another layout."""
+"""Operators, besides views, that an exporter may replace by a weight or matrix product in another layout."""
 
 _CLAMPS: Final = frozenset({"ReLU", "ReLU6", "Clip", "ClipByValue"})
 
@@ -385,7 +385,7 @@ class _Comparison:
             return is_lacking
         if self._mine.is_untold(own) or self._golden.is_untold(other):
             return False
-        if own.kind is other.kind is SourceKind.WEIGHT:  # weights under one name are compared as arguments
+        if own.kind is other.kind is SourceKind.WEIGHT:  # equal names: ``_of_pair`` compares contents
             weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
             is_common = {own.name, other.name} <= weights and weight_place(own.name) is None
             return own.name != other.name and is_common and not self._same_weight(own.name, other.name)

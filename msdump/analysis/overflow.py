@@ -294,7 +294,7 @@ class _Results:
 
 
 _Beside = tuple[Folder | None, Mapping[Task, Sequence[NamedFile]]]
-"""The directory of a record, None without dump files, and these by task and stream, oldest first."""
+"""The directory of a record, None without dump files, and its dump files by task, oldest first."""
 
 
 def _overflow(record: NamedFile, results: _Results, beside: _Beside) -> OperatorOverflow:

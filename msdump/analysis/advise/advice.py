@@ -217,7 +217,7 @@ _ROUNDS: Final = 12
 """Largest number of searches: each one that an unseen input refutes is repeated with that input."""
 
 _WITHOUT_MARGIN: Final = 8
-"""Number of searches before a margin is kept for further inputs; a set with a margin is not the smallest."""
+"""Number of searches for the exact bound; later ones keep a margin for further inputs, with larger sets."""
 
 _MADE_UP: Final = 2  # random inputs that confirm a set, in addition to the user's
 
@@ -225,7 +225,7 @@ Unseen = Callable[[int], tuple[str, Values]]
 """Returns a made-up input by number: its name, and the arrays to feed."""
 
 Named = Sequence[tuple[str, Values]]
-"""Inputs: names, and the arrays to feed."""
+"""Inputs as pairs of a name for messages and the arrays to feed."""
 
 
 def advise(

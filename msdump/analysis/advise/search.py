@@ -285,7 +285,7 @@ def _key(single: TensorRounding) -> tuple[str, DType, int]:
 
 
 MOST_EXACT: Final = 16
-"""Networks of up to so many operators that can be kept are searched exhaustively."""
+"""Largest number of candidates for which all sets are tried."""
 
 _ONE_STRETCH: Final = 40  # most runs of the network for measuring in one stretch; above, it is divided
 _SEARCHING: Final = 30  # estimated runs of the network until a small set is found

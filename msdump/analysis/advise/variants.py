@@ -20,7 +20,7 @@ from msdump.graph.kernel import FLOAT32, Rounding, keeps_types
 from msdump.plan import OverflowMode, PrecisionMode
 
 _RESIDENT_BYTES: Final = 32 << 20
-"""Bytes of weights whose kernels, with packed copies of them, stay between walks through the network."""
+"""Most bytes of weights with kernels (and packed copies) that stay between walks through the network."""
 
 _LANES: Final = 64  # most runs that go through the network side by side
 _LANE_BYTES: Final = 48 << 20  # most bytes of the values of these runs

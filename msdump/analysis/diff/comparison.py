@@ -332,7 +332,7 @@ class _Run:
         return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
 
     def _count_extra(self, ran: Iterable[Ran]) -> int:
-        """Count golden operators with counterparts that did not run; return the number in the main graph."""
+        """Count golden operators that ran without their counterparts; return the number in the main graph."""
         wanted, count = self._pairing.wanted, 0
         for each in ran:
             if each.node.name in wanted and not each.node.bodies:

@@ -25,13 +25,13 @@ _PART: Final = 1 << 15
 """Elements of pairs that keep a thread busy for longer than it takes to wake one."""
 
 _SAFE_SHARE: Final = 0.5
-"""Of the limit: tensors that are closer to it are measured in full."""
+"""Share of the limit up to which the quick measurement counts; larger distances are measured in full."""
 
 _SMALLEST: Final = 1e-12
 """Least mean square of golden elements: below it squares may vanish."""
 
 _LARGEST: Final = 4096.0
-"""Elements beyond it may be masks, which have no part in an error."""
+"""Largest magnitude for the quick measurement: larger elements may be masks, which errors leave out."""
 
 
 class ArrayPair(NamedTuple):

@@ -112,7 +112,7 @@ Smaller blocks take longer, by a tenth to a third with two thirds of the bytes: 
 threads sleep meanwhile, take turns once for each. Larger ones are no faster."""
 
 _MOST: Final = 256
-"""Operators of one block."""
+"""Most operators of one block."""
 
 Scope = tuple[tuple[int, int], ...]
 """Where an operator runs: the index of each body around it, outermost first, and the number of its pass."""

@@ -27,10 +27,10 @@ Given = Mapping[str, np.ndarray]
 """Inputs of an operator by the names of values."""
 
 _MOST_PACKED: Final = 16 << 20
-"""Bytes of packed weights in kept kernels, beside the golden network's own."""
+"""Most bytes of packed weights in kept kernels, in addition to the golden network's own."""
 
 _MOST_KEPT: Final = 1024
-"""Operators with kernels that are kept; a session without weights takes some tens of kilobytes."""
+"""Most operators with kept kernels; a session without weights takes some tens of kilobytes."""
 
 
 @dataclass(slots=True)
@@ -138,9 +138,9 @@ class GoldenOperators:
     def _run(self, mine: Ran, ran: Ran, given: Given) -> tuple[Array, ...]:
         """Return the outputs of an operator that runs again.
 
-        Where one side rounds a scale, threshold or input, elements jump to the next integer. So if running
-        again in the leading side's arithmetic gives its integers and truth values, these outputs are taken;
-        else the outputs in golden's arithmetic.
+        Where one side rounds a scale, threshold or input, elements jump to the next integer. So if only the
+        leading side's arithmetic repeats its integers and truth values, the outputs are computed in this
+        arithmetic; else in golden's.
         """
         results = self.golden.outputs(ran.graph, ran.node, given)
         discrete = [

@@ -113,10 +113,10 @@ def _names(table: GraphRefusals) -> frozenset[str]:
 
 
 _COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
-"""Reasons (None: no reason) of tensors that a compiled graph numbers: those that reach its files."""
+"""Reasons (None: no reason) with which a tensor still has a number in the files of a compiled graph."""
 
 Held = Sequence[tuple[DumpedIteration | None, Sequence[Record]]]
-"""The tensors of one operator in each moment; None stands for those that it left as it failed."""
+"""The tensors of one operator by dumped iteration; under None the ones in exception dumps."""
 
 
 class Explainer:

@@ -44,7 +44,7 @@ _COLUMNS: Final[Mapping[str, str]] = {
     "Nan Count": "nan_count",  # acl's spelling, as is the next
     "l2norm": "l2norm",
 }
-"""Column of each title, of MindSpore's files and of acl's, which have a file for each operator."""
+"""View's column by title, for MindSpore's files and for acl's (one file for each operator)."""
 
 _TYPES: Final = {column.name: column.type for column in VIEWS["statistics"]} | {"shape": TEXT}
 
@@ -64,7 +64,7 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     # "(2,3)" of MindSpore, "2x3" of acl, "()" and "-" of scalars
     "shape": "try_cast('[' || translate(coalesce({}, ''), 'x()', ',') || ']' as bigint[])",
 }
-"""How the text of a cell becomes what the column holds."""
+"""SQL that converts the text of a cell to the column's type, by column."""
 
 # extremes of truth values on a device are the texts True and False
 _REAL: Final = "case {0} when 'True' then 1.0 when 'False' then 0.0 else cast({0} as double) end"

@@ -37,7 +37,7 @@ from msdump.store import STATISTICS
 from msdump.store.write import open_directory
 
 _SELECT: Final = re.compile(r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|pivot)\b)", re.IGNORECASE)
-"""Begins what may be read from statistics; DESCRIBE is of the same type of statement, and reads nothing."""
+"""Matches statements that return many rows; DuckDB counts DESCRIBE as the same type of statement."""
 
 _BITS: Final = 63  # of an integer column (BIGINT), without the sign
 
@@ -50,11 +50,11 @@ _ROWS: Final[Mapping[str, Callable[[OpenedDump], Iterator[engine.Cells]]]] = Map
         "runs": views.run_rows,
     }
 )
-"""Rows of the views of dumps, but for statistics."""
+"""Functions that yield the rows of a dump's views, all except ``statistics``."""
 
 _OF_PLACE: Final = frozenset({"dump", "network", "directory", "path", "rank", "graph", "iteration"})
 _OF_OPERATOR: Final = frozenset({"op_type", "op_name", "task_id", "stream_id", "timestamp"})
-"""Columns of ``statistics`` in the path of every table, and further ones in the names of acl's tables."""
+"""Columns of ``statistics`` that come from the names of acl's tables, in addition to ``_OF_PLACE``."""
 
 _UNTIMED: Final = """
 select * exclude (first, last) replace (
@@ -63,13 +63,13 @@ from _runs left join (
     select dump, directory, min(timestamp) as first, max(timestamp) as last
     from statistics group by dump, directory) using (dump, directory)
 """
-"""Runs of which only statistics were saved get their times from these."""
+"""SQL of the view of runs: a run without files gets its times from its rows of statistics."""
 
 _SAVED: Final = f"""
 select distinct dump, directory, op_type, op_name, io, slot from statistics
 where parse_filename(path) = '{STATISTICS}'
 """
-"""The tensors that have a row in a table of their directory; others were measured from their files."""
+"""SQL of the tensors with a row in a table of statistics; all others are measured from their files."""
 
 
 @dataclass(frozen=True, slots=True)

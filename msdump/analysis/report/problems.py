@@ -302,7 +302,7 @@ _TRIGGERED: Final = {
     Trigger.EXCEPTION: (ProblemKind.FAILURE, "it failed: op_debug_mode 4 dumps nothing else"),
     Trigger.OVERFLOW: (ProblemKind.OVERFLOW, "it overflowed: op_debug_mode 3 dumps nothing else"),
 }
-"""Kind and text of the problem of a dump that was restricted to operators that failed or overflowed."""
+"""By trigger of the dump: kind and text of the problem of every operator that has files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class TensorState(enum.IntFlag):
 
 
 STRUCK: Final = int(TensorState.NAN | TensorState.INF)
-"""The states of a tensor that counts as struck; -inf alone, with which attention is masked, does not."""
+"""Bits of states that count as faulty: NaN and inf, not -inf, with which attention is masked."""
 
 _HAS_FLAG: Final[Mapping[str, tuple[TensorState, Callable[[np.ndarray], np.ndarray]]]] = {
     **dict.fromkeys(("max", "min", "avg", "l2norm"), (TensorState.NAN, np.isnan)),
@@ -56,7 +56,7 @@ _HAS_FLAG: Final[Mapping[str, tuple[TensorState, Callable[[np.ndarray], np.ndarr
     "positive inf count": (TensorState.INF, lambda counts: counts > 0),
     "negative inf count": (TensorState.NEGATIVE_INF, lambda counts: counts > 0),
 }
-"""By category the state of a tensor that a number shows."""
+"""By category: a state, and the test of the statistic's numbers for it."""
 
 _INFINITE: Final = {"max": (TensorState.INF, np.inf), "min": (TensorState.NEGATIVE_INF, -np.inf)}
 

@@ -140,13 +140,13 @@ class Runners:
 
 _TRIALS: Final = 2
 _OF_ALL: Final = 3
-"""By how much the norm of the error may exceed that of the noise."""
+"""Factor by which the norm of the error may exceed the norm of the noise."""
 
 _OF_ONE: Final = 12
-"""By how much the error of one element may exceed the noise at its place, or the noise of most elements."""
+"""Factor by which the error of one element may exceed the sum of its own noise and the typical noise."""
 
 _FAITHFUL: Final = 8
-"""Units of its type by which an operator may be off that cannot run in float64."""
+"""Units of the last place allowed as error of an operator that cannot run in float64."""
 
 
 class Allowance:
@@ -249,10 +249,10 @@ def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) ->
 
 
 _SAMPLE: Final = 12
-"""Suspects by which the examined side's arithmetic is found."""
+"""Size of the sample of suspects from which the examined side's arithmetic is inferred."""
 
 _MOST: Final = 0.5
-"""Share of the operators concerned that an arithmetic must explain to be that of the whole network."""
+"""Share of the operators with other roundings that an arithmetic must explain to be the whole network's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def candidates() -> Iterator[Arithmetic]:
 
 
 _FLOATS = (*HALVES, dtypes.from_name("float32"), dtypes.from_name("float64"))
-"""From the narrowest to the widest; of the two halves none holds the other's numbers."""
+"""Floating-point types from the narrowest to the widest; float16 and bfloat16 do not contain each other."""
 
 
 def type_named(name: str, array: np.ndarray) -> DType:
@@ -435,7 +435,7 @@ def _is_turned(
 
 
 _TURNING: Final = (("transA", "transpose_a"), ("transB", "transpose_b"))
-"""Arguments of ONNX, and of MindSpore's operators as functions, that read a matrix transposed."""
+"""Names of the attributes for transposed reading, by matrix: in ONNX, and in MindSpore's primitives."""
 
 
 def _may_be_rounded(array: np.ndarray, weight: np.ndarray) -> bool:
@@ -464,7 +464,7 @@ Given = Mapping[str, np.ndarray]
 """Inputs of an operator by the names of values."""
 
 UNREADABLE: Final = (NotDumpedError, DumpReadError, FormatError)
-"""Why an operator cannot run again."""
+"""Exceptions that mean an input is unreadable, so the operator cannot run again."""
 
 
 _FEW: Final = 4.0
@@ -513,7 +513,7 @@ _NEAR: Final = 2.0**-8
 """Difference of elements that agree, relative to the largest one: an overflow was held in float16."""
 
 _SAME_SIZE: Final = 1 - 2.0**-8
-"""By how much sizes on both sides of the edge may be mistaken."""
+"""Tolerance in comparing the magnitudes of overflowed and other elements."""
 
 _FULL: Final = 65504.0
 """The largest number of float16."""

@@ -30,7 +30,7 @@ from msdump.graph.kernel import HALVES
 from msdump.record import IO
 
 SWAPPED: Final = "are swapped"
-"""How a fault in words ends that may be none: of a commutative operator."""
+"""End of a sentence on swapped inputs, which are no fault if the results agree."""
 
 
 @dataclass(frozen=True, slots=True)
