@@ -146,7 +146,7 @@ class OperatorRecords:
             device: The emulated device with the graph, None on CPU and GPU.
             memory: Gives the addresses of the run that goes on.
             counts_present: Number only present tensors instead of slots, as dump files do, which have no
-            place for absent optional tensors; text is left out.
+                place for absent optional tensors; text is left out.
         """
         self._device = device
         self._memory = memory

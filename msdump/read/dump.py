@@ -50,7 +50,7 @@ class DumpedModel:
     """The executions of one compiled model, or of a graph that torch.compile captured.
 
     Attributes:
-        device: Number of the device; of a captured graph that of the rank.
+        device: Number of the device; for a captured graph the number of the rank.
         name: Its directory; "" for operators that were called alone.
         model_id: Its number in its process, None for operators that were called alone.
         iterations: Its executions by run, step, time and number.
@@ -105,10 +105,10 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
         DumpReadError: There is no such directory or run, no dump in it, or several below it.
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
-    # the directory itself, one around it, one below it; else it may be a copy of tensor files alone
+    # the root is the directory, one above or one below; else the directory may hold copied tensor files
     place = locate(folder) or locate_below(folder)
     dump = Dump(folder, _loose(folder, execution) if place is None else scan(*place, execution))
-    choose_run(folder, dump.runs, execution)  # refuses one that is not there
+    choose_run(folder, dump.runs, execution)  # raises if the dump has no such run
     if place is None and not any(
         each.records or each.statistics or each.operator_statistics for each in dump.iterations
     ):
@@ -135,7 +135,7 @@ def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iterat
 
 
 def reopened(path: str, run: int, chosen: int | None) -> Iteration:
-    """Return a directory that travelled to this process; listing one that has gone since raises."""
+    """Return the directory of an unpickled Iteration; if it is gone, listing its files raises."""
     try:
         found = open_iteration(path, run, chosen)
     except DumpReadError:
@@ -167,7 +167,7 @@ class Dump(SelectableTensors):
 
     @property
     def run(self) -> DumpedRun | None:
-        """The run that is read, None where there is none."""
+        """The run that is read; None for a dump without runs of compiled graphs."""
         return choose_run(self.path, self.runs, self._tree.execution)
 
     @cached_property

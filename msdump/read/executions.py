@@ -36,8 +36,8 @@ class Moment:
     Attributes:
         time: Microseconds since the epoch.
         tensor: Identity of the tensor in the graph, equal in every run.
-        place: Number of its operator in the graph's order, None where that is not known.
-        bearers: Number of the graph's operators with this name in files: so often it comes in one run.
+        place: Number of its operator in the graph's order, None if unknown.
+        bearers: Number of the graph's operators with this name in files: a run has the tensor so often.
         record: The file, None for a row.
         row: Number of the row in the table, None for a file.
     """
@@ -63,25 +63,25 @@ def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
 
 
 def run_starts(moments: Sequence[Moment], loaded: int | None = None) -> list[int]:
-    """Return the index of the moment at which each run begins; 0 comes first, where there are any moments.
+    """Return the index of the first moment of each run, in order; empty without moments.
 
     >>> order = "ABC"
     >>> moments = [Moment(time, tensor, order.index(tensor)) for time, tensor in enumerate("ABCAB")]
     >>> run_starts(moments)
     [0, 3]
 
-    Moments stand by time; moments before ``loaded``, when a program last loaded the graph (microseconds since
-    the epoch), are of an earlier program.
+    Moments are sorted by time; moments before ``loaded``, when a program last loaded the graph (microseconds
+    since the epoch), are of an earlier program.
     """
     repeats = _starts(moments, loaded, follows_order=False)
     # Operators that ran side by side are not in the list's order: the list is of no use then.
     drops = sum(_drop(before, after) > 0 for before, after in pairwise(moments))
-    # in a list that holds, the order goes back once between two runs and nowhere else
+    # with a reliable list, the order goes back only between runs, once for each
     return repeats if drops >= len(repeats) else _starts(moments, loaded, follows_order=True)
 
 
 def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: bool) -> list[int]:
-    """Return where runs begin: where the graph was loaded in between, or a tensor comes once too often.
+    """Return where runs begin: at a load of the graph, or when a tensor comes more often than in one run.
 
     With ``follows_order`` a run with a repeated tensor begins at the largest drop in the operators'
     order since the tensor came before; else at the repeated tensor.
@@ -108,7 +108,7 @@ def _starts(moments: Sequence[Moment], loaded: int | None, *, follows_order: boo
 
 
 def _largest_drop(moments: Sequence[Moment], first: int, last: int) -> int:
-    """Return the moment at which the graph's order starts again, at the latest the last one."""
+    """Return the index of the moment with the largest step back in the graph's order, else ``last``."""
     return max(range(last, first, -1), key=lambda index: _drop(moments[index - 1], moments[index]))
 
 
@@ -125,8 +125,8 @@ def nearest_span(candidates: Sequence[Span], span: Span, loaded: int | None = No
     >>> nearest_span([(0, 9), (20, 29)], (12, 14))
     0
 
-    A span before ``loaded``, when a program last loaded the graph, belongs to no candidate behind that
-    time, however near.
+    A span before ``loaded``, when a program last loaded the graph, is never assigned to a candidate after
+    that time.
     """
     indices: Sequence[int] = range(len(candidates))
     if loaded is not None:
@@ -140,9 +140,10 @@ def _gap(one: Span, other: Span) -> int:
 
 
 def whole_runs(moments: Sequence[Moment], starts: Sequence[int]) -> list[bool]:
-    """Return for each run whether it went as far as the one that went farthest.
+    """Return for each run whether it is whole: it reached the last operator that any run reached.
 
-    By the operators' order; without it a whole run ends with the tensor that the longest one ends with.
+    Operators are compared by their order; without an order, a whole run ends with the longest run's last
+    tensor.
     """
     parts = _parts(moments, starts)
     if any(moment.place is None for moment in moments):
@@ -171,7 +172,7 @@ class Execution:
 
     Attributes:
         number: Its number in the directory, from 0, in the order of time.
-        is_whole: It went as far as the one that went farthest; else it was broken off.
+        is_whole: Whether it reached the last operator that any execution reached; else it was broken off.
         records: Its tensors by timestamp.
         statistics: Its rows of ``statistic.csv``, in their order.
     """
@@ -192,11 +193,11 @@ class GraphFacts:
             scopes, where names have no scope (``classic``).
         loaded: When a program last loaded the graph, microseconds since the epoch; None: not known.
         main: For a branch or a body: when the main graph ran in the same iteration; else None.
-        listed_runs: How often the list of iterations has the iteration, where the graph may run several
+        listed_runs: How often the list of iterations contains the iteration, if the graph may run several
             times in one execution (MindSpore's own conditions of loops); else None.
-        is_older: Whether the list of iterations says that the program that dumped last did not dump this
-            one.
-        reported: Warnings that were logged: numbers of executions and the one that is taken, or None.
+        is_older: Whether an earlier program than the last one dumped the iteration, by the list of
+            iterations.
+        reported: Logged warnings: pairs (count of executions, execution read); None for an older program.
             Shared by all directories of a rank, so that each is logged once.
     """
 
@@ -218,7 +219,7 @@ class Timeline:
 
     @property
     def last_whole(self) -> int:
-        """Number of the last execution that is whole, 0 where there is none at all."""
+        """Number of the last whole execution, 0 if none is whole."""
         return max((number for number, is_whole in enumerate(self.whole) if is_whole), default=0)
 
 
@@ -272,7 +273,7 @@ def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0)
     """Return the one execution in a directory of a compiled graph; operators count their passes."""
     passes = ordinals(_identity(record.name) for record in records)
     numbered = (
-        # where its operator's file counted the passes of all its tensors, the record has a number
+        # a record from an operator's file has the pass number of that file already
         _placed(record, number, record.pass_number or ordinal)
         for record, ordinal in zip(records, passes, strict=True)
     )
@@ -283,8 +284,8 @@ def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0)
 def _is_one_run(records: Sequence[Record], facts: GraphFacts) -> bool:
     """Return whether tensors are plainly of one run of a main graph: none of them comes twice.
 
-    Most directories with 100,000 files are recognised here, without looking up the place of each in the
-    graph.
+    A fast test for most directories with 100,000 files, which saves looking up the place of each tensor in
+    the graph.
     """
     if not records or facts.main is not None or facts.listed_runs == 0:
         return False
@@ -319,7 +320,7 @@ def _of_rows(rows: Iterable[Row], facts: GraphFacts) -> Iterator[Moment]:
 def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
     if facts.main is not None and facts.main.spans:
         return [nearest_span(facts.main.spans, span, facts.loaded) for span in spans]
-    if facts.main is not None:  # nothing of the main graph was dumped: passes of one execution, or of two
+    if facts.main is not None:  # nothing of the main graph was dumped: a load begins a second execution
         return [int(_was_loaded_between(spans[0], span, facts)) for span in spans]
     if facts.listed_runs is not None and facts.listed_runs < len(spans):
         least = 1 + _was_loaded_between(spans[0], spans[-1], facts)
@@ -332,7 +333,7 @@ def _was_loaded_between(first: Span, later: Span, facts: GraphFacts) -> bool:
 
 
 def _by_gaps(spans: Sequence[Span], count: int) -> list[int]:
-    """Return the execution of each run, where ``count`` executions had the longest pauses between them."""
+    """Assign each run to one of ``count`` executions, separated by the longest pauses between runs."""
     pauses = sorted(range(1, len(spans)), key=lambda number: spans[number - 1][1] - spans[number][0])
     borders = sorted(pauses[: count - 1])
     return [bisect_right(borders, number) for number in range(len(spans))]
@@ -357,7 +358,7 @@ def _placed(record: Record, execution: int, pass_number: int) -> Record:
 
 
 def warn_of_older(path: str, facts: GraphFacts) -> None:
-    """Log that a directory is of an earlier program than the one that dumped last, of many the first one."""
+    """Log that an earlier program than the last one dumped a directory, only for the first such one."""
     if facts.is_older and None not in facts.reported:
         facts.reported.add(None)
         _log.warning(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("msdump.store")
 
-_MOST_DIGITS: Final = 400  # a float64 has 309 before its point; int() takes time with the square of them
+_MOST_DIGITS: Final = 400  # of a number: float64 has up to 309 before the point; int() takes quadratic time
 _SHOWN: Final = 40  # characters of a text in a message
 
 
@@ -74,7 +74,7 @@ def read_json(path: str) -> Any:
         raise DumpReadError(path, f"not JSON: {error.msg}", offset) from error
     except RecursionError as error:
         raise DumpReadError(path, "the JSON is nested too deeply") from error
-    except ValueError as error:  # of a number with more digits than Python reads
+    except ValueError as error:  # also a number with too many digits for Python
         raise DumpReadError(path, f"not JSON that can be read: {error}") from error
 
 
@@ -167,7 +167,7 @@ def _decode(path: str, data: bytes, offset: int = 0) -> str:
         raise DumpReadError(path, "not UTF-8 text", offset + error.start) from error
 
 
-_MAPPED: Final = 1 << 20  # below, reading costs less than a map
+_MAPPED: Final = 1 << 20  # bytes; reading a smaller file costs less than mapping
 _MOST_MAPS: Final = 512  # each map holds a file descriptor; most systems allow 1024
 
 _MAPS: Final = SignalSafeWeakSet[mmap.mmap]()

@@ -85,8 +85,8 @@ class NamedFile:
         io: Input or output, None where the file holds both; a collective has a file for each.
         format: Memory format where the name has it.
         dtype: Element type where the name has it.
-        pass_number: Which run of the operator within the execution, from 0: the pass of a loop; operators
-            that share a name count on.
+        pass_number: Number of the operator's run within the execution, from 0: the pass of a loop; it
+            continues over operators that share a name.
         held: Element type and shape in which the device held the tensor, where a graph has them.
         groups: Groups that the device laid out a weight by, where a graph has them.
     """
@@ -206,10 +206,10 @@ def _with_passes(files: list[NamedFile]) -> list[NamedFile]:
 
 
 def _told_kind(kind: FolderKind, files: list[NamedFile], iteration: Iteration | None) -> FolderKind:
-    """Return the kind of files; MindSpore's tensors of compiled graphs are one of their own."""
+    """Return the kind of files; COMPILED for tensor files of MindSpore's compiled graphs."""
     if kind is not FolderKind.TENSORS:
         return kind
-    if iteration is not None and iteration.key.net:  # it lies where MindSpore puts no compiled graph
+    if iteration is not None and iteration.key.net:  # a directory of a network: compiled graphs have none
         return kind
     # Both have the same grammar of names, but only a compiled graph has the format of every tensor.
     is_compiled = all(file.format != DEFAULT_FORMAT for file in files)
@@ -296,7 +296,7 @@ def parse_file_name(path: str, name: str) -> tuple[FolderKind, NamedFile] | None
 
 
 def _operator_file(path: str, match: re.Match[str]) -> NamedFile:
-    # the name of a collective's file does not tell which side it holds
+    # the name of a collective's file does not show whether it holds inputs or outputs
     collective = operator_names.parse(match.string) if is_collective(match["type"]) else None
     return NamedFile(
         path,

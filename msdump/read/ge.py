@@ -57,12 +57,12 @@ def read_ge(path: str) -> dict[int, OperatorGraph]:
     numbers = {_text(graph, "name"): number for number, graph in enumerate(graphs)}
     try:
         return connected(_graph(graph, number, numbers) for number, graph in enumerate(graphs))
-    except (AttributeError, TypeError, ValueError) as error:  # a text or a number stands for a message
+    except (AttributeError, TypeError, ValueError) as error:  # a text or a number in place of a message
         raise DumpReadError(path, f"no graph as GE writes it: {error}") from error
 
 
 def _of_json(value: Any) -> Any:
-    """Return a message with lists for all fields, which JSON has for repeated fields alone."""
+    """Return a JSON message with a list for every field; JSON itself has lists for repeated fields only."""
     if not isinstance(value, dict):
         return value
     items = ((name, each if isinstance(each, list) else [each]) for name, each in value.items())
@@ -156,7 +156,7 @@ def _sources(op: Message, kinds: Mapping[str, SourceKind]) -> Iterator[ValueSour
 
 
 def _originals(op: Message, name: str) -> tuple[str, ...]:
-    """Return the operators of the original network; without the attribute it is the one of the same name."""
+    """Return the names of the original operators; without the attribute, the operator's own name."""
     for attribute in op.get("attr", ()):
         if _text(attribute, "key") == ge.ORIGINAL_NAMES:
             return tuple(str(text) for value in _values(attribute) for text in value.get("s", ()))
@@ -170,7 +170,7 @@ def _values(attribute: Message) -> Iterable[Message]:
 
 
 def _form(described: Message) -> ValueForm:
-    """Return element type and host shape of an output, or the device's shape without the host's."""
+    """Return element type and host shape of an output; the device's shape if the host's is missing."""
     try:
         dtype = dtypes.from_dump(_DUMP_TYPES[_text(described, "dtype")]).title.lower()
     except (FormatError, KeyError):
@@ -198,11 +198,11 @@ _LAST_STAGE: Final = "Build"
 
 
 def compiled_graph(model: str, beside: Iterable[str]) -> OperatorGraph | None:
-    """Return the graph of a model; None where no file shows it.
+    """Return the graph of a model from GE's graph files; None without a file of the model.
 
     GE writes ``ge_proto_*_Build.txt`` into the working directory of its program, or into
     ``DUMP_GRAPH_PATH``: a user who sets that to the path of the dump has both in one place. ``beside`` are
-    paths in the dump that are no part of it.
+    paths below the dump's root that are not files of the dump itself.
     """
     graphs = [graph for path in _files(beside) if (graph := _read(path)) is not None]
     named = [graph for graph in graphs if graph.name == model]
@@ -233,7 +233,7 @@ def _read(path: str) -> OperatorGraph | None:
     """Return the operators of a file as one graph: branches and bodies are dumped like others."""
     try:
         main, *bodies = read_ge(path).values()
-    except DumpReadError:  # it describes a dump, it is no part of it
+    except DumpReadError:  # graph files are optional: an unreadable one is ignored
         return None
     for body in bodies:
         main = replace(

@@ -9,7 +9,8 @@
       Return(%2)
 
 In the form of MindSpore's documents the full name stands in a line ``: full_name_with_scope: (...)``. Other
-statements are looked through: tuples and their items, loaded parameters, and states of an order.
+statements are looked through: tuples and their items, loaded parameters, and monads (``UpdateState``), which
+only order side effects.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def parse_operands(line: str, start: int, names: Mapping[int, str]) -> tuple[tup
     >>> parse_operands("%1(y) = Concat(%0, (I64(1), I64(2)), %para1_x) {}", 15, {1: "x"})
     (('%0', '(I64(1), I64(2))', '%para1_x'), 46)
 
-    The first operand begins at ``start``; names of parameters, by number, may hold any sign.
+    The first operand begins at ``start``; names of parameters, by number, may hold any character.
     """
     texts = []
     place = start
@@ -169,7 +170,7 @@ ListedForms = tuple[tuple[ValueForm, ...], tuple[ValueForm, ...]]
 
 
 class _Program:
-    """A program as far as it is read; tuples and operators that only pass values on are looked through.
+    """The part of a program that has been read, without tuples and operators that only pass values on.
 
     Attributes:
         names: Names of the parameters by number.
@@ -189,7 +190,7 @@ class _Program:
         self._values: dict[int, Sources] = {}
 
     def add_parameter(self, number: int, name: str, form: ValueForm, kind: SourceKind | None) -> Sources:
-        """Add a weight or an input, or a state of an order (kind None), which is no value."""
+        """Add a weight, an input, or a monad (kind None), which only orders side effects and is no value."""
         name = name or f"para{number}"  # MindSpore has parameters without a name
         self.names[number] = name
         if kind is not None:
@@ -198,7 +199,7 @@ class _Program:
         return self._parameters[number]
 
     def add(self, number: int, operands: Sequence[Sources], operator: GraphOperator) -> Sources:
-        """Add a statement with the sources of each operand, of tuples one by one; return its values."""
+        """Add a statement, given the sources of each operand (a tuple has several); return its values."""
         sources = tuple(chain.from_iterable(operands))
         if operator.op_type in _TUPLES:
             values = sources
@@ -219,7 +220,7 @@ class _Program:
         return values
 
     def sources(self, operand: str) -> Sources:
-        """Return the sources of an operand in a text, of a tuple one by one."""
+        """Return the sources of an operand, given as text; a tuple has one for each item."""
         parameter = _REFERENCE.match(operand)
         if parameter is not None:
             unknown = ValueSource(SourceKind.INPUT, operand[parameter.end() :])
@@ -334,7 +335,7 @@ def _statement(line: str, program: _Program) -> _Statement | None:
     behind = _BEHIND_ATTRIBUTES.search(attributes)
     attributes = attributes[: behind.start()] if behind else attributes.removesuffix("}")
     operator = GraphOperator(
-        match["label"],  # until its full name comes, before which a file may break off
+        match["label"],  # replaced by the full name of a later line, which a torn file may lack
         match["type"].removeprefix(_PRIMITIVE_FUNCTION),
         label=match["label"],
         attributes=attributes,
@@ -372,7 +373,7 @@ def read_called(path: str) -> frozenset[int]:
 
 
 def read_listed_operators(path: str) -> dict[str, ListedForms]:
-    """Return the inputs and outputs of a graph's operators by full name, by their last line of types.
+    """Return types and shapes of operators' inputs and outputs, by full name, from the last line of types.
 
         %1(res) = PrimFunc_Split(%para1_x, I64(1)) ...
             : (<Float32xDefaultFormat[const vector]{0, 3}>, <Int64xDefaultFormat[const vector]{}>) -> ...
@@ -417,10 +418,10 @@ def read_pb(path: str) -> OperatorGraph:
 
 
 def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
-    """Return the graph of a .pb file that stands for an .ir file which breaks off, ``torn``.
+    """Return the graph of a .pb file in place of ``torn``, the graph of an .ir file that breaks off.
 
-    ``torn`` comes back where it breaks off among its parameters, which come first, or this file is torn,
-    too.
+    Return ``torn`` itself if its file breaks off among the parameters, which come first, or if the .pb file
+    is torn, too.
     """
     try:
         graph = _read_message(path, frozenset(torn.weights))
@@ -431,7 +432,7 @@ def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
 
 
 def _with_shapes(graph: OperatorGraph) -> OperatorGraph:
-    """Return a graph with operators that hold their tensors in the declared shapes."""
+    """Return a graph with the declared shapes as the device's shapes of all inputs and outputs."""
     operators = {
         name: replace(
             each,

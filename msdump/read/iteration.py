@@ -58,7 +58,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def tensor_names(file_names: Iterable[str]) -> Mapping[str, TensorName]:
-    """Return the names of captured tensors' files as tensors' names; other files are left out.
+    """Return tensor names by file name for tensors that torch.compile captured; other files are left out.
 
     The operator type is the target of the node, ``aten.mm.default``, the operator the node, ``mm``. Tensors
     of a list count on: the slot is a tensor's number among all that the node reads or makes.
@@ -130,8 +130,8 @@ class Iteration:
 
     Attributes:
         key: The fields of its path: rank, network and graph, or step, time, device and model; its number.
-        run: In the trees of compiled graphs the number of the run that wrote it, which is that of its
-            execution.
+        run: In the trees of compiled graphs, number of the run that wrote the directory; its only execution
+            has the same number.
         chosen: Number of the execution that is read, None: the last one that is whole.
     """
 
@@ -145,8 +145,8 @@ class Iteration:
     chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __reduce__(self) -> tuple[Callable[..., Iteration], tuple[object, ...]]:
-        """Travel to another process as a path, which is opened there."""
-        from msdump.read.dump import reopened  # not above: it imports this module
+        """Pickle the path alone, which the other process opens again."""
+        from msdump.read.dump import reopened  # not above: dump.py imports this module
 
         return reopened, (self.path, self.run, self.chosen)
 
@@ -194,7 +194,7 @@ class Iteration:
 
     @property
     def measured_operators(self) -> tuple[MeasuredRecord, ...]:
-        """Tensors of which csv files of their operators (acl) have the statistics; DumpReadError as there."""
+        """Tensors with statistics in csv files of operators (acl); DumpReadError for an unreadable file."""
         tables = self.operator_statistics.items()
         return tuple(of_rows([as_tensor_row(name, row) for name, table in tables for row in table], self))
 
@@ -211,13 +211,13 @@ class Iteration:
 
     @cached_property
     def executions(self) -> tuple[Execution, ...]:
-        """The executions with files or rows here, by time; DumpReadError as in ``records``."""
+        """The executions with files or rows in the directory, by time; DumpReadError as in ``records``."""
         return self._separated[1]
 
     def execution(self, number: int | None = None) -> Execution:
-        """Return the tensors and rows of an execution by its number; None: of the one that is read.
+        """Return the tensors and rows of an execution by its number; None: of the execution that is read.
 
-        A branch that an execution did not enter left none.
+        A branch that the execution did not enter has no tensors and rows.
 
         Raises:
             DumpReadError: There was no such execution; or as in ``records``.
@@ -233,7 +233,7 @@ class Iteration:
 
     @property
     def timeline(self) -> Timeline:
-        """When the executions took place that left something here; DumpReadError as in ``records``."""
+        """Times of the executions with files or rows in the directory; DumpReadError as in ``records``."""
         return self._separated[0]
 
     @cached_property
@@ -253,7 +253,7 @@ class Iteration:
 
     @cached_property
     def file_executions(self) -> tuple[Execution, ...]:
-        """The executions by files alone, by time, without ``statistic.csv``; DumpReadError as above."""
+        """The executions by tensor files alone, not by ``statistic.csv``; DumpReadError as in ``records``."""
         return self._separate(())[1]
 
     @cached_property
@@ -278,12 +278,12 @@ class Iteration:
 
     @property
     def tensor_files(self) -> tuple[Record, ...]:
-        """Its files of one tensor each, of all executions, in no order; DumpReadError as above."""
+        """Its files of one tensor each, of all executions, in no order; DumpReadError as in ``records``."""
         return self._files.records
 
     @property
     def named_files(self) -> Iterator[tuple[names.TensorName | OperatorName, str]]:
-        """Names and paths of its files of tensors and of operators; DumpReadError as above."""
+        """Names and paths of its files of tensors and of operators; DumpReadError as in ``records``."""
         yield from ((record.name, record.path) for record in self.tensor_files)
         yield from ((file.name, file.path) for file in self.files)
 
@@ -297,16 +297,16 @@ class Iteration:
 
     @property
     def statistic_files(self) -> Mapping[OperatorName | None, str]:
-        """Paths of ``statistic.csv``, under None, and of acl's files by operator; DumpReadError as above."""
+        """Paths of ``statistic.csv`` (key None) and of acl's csv files by operator; raises as ``records``."""
         path = f"{self.path}/{STATISTICS}"
-        if self.key.time is None and os.path.isfile(path):  # beside it, no operator has one of its own
+        if self.key.time is None and os.path.isfile(path):  # then no operator has a csv file
             return {None: path}
         table = [] if self._files.statistics is None else [(None, self._files.statistics)]
         return dict((*table, *self._files.statistic_files.items()))
 
     @property
     def files(self) -> tuple[OperatorFile, ...]:
-        """Operators with a file that holds all their tensors, by timestamp; DumpReadError as above."""
+        """Operators with a file that holds all their tensors, by timestamp; errors as in ``records``."""
         return tuple(file for file in self._files.operators if not file.name.is_op_debug)
 
     @cached_property
@@ -324,7 +324,7 @@ class Iteration:
 
     @cached_property
     def operator_statistics(self) -> Mapping[OperatorName, tuple[Row, ...]]:
-        """Rows of the csv files that stand in for operators' tensors (acl); DumpReadError as there."""
+        """Rows of csv files that replace operators' tensors (acl); DumpReadError for an unreadable file."""
         return {name: read_statistics(path) for name, path in self._files.statistic_files.items()}
 
     @cached_property
@@ -344,7 +344,7 @@ class Iteration:
     @property
     def ignored(self) -> tuple[str, ...]:
         """Paths in its directory that belong to no dump."""
-        if self.key.kind is PathKind.SINGLE:  # models have directories there
+        if self.key.kind is PathKind.SINGLE:  # directories in it belong to models
             return tuple(path for path in self._files.ignored if not Path(path).is_dir())
         return tuple(self._files.ignored)
 
@@ -375,11 +375,11 @@ class Iteration:
 
     @property
     def operator_graph(self) -> OperatorGraph | None:
-        """The operators of its graph, None where the dump does not tell them."""
+        """The operators of its graph, None if the dump has no file of the graph."""
         return self._graph()
 
     def tensors_of(self, full_name: str) -> Sequence[Record]:
-        """Return the tensors of an operator or parameter; ``classic`` files have the last component alone."""
+        """Return the tensors of an operator or parameter; ``classic`` names hold the last component alone."""
         by_name = self._tensors_by_name
         names_in_files = map(names.sanitize, (full_name, full_name.rpartition("/")[2]))
         return next((by_name[name] for name in names_in_files if name in by_name), ())
@@ -392,7 +392,7 @@ class Iteration:
         return tensors
 
     def full_name(self, name: names.TensorName) -> str | None:
-        """Return the full scoped name of a tensor's operator, None where the dump does not tell it."""
+        """Return the full scoped name of a tensor's operator, None if the dump does not hold it."""
         return self._full_name(name)
 
     def row_of(self, record: Record) -> Row | None:
@@ -414,7 +414,7 @@ class Iteration:
         return _list(self)
 
     def __repr__(self) -> str:
-        """Return where it stands."""
+        """Return number, network or model, and path."""
         key = self.key
         place = f"{key.net!r} graph {key.graph}" if key.time is None else f"{key.model!r} {key.model_id}"
         return f"<Iteration {self.number} of {place}: {self.path!r}>"
@@ -458,7 +458,7 @@ def _list(directory: Iteration) -> _Files:
         captured = tensor_names(others)
         records += [Record(name, f"{folder}/{file}", directory) for file, name in captured.items()]
         others = [name for name in others if name not in captured]
-    # before the other names: any of them may be a stand-in
+    # read first: any other file name may be a stand-in
     mapping = parse_mapping(read_bytes(f"{folder}/{MAPPING}")) if MAPPING in others else {}
     for name in others:
         path, parsed = f"{folder}/{name}", names.parse(mapping.get(name, ""))

@@ -51,9 +51,9 @@ class ValueSource:
         name: Full name of the operator; plain name of the weight or graph input; a constant as the file
             shows it; "" for an optional input that is not there.
         slot: Number of the operator's output, 0 for everything else.
-        varies: Whether another pass of a loop reads another value: this one is that of the first pass, or
-            that of the last pass, which operators behind the loop read.
-        is_guessed: Whether several operators wrote these elements, of which this is the last one.
+        varies: Whether other passes of a loop read another source: this is the source in the first pass, or,
+            for operators behind the loop, in the last pass.
+        is_guessed: Whether the source is a guess: the last of several operators that wrote these elements.
     """
 
     kind: SourceKind
@@ -89,15 +89,15 @@ class GraphOperator:
     Attributes:
         full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``.
         inputs: Sources by the number of the input.
-        onnx_names: Names of the ONNX nodes that it was made of, in order; none where the file does not
-            tell. One name for an operator that is not fused.
+        onnx_names: Names of the ONNX nodes that it was made of, in order; empty if the file lacks them. One
+            name for an operator that is not fused.
         label: Name of its first output in the program of the file.
-        device_inputs: Element types and shapes in which a device holds its inputs; none where the file does
-            not tell. In a memory format other than the host's the shape is None.
-        device_outputs: The same of its outputs.
+        device_inputs: Element types and shapes in which a device holds its inputs; empty if the file lacks
+            them. In a memory format other than the host's the shape is None.
+        device_outputs: Element types and shapes in which a device holds its outputs, likewise.
         source: The lines of the program that made it, outermost call first; of a gradient operator the lines
             of its forward operator.
-        bodies: Numbers of the graphs that it runs, by attribute: of control flow, which has no files itself.
+        bodies: Numbers of the graphs that a control flow operator runs, by attribute; it has no tensor files.
     """
 
     full_name: str
@@ -114,7 +114,7 @@ class GraphOperator:
 
     @property
     def held(self) -> frozenset[str]:
-        """Element types in which a device holds its inputs and outputs; none where the file does not tell."""
+        """Element types in which a device holds its inputs and outputs; empty if the file lacks them."""
         return frozenset(form.dtype for form in (*self.device_inputs, *self.device_outputs) if form.dtype)
 
     @property
@@ -129,7 +129,7 @@ class GraphOperator:
 
     @property
     def onnx_name(self) -> str:
-        """Name of the ONNX node, of a fused operator all joined by ``+``, "" where it is not known."""
+        """Name of the ONNX node, or of all nodes of a fused operator joined by ``+``; "" if unknown."""
         return "+".join(self.onnx_names)
 
     @property
@@ -162,10 +162,10 @@ class OperatorGraph:
         outputs: Sources of the values that the graph returns.
         caller: Full name of the control flow operator that has it as branch or body, "" for a main graph.
         branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
-        name: Its name, "" where the file has none of its own for it.
-        is_whole: Whether its file goes to its end; else it has the operators in front of the break alone.
+        name: Name of the graph in the file, "" if the file has none.
+        is_whole: Whether its file is complete; else it has only the operators before the break.
         tells_weights: Whether its file separates weights from inputs of the graph; else all are inputs.
-        is_inferred: Whether it follows from files of tensors: the source of an absent input is unknown.
+        is_inferred: Whether it is derived from tensor files: a missing source then means unknown, not absent.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -181,7 +181,7 @@ class OperatorGraph:
     is_inferred: bool = False
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
-        """Return the graph with its operators in an order of execution (None: as they are), others last."""
+        """Return the graph with operators in an order of execution, unlisted ones last; None: unchanged."""
         if order is None:
             return self
         listed = {name: self.operators[name] for name in order if name in self.operators}
@@ -204,9 +204,9 @@ class OperatorGraph:
         return self.operators.get(name) or self._by_file_name.get(name)
 
     def is_fixed(self, name: str) -> bool:
-        """Return whether an operator gives the same in every run on inputs of the same shapes.
+        """Return whether an operator gives the same outputs in every run with the same input shapes.
 
-        So does one that reads a shape alone: a network is compiled for the shapes of its inputs.
+        An operator that only reads a shape does: a network is compiled for the shapes of its inputs.
         """
         ahead, seen = [name], {name}
         while ahead:
@@ -256,17 +256,17 @@ class OperatorGraph:
         return self.weights.get(source.name) or self.inputs.get(source.name) or ValueForm()
 
     def is_output(self, full_name: str) -> bool:
-        """Tell whether the graph returns an output of an operator."""
+        """Return whether an output of an operator is an output of the graph."""
         return any(each.kind is SourceKind.OPERATOR and each.name == full_name for each in self.outputs)
 
     def is_read(self, full_name: str, slot: int) -> bool:
-        """Tell whether an operator reads an output of an operator, or the graph returns it."""
+        """Return whether another operator reads an output of an operator, or the graph returns it."""
         read = any(output == slot for _, output in self._readers.get(full_name, ()))
         return read or ValueSource(SourceKind.OPERATOR, full_name, slot) in self.outputs
 
     @cached_property
     def _readers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
-        """Full name of the reader and number of the output, by full name of the operator that is read."""
+        """Readers of each operator, by its full name: pairs of reader's full name and output's number."""
         readers: dict[str, list[tuple[str, int]]] = {}
         for operator in self.operators.values():
             for source in operator.inputs:
@@ -288,7 +288,7 @@ class OperatorGraph:
 
 
 def connected(graphs: Iterable[OperatorGraph]) -> dict[int, OperatorGraph]:
-    """Return graphs by number, branches and bodies with the operator that runs them."""
+    """Return graphs by number; branches and bodies get ``caller`` and ``branch`` of the operator around."""
     by_number = {graph.number: graph for graph in graphs}
     callers = {
         number: (operator.full_name, attribute)
@@ -311,7 +311,7 @@ _OPENING: Final = frozenset("([{<")
 
 
 def top_level_places(text: str, start: int) -> Iterator[int]:
-    """Yield the places of the commas outside of brackets and quotes, and of a bracket that closes none."""
+    """Yield the indices of commas outside of brackets and quotes, and of an unmatched closing bracket."""
     depth, is_quoted = 0, False
     for match in _MARKS.finditer(text, start):
         mark = match[0]
@@ -385,11 +385,11 @@ _WEIGHT: Final = slice(1, 2)
 
 
 def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
-    """Return the number of groups of the operators with weights laid out by several, by full name.
+    """Return the number of groups of operators that hold weights laid out in groups, by full name.
 
     The name of a file has the memory format of a weight, FRACTAL_Z, but not its groups. A convolution has
-    them as an attribute. Other operators that read the weight, as an optimizer does, hold it, and the
-    tensors beside it, alike.
+    them as an attribute. Other readers of the weight, such as an optimizer, hold the weight and their other
+    tensors in the same layout.
     """
     own = {name: groups for name, each in graph.operators.items() if (groups := _told(each)) is not None}
     weights: dict[ValueSource, int] = {}

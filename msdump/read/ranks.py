@@ -52,14 +52,14 @@ class Rank:
 
     @cached_property
     def called_graphs(self) -> frozenset[int]:
-        """Numbers of the branches and bodies, which graph files name as called graphs."""
+        """Numbers of the graphs that operators call by the graph files: branches and bodies."""
         paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
         called = (self._unless_damaged(read_called, path) for path in paths)
         return frozenset().union(*(each or () for each in called))
 
     @cached_property
     def operator_graphs(self) -> Mapping[int, OperatorGraph]:
-        """The graphs that have a graph file, by number: operators in execution order, callers of bodies.
+        """Graphs from graph files by number, with operators in execution order and callers of bodies.
 
         A file that cannot be read counts as missing, with a warning.
         """
@@ -67,11 +67,11 @@ class Rank:
         return connected(graph for graph in graphs if graph is not None)
 
     def _shared_graph(self, number: int) -> OperatorGraph | None:
-        """Return a graph, that of another rank where its files have the same contents."""
+        """Return a graph; ranks with equal graph files share one object."""
         paths = [self.graph_file(kind, number) for kind in _COMPILED]
         try:
             key = (number, *(None if path is None else files.digest(path) for path in paths))
-        except DumpReadError:  # not all of them may be needed
+        except DumpReadError:  # the unreadable file may not be needed
             return self._ordered_graph(number)
         shared = self._tree.graphs
         if key not in shared:
@@ -157,7 +157,7 @@ class Rank:
         return None if path is None else files.read_execution_order(path)
 
     def order_unless_damaged(self, graph: int) -> tuple[str, ...] | None:
-        """Return the same, None also, with a warning, where the list cannot be read."""
+        """Return full names in execution order; None without a list, or, with a warning, if it is damaged."""
         return self._unless_damaged(
             files.read_execution_order, self.graph_file(PathKind.EXECUTION_ORDER, graph)
         )
@@ -177,7 +177,7 @@ class Rank:
 
     @property
     def is_known(self) -> bool:
-        """Whether its directory is there; else all that is known is one directory of tensors."""
+        """Whether the dump has the rank's directory; else a single directory of tensors was opened."""
         key = Key(PathKind.RANK, self.number)
         return Path(self._tree.paths[key]).name == key.path
 
@@ -239,7 +239,7 @@ class RankGraph:
 
     @cached_property
     def execution_order(self) -> tuple[str, ...] | None:
-        """Full names of its operators in order, None where there is no list; may DumpReadError."""
+        """Full names of its operators in order, None where there is no list; may raise DumpReadError."""
         return self._rank.execution_order(self.number)
 
     @cached_property
@@ -253,7 +253,7 @@ class RankGraph:
 
     @cached_property
     def iterations_run(self) -> tuple[int, ...] | None:
-        """Iterations in the order in which they were dumped, None without a list; may DumpReadError."""
+        """Iterations in the order in which they were dumped, None without a list; may raise DumpReadError."""
         return self._rank.iterations_run(self.number)
 
     @property
@@ -283,13 +283,13 @@ class RankGraph:
 
     @cached_property
     def main(self) -> int | None:
-        """Number of the main graph where this one is a branch or a body, else None; may DumpReadError."""
+        """Number of the main graph if this is a branch or a body, else None; may raise DumpReadError."""
         called, listed = self._rank.called_graphs, self._rank.listed_graphs
-        # graph files that name no calls are MindSpore's or missing: the lists of iterations tell then
+        # without calls in graph files (MindSpore's, or none), lists of iterations show main graphs
         if self.number not in called and (called or not listed or self.number in listed):
             return None
         mains = (number for number in self._rank.compiled_graphs if number not in called)
-        # a main graph is numbered before its branches: the nearest one below is theirs
+        # a main graph has a lower number than its branches: it is the nearest one below
         below = [number for number in mains if number < self.number and (not listed or number in listed)]
         return max(below, default=None)
 
@@ -309,7 +309,7 @@ class RankGraph:
         """The iterations of the program that dumped last, None without a list of several programs."""
         try:
             numbers = self.iterations_run or ()
-        except DumpReadError:  # who needs it gets the error
+        except DumpReadError:  # ``iterations_run`` raises it for callers that need the list
             return None
         begins = [place for place in range(1, len(numbers)) if numbers[place] <= numbers[place - 1]]
         return frozenset(numbers[begins[-1] :]) if begins else None
@@ -326,7 +326,7 @@ class RankGraph:
         return graph.iteration_at(key, str(path)).timeline
 
     def _listed_runs(self, iteration: int) -> int | None:
-        """Return how often an iteration ran where the graph may run several times in one execution."""
+        """Return how often an iteration ran if an execution may run the graph several times, else None."""
         if not self._rank.is_known:  # a directory of tensors alone is taken for that of one iteration
             return 1
         is_alone = len(self._rank.compiled_graphs) < 2 or bool(self._rank.called_graphs)  # noqa: PLR2004

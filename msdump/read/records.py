@@ -159,7 +159,7 @@ class Record:
 
     @property
     def scope(self) -> str:
-        """Scope of its operator, ``Default/conv1-Conv2d``; "" where the dump does not tell it."""
+        """Scope of its operator, ``Default/conv1-Conv2d``; "" if the dump does not hold it."""
         return (self.full_name or "").rpartition("/")[0]
 
     @property
@@ -345,7 +345,7 @@ def identity(row: Row) -> tuple[Cell, ...]:
 def check_whole(records: Iterable[Record], measured: AbstractSet[tuple[Cell, ...]], path: str) -> None:
     """Log how many tensors of a directory lost their file or their row in ``statistic.csv``.
 
-    The records with files and the ``identity`` of each row are of all executions.
+    ``records`` with files and ``measured``, the ``identity`` of each row, are of all executions.
     """
     for loss in losses(records, measured):
         _log.log(DAMAGED, "%s: %s", path, loss)
@@ -384,7 +384,7 @@ _TITLES: Final = {
 
 
 def as_tensor_row(operator: OperatorName, row: Row) -> Row:
-    """Return a row of an operator's csv file (acl) as ``statistic.csv`` has it."""
+    """Convert a row of an operator's csv file (acl) into a row as in ``statistic.csv``."""
     named: Row = {_TITLES.get(title, title): cell for title, cell in row.items()}
     own: Row = {"Op Type": operator.op_type, "Op Name": operator.op_name, "Timestamp": operator.timestamp}
     return named | own | {"IO": str(named.get("IO")).lower()}
@@ -393,7 +393,7 @@ def as_tensor_row(operator: OperatorName, row: Row) -> Row:
 def of_rows(
     rows: Sequence[Row], directory: Iteration, records: Sequence[Record] = ()
 ) -> Iterator[MeasuredRecord]:
-    """Yield a record for each row of an execution, but for tensors that have one of some records as well."""
+    """Yield a record for each row of an execution, except for tensors that ``records`` contain."""
     filed = {(record.op_type, record.op_name, record.io, record.slot) for record in records}
     passes: Counter[tuple[Cell, ...]] = Counter()
     execution = records[0].execution if records else 0

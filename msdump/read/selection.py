@@ -42,7 +42,7 @@ def is_wanted(number: int, wanted: Numbers) -> bool:
         case None:
             return True
         case slice():
-            # a slice of all numbers from 0 on; negative bounds would need to know the last one
+            # a slice over all numbers from 0 on: there is no last one that negative bounds could count from
             stop = number + 1 if wanted.stop is None else wanted.stop
             return number in range(wanted.start or 0, stop, wanted.step or 1)
         case int():
@@ -91,7 +91,7 @@ def columns(records: Iterable[Record], *, measures: bool) -> dict[str, list[Any]
     for record in records:
         for title, cell in (_place(record) | _statistics(record, measures=measures)).items():
             table[title].append(cell)
-    # a digest, or any statistic, that no tensor has is no column
+    # a statistic that no tensor has gets no column
     return {title: cells for title, cells in table.items() if title in _PLACE or set(cells) != {None}}
 
 
@@ -111,7 +111,7 @@ def _place(record: Record) -> dict[str, Any]:
 def _dtype(record: Record) -> str | None:
     try:
         return record.dtype
-    except DumpReadError:  # a torn file has a row all the same
+    except DumpReadError:  # a torn file still gets a row
         return None
 
 
@@ -171,7 +171,7 @@ _SHOWN: Final = 20  # tensors that a notebook shows of a selection
 
 
 class SelectableTensors(ABC):
-    """Tensors that can be selected, searched and shown as tables: of a dump, and a selection of one."""
+    """Base class of dumps and selections: their tensors can be selected, searched and shown as tables."""
 
     @property
     @abstractmethod
@@ -225,7 +225,7 @@ class SelectableTensors(ABC):
     def first_nonfinite(self, *, masks: bool = False) -> Record | None:
         """Return the first tensor with a NaN or an infinity in the order of execution, None without one.
 
-        Statistics tell where they were saved; else elements are read, tensor after tensor, up to the first.
+        Saved statistics are used where there are any; else elements are read, tensor by tensor.
 
         Args:
             masks: Count -inf alone as well, which attention is masked with.
@@ -294,7 +294,7 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
         return len(self._listed)
 
     def __bool__(self) -> bool:
-        """Tell whether there is a tensor; only as many directories are listed as that takes."""
+        """Return whether there is a tensor; lists no more directories than needed."""
         return next(iter(self), None) is not None
 
     @overload
@@ -322,11 +322,11 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
 
     @property
     def tensors(self) -> TensorSelection:
-        """Itself."""
+        """The selection itself."""
         return self
 
     def by_time(self) -> Iterator[Record]:
-        """Yield the tensors as they came into being: in each iteration of all ranks, graphs, bodies."""
+        """Yield the tensors in order of time: iteration by iteration, over all ranks, graphs and bodies."""
         held = sorted(self._iterations(), key=_moment)
         for _, group in groupby(held, key=_moment):
             records = (record for iteration in group for record in iteration.tensors)

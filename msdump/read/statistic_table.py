@@ -205,7 +205,7 @@ class Measurements(Mapping[str, Cell]):
 
     @property
     def has_nan(self) -> bool | None:
-        """Whether an element is NaN; None where neither statistics nor elements tell."""
+        """Whether an element is NaN; None if neither statistics nor elements show it."""
         count = self._saved.get("nan count")
         if count is None:
             extremes = [self._saved.get(name) for name in ("max", "min", "avg", "l2norm")]
@@ -228,7 +228,7 @@ class Measurements(Mapping[str, Cell]):
     def _reaches(self, count_of: str, extreme: str, infinity: float) -> bool | None:
         count = self._saved.get(count_of)
         bound = self._saved.get(extreme)
-        # NaN hides the other elements of an extreme
+        # an extreme that is NaN hides the other elements
         if count is None and isinstance(bound, int | float) and not math.isnan(bound):
             return bound == infinity
         count = self[count_of] if count is None else count
@@ -237,7 +237,7 @@ class Measurements(Mapping[str, Cell]):
     def _measured(self, statistic: Statistic) -> Cell:
         if self._totals is None:
             return None
-        return statistic.value(self._totals, lambda: memoryview(b""))  # numbers do not read the bytes
+        return statistic.value(self._totals, lambda: memoryview(b""))  # digests alone read the bytes
 
     @cached_property
     def _totals(self) -> Totals | None:

@@ -43,9 +43,9 @@ _ROOTED: Final = frozenset(
 """Kinds of paths that stand in the root of a dump and nowhere else."""
 
 _DEPTH: Final = 7
-_MOST_LEVELS: Final = 3  # below a directory, in which a dump is looked for
-_MOST_FOLDERS: Final = 1000  # of a level: a home directory is not searched through
-_MOST_STEPS: Final = 8  # numbers that are looked into before a directory is taken for no root
+_MOST_LEVELS: Final = 3  # levels below a directory that are searched for a dump
+_MOST_FOLDERS: Final = 1000  # per level, so that a home directory is not searched through
+_MOST_STEPS: Final = 8  # numbered directories that are examined before a directory counts as no root
 _FAULTS: Final = {
     errno.ENOENT: "no such directory; give the directory of a dump",
     errno.ENOTDIR: "not a directory but a file; give the directory of a dump",
@@ -58,7 +58,7 @@ class TreeListing:
 
     Attributes:
         paths: Absolute path of every directory down to the iterations, and of every file beside them.
-        children: Contents of a directory; None: of the root.
+        children: Keys directly below each directory's key; None is the key of the root.
         ignored: Absolute paths that belong to no dump, unsorted.
         execution: Which execution is read where several lie in one directory; None: the last whole one.
         graphs: The graphs that were read, by the contents of their files: ranks of one program share them.
@@ -138,7 +138,7 @@ def _is_root(folder: str) -> bool:
 
 
 def _is_step(folder: str) -> bool:
-    """Return whether a directory named by a number holds times, as a step of Ascend O2 does."""
+    """Return whether a directory holds directories named by times, as a step of Ascend O2 does."""
     keys = (
         layouts.parse(entry.name, is_directory=True)
         for entry in _entries(folder)
@@ -215,10 +215,10 @@ class DumpedRun:
 
 
 def separate_runs(keys: Iterable[Key]) -> tuple[tuple[DumpedRun, ...], dict[Key, int]]:
-    """Return the runs of directories that have a time, in the order of time, and the run of each directory.
+    """Group directories with times into runs; return the runs in order, and each directory's run.
 
-    Where a device comes back to a step or to an earlier one, or to a model without steps, another run
-    begins. Directories of executions without a time belong to no run.
+    A new run begins where a device repeats a step, returns to an earlier one, or repeats a model without
+    steps. Directories of executions without a time belong to no run.
     """
     timed = sorted((key for key in keys if key.time is not None), key=_order)
     number, numbers = 0, dict[Key, int]()
