@@ -112,8 +112,7 @@ def _allowance(output: TensorResult) -> str:
 def _type(output: TensorResult) -> str:
     """Return " by " and the element type that sets an output's limit; "" if it is no type's own limit.
 
-    Types of 8 bits and less are not named: devices do not compute in them, and a limit as wide as theirs was
-    widened from that of another type.
+    Types of 8 bits are never named: devices do not compute in them, so a limit as wide was widened.
     """
     types = {*_COMPUTED, output.evidence.dtype, output.evidence.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)

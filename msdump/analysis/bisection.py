@@ -456,8 +456,7 @@ class Bisection:
 def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
     """Return golden's counterpart of each value of the examined model at which the two may be spliced.
 
-    A value that only the examined model computes, such as a quantised weight, is left out: it is exchanged
-    together with its readers.
+    A value that only the examined model computes, such as a quantised weight, is exchanged with its readers.
     """
     computed = {name for node in golden.nodes for name in node.outputs}
     known = computed | {value.name for value in golden.inputs} | {*golden.weights}

@@ -208,9 +208,8 @@ class Unrunnable:
 def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
     """Yield the operators that neither onnxruntime nor ONNX's reference can run.
 
-    Each kind of operator is compiled once, for its input types and without its weights: whether there is a
-    kernel does not depend on values. Operators with inputs of unknown type, or with inputs that are not
-    tensors, are not tested and not yielded.
+    Each kind of operator is compiled once, for its input types and without its weights: kernels do not depend
+    on values. Operators with inputs of unknown type, or that are no tensors, are not tested and not yielded.
     """
     # One runtime with one thread for all kinds of operators: sessions are compiled in it and never run.
     sessions = Runtime(1, cpu_runtime().providers)

@@ -302,8 +302,7 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[Record]) -> Iter
 def _tables(model: Graph, plan: DumpPlan, moments: Sequence[DumpedIteration]) -> tuple[GraphRefusals, ...]:
     """Return the refusals of a plan for each graph of a model.
 
-    Under ``dump_mode`` 2 the operators with files are taken as the marked ones: calls of ``set_dump`` are not
-    recorded.
+    Under ``dump_mode`` 2 operators with files count as marked: calls of ``set_dump`` are not recorded.
     """
     device = emulated(model, plan, plan.context)
     marked: frozenset[str] = frozenset()
