@@ -16,7 +16,7 @@ _MOST_LATER: Final = 1000
 
 
 class Clock:
-    """Gives strictly increasing microseconds since the epoch, 16 digits today; any thread may ask.
+    """Gives strictly increasing microseconds since the epoch, 16 digits today; any thread may call it.
 
     >>> clock = Clock(iter([7000, 7000, 9000]).__next__)
     >>> clock.now(), clock.now(), clock.now()
@@ -34,7 +34,7 @@ class Clock:
         self._last_milliseconds = 0
 
     def now(self) -> int:
-        """Return the time, or one more than the last time where that has not passed yet."""
+        """Return the time, or the last returned time plus 1 if the time is not later than that."""
         micros = self._source() // _NANOSECONDS
         # No call separates the next three lines: no other thread runs between them.
         if micros <= self._last:
@@ -43,7 +43,7 @@ class Clock:
         return micros
 
     def several(self, count: int) -> range:
-        """Return as many times as ``now`` would give one after the other, in one go."""
+        """Return the times that ``count`` calls of ``now`` would return one after the other."""
         micros = self._source() // _NANOSECONDS
         if micros <= self._last:  # as in ``now``
             micros = self._last + 1
@@ -51,7 +51,7 @@ class Clock:
         return range(micros, micros + count)
 
     def milliseconds(self) -> str:
-        """Return the local time as ``YYYYMMDDHHMMSSmmm``, one more than the last one where it is no later."""
+        """Return the local time as ``YYYYMMDDHHMMSSmmm``, at least 1 ms later than the last returned one."""
         count = self._source() // _NANOSECONDS // _MICROSECONDS
         # As in ``now``: no call, so no other thread in between.
         if count <= self._last_milliseconds:
@@ -65,7 +65,7 @@ class Clock:
 
 
 def later_names(name: str) -> Iterator[str]:
-    """Yield a file's name for the times behind its own, nearest first; none for a name without a time.
+    """Yield a file's name with later times, nearest first; nothing for a name without a time.
 
     Another process, a fork of this one above all, may give the same time to a file of the same operator.
 

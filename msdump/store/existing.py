@@ -58,7 +58,7 @@ class RunPlace:
     first: int = 0
 
     def holds(self, key: Key) -> bool:
-        """Tell whether a directory is, or may hold, one that the run writes into."""
+        """Return whether the run writes into a directory, or may write into directories below it."""
         number = key.step if self.rank is None else key.iteration
         if number is not None and number < self.first:
             return False
@@ -67,7 +67,7 @@ class RunPlace:
         if key.rank != self.rank or key.world is not None:
             return False
         is_of_all = key.kind in {PathKind.METADATA, PathKind.CONSTANTS} or key.net in _RANK_FILES
-        if is_of_all and self.first:  # the run goes on where another one ended
+        if is_of_all and self.first:  # a run that continues an earlier one keeps these files
             return False
         return key.net in {None, self.net, *_RANK_FILES}
 
@@ -130,7 +130,7 @@ def _files(place: RunPlace) -> Iterator[_File]:
     for folder, subfolders, file_names, fd in os.fwalk(root):
         relative = "" if folder == root else os.path.relpath(folder, root)
         key = layouts.parse(relative, is_directory=True) if relative else None
-        # fwalk goes on into the names in this very list
+        # in place: fwalk descends into the directories named in this list
         subfolders[:] = [name for name in subfolders if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
         is_ours = _name_test(relative, key, fd)
         for name in filter(is_ours, file_names):  # others, as ranks' temporary ones, may be gone by now
@@ -161,13 +161,13 @@ def _name_test(relative: str, key: Key | None, fd: int) -> Callable[[str], bool]
 
 
 def _stands_alone(path: str) -> bool:
-    """Return whether a file beside the tensors is one of a rank: graph files, lists, metadata."""
+    """Return whether a path is a rank's file outside of iterations: graph file, list or metadata."""
     key = layouts.parse(path, is_directory=False)
     return key is not None and key.rank is not None and key.name is None and key.iteration is None
 
 
 def is_grammatical(name: str) -> bool:
-    """Tell whether a run gives such a name to a tensor, an operator's file or its arguments."""
+    """Return whether a name has the form of a file of a tensor, an operator or an operator's arguments."""
     if _PLAIN.fullmatch(name) is None:
         return False
     tensor = names.parse(name)
@@ -177,7 +177,7 @@ def is_grammatical(name: str) -> bool:
 
 
 def _originals(fd: int) -> dict[str, str]:
-    """Return the original names by stand-in of a directory, none where its mapping cannot be read."""
+    """Return a directory's original file names by stand-in, empty if its mapping.csv cannot be read."""
     with passing_over(OSError), reading.open_file(layouts.MAPPING, directory=fd, follow_links=False) as file:
         return parse_mapping(file.read(_MOST_MAPPING))
     return {}

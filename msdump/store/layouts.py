@@ -41,7 +41,7 @@ class PathKind(enum.Enum):
 
     The first kind that fits a path is the kind of the path. A part in brackets may be missing: the step where
     the tree has no steps (GE, acl), the world everywhere but under torchair. ``graphs`` and
-    ``execution_order`` are networks without graphs.
+    ``execution_order`` parse as networks without graphs.
     """
 
     RANK = "rank_{rank}/"
@@ -100,7 +100,7 @@ _FIELDS: Final = {
     "iteration": NUMBER,
     "name": PART,
     "world": NUMBER,
-    "step": Field("0|[1-9][0-9]{0,12}", int),  # one digit less than a time has
+    "step": Field("0|[1-9][0-9]{0,12}", int),  # shorter than a time
     "time": Field("[0-9]{14}"),
     "device": NUMBER,
     "model": PART,
@@ -112,7 +112,7 @@ TEMPLATES: Final = {kind: Template(kind.path, _FIELDS) for kind in PathKind}
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A place in the layout; fields that its kind has not are None.
+    """A place in the layout; fields that its kind lacks are None.
 
     >>> Key(PathKind.STATISTICS, rank=0, net="LeNet", graph=0, iteration=3).path
     'rank_0/LeNet/0/3/statistic.csv'
@@ -173,5 +173,5 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
 
 
 def is_constants(directory: str) -> bool:
-    """Tell whether a directory is one of constants, which belong to no iteration."""
+    """Return whether a directory holds constants, which belong to no iteration."""
     return directory.rpartition("/")[2] == _CONSTANTS_FOLDER

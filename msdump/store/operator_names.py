@@ -103,7 +103,7 @@ class OperatorName:
         return self.op_type == _BRIEF
 
     def file_name(self, kind: OperatorFileKind) -> str:
-        """Return the name of one of the operator's files; fields that its kind has not are left out.
+        """Return the name of one of the operator's files; fields that its kind lacks are left out.
 
         >>> OperatorName("Conv2D", "conv1", 3, 7, 1795216920861338).file_name(OperatorFileKind.STATISTICS)
         'Conv2D.conv1.3.7.1795216920861338.csv'
@@ -169,5 +169,5 @@ _COLLECTIVE: Final = "Hcom"  # HcomAllReduce, HcomBroadcast, ...
 
 
 def is_collective(op_type: str) -> bool:
-    """Tell whether an operator of a type exchanges tensors between devices."""
+    """Return whether operators of a type exchange tensors between devices."""
     return op_type.startswith(_COLLECTIVE)

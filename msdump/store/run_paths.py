@@ -78,9 +78,9 @@ class ModelLayout:
 
 
 def captured_graph(number: int, part: str = "") -> str:
-    """Return the directory of a graph that torch.compile captured, which is its model's name too.
+    """Return the directory, also used as model name, of a graph that torch.compile captured.
 
-    A half of a training step has its part in it, forward or backward.
+    The name of a graph that is half of a training step ends in its part, forward or backward.
 
     >>> captured_graph(1), captured_graph(2, "backward")
     ('graph_1', 'graph_2_backward')

@@ -97,11 +97,11 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A stretch of a template that is there as a whole or not at all.
+    """A part of a template that is written as a whole or left out.
 
     Attributes:
-        text: For ``str.format``: the values are its first argument, written fields stand by name.
-        optional: The fields without which it is left out.
+        text: Format string: the object with the values is argument 0, fields of ``writers`` are keywords.
+        optional: The part is left out if one of these fields has no value.
         writers: Functions that write fields which ``str.format`` cannot.
     """
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 THREAD_NAME: Final = "msdump-writer"
 QUEUE_BYTES: Final = 256 << 20
 INLINE_BYTES: Final = 128 << 10
-"""DiskFiles of fewer bytes cost about as much to hand over as to write."""
+"""Files of fewer bytes cost about as much to hand over as to write."""
 
 
 class _Job:
@@ -43,7 +43,7 @@ class _Job:
         path: Path for messages.
         budgeted: Bytes to return to the budget where the file is lost.
         future: The work of a thread; None where no thread takes the file.
-        is_done: The file was written or lost.
+        is_done: Whether the file was written or lost.
         error: Cause of the loss.
     """
 
@@ -82,17 +82,17 @@ class _Job:
             self.is_done = True
 
     def is_left_to_caller(self) -> bool:
-        """Return whether no thread writes the file; none begins to from now on."""
+        """Return whether the caller must write the file: no thread has begun to, and none will."""
         return not self.is_done and (self.future is None or self.future.cancel())
 
 
 def _begin_writer() -> None:
-    threading.current_thread().name = THREAD_NAME  # as traces show it
+    threading.current_thread().name = THREAD_NAME  # the name in traces
     lower_priority()
 
 
 class _WriterThreads:
-    """Threads with files of their own each; they start with the first job."""
+    """Threads that write files, each through its own DiskFiles; the first job starts them."""
 
     def __init__(self, make_files: Callable[[], DiskFiles], count: int) -> None:
         self._make_files = make_files
@@ -101,7 +101,7 @@ class _WriterThreads:
         self._opened: list[DiskFiles] = []
 
     def submit(self, job: _Job) -> None:
-        """Let a thread write a file; without threads (the interpreter ends) a caller that waits does."""
+        """Hand a file to a thread; at the interpreter's end, without threads, a waiting caller writes it."""
         try:
             job.future = self._pool.submit(job.write_in_thread, self._files)
         except RuntimeError as error:
@@ -126,10 +126,10 @@ class _WriterThreads:
 class AsyncSink(SyncSink):
     """Writes large files in threads; any thread may call it.
 
-    DiskFiles that were handed over are written also where Ctrl-C interrupts a later call,
-    where the interpreter ends and, if the sink came to life in the main thread and
-    the process has no handler of its own, where SIGTERM arrives. The parent of a
-    forked child writes the files that the child inherits.
+    Files that were handed over are written even if Ctrl-C interrupts a later call, when the
+    interpreter ends, and on SIGTERM if the sink was created in the main thread and the
+    process has no handler of its own. The parent of a forked child writes the files that
+    the child inherits.
     """
 
     holds_buffers = True
@@ -153,7 +153,7 @@ class AsyncSink(SyncSink):
             queue_bytes: Most bytes that are on their way; a file beyond them waits until there is
                 room, one that is larger than all of them goes alone.
             writer_threads: Threads that write, from 1.
-            inline_bytes: DiskFiles of fewer bytes are written before the call returns.
+            inline_bytes: Files of fewer bytes are written before the call returns.
         """
         super().__init__(on_write_error, budget, files())
         self._make_files = files
@@ -190,7 +190,7 @@ class AsyncSink(SyncSink):
 
     @property
     def summary(self) -> Summary:
-        """DiskFiles written, skipped and lost so far, without the ones on their way."""
+        """Files written, skipped and lost so far, without the ones on their way."""
         with self._lock:
             self._count_done()
             return super().summary
@@ -212,7 +212,7 @@ class AsyncSink(SyncSink):
             self._raise_failures()
 
     def complete(self) -> None:
-        """Return when everything taken is on disk or counted as lost; raises nothing about the latter."""
+        """Return when every file is on disk or counted as lost; raises no error for lost files."""
         with self._lock:
             self._write_jobs(most_bytes=-1, most_jobs=0)
 
@@ -238,7 +238,7 @@ class AsyncSink(SyncSink):
         """Count the files that were written or lost, oldest first, up to the first that is on its way."""
         while self._jobs and self._jobs[0].is_done:
             job = self._jobs.popleft()
-            # Ctrl-C may come between a job and the count of its bytes: an empty queue sets that right
+            # Ctrl-C after popleft may skip the subtraction: an empty queue resets the count
             self._job_bytes = self._job_bytes - job.size if self._jobs else 0
             if job.error is None:
                 self._count += 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from msdump.record import Buffer
 
 
-_MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # of one call of writev; more are an error (EINVAL)
+_MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # per call of writev; more are an error (EINVAL)
 
 
 def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
@@ -49,7 +49,7 @@ def size_of(buffers: Sequence[Buffer]) -> int:
 
 
 def owned(buffer: Buffer) -> bytes:
-    """Return a copy of a buffer's bytes that stays as it is: arrays of a run are used again."""
+    """Return the bytes of a buffer, copied unless they are immutable: a run uses its arrays again."""
     return buffer if isinstance(buffer, bytes) else bytes(PickleBuffer(buffer).raw())
 
 
@@ -69,7 +69,7 @@ _IN_SYSTEM: Final = getattr(os, "copy_file_range", None)  # Linux
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes of a file that are copied as they are."""
+    """A range of a file's bytes that is copied unchanged."""
 
     path: str
     offset: int
@@ -110,11 +110,11 @@ class FileRange:
     def _copied_by_system(self, file: FileIO, target: int) -> int:
         """Let the system copy from file to file, without a copy in between; return how many bytes it did."""
         copied = 0
-        # files that cannot be copied so, or a failure: writing meets the fault again and raises it
+        # on any error the caller goes on by reading and writing, which raises an error that persists
         with passing_over(OSError):
             while _IN_SYSTEM is not None and copied < self.size:
                 count = _IN_SYSTEM(file.fileno(), target, self.size - copied)
-                if not count:  # the end, or a file system that cannot: reading shows which
+                if not count:  # end of the file, or no support by the file system: reading shows which
                     break
                 copied += count
         return copied

@@ -90,7 +90,7 @@ def _open_or_make(path: str) -> int:
 
 
 def enter(parent: int, name: str) -> tuple[int, bool]:
-    """Return a descriptor of a directory in an open one, and whether it was made, 0700.
+    """Open a directory inside an open one, made 0700 if missing; return a descriptor and whether it is new.
 
     Raises:
         OSError: It cannot be opened or made, or is a link.

@@ -5,9 +5,9 @@ signal first finish the captured files. A handler of a signal is installed only 
 the process has none, and only while something may come to be unwritten: from the first writer on,
 since the threads that hand files over later may install none.
 
-The handler runs between any two steps of the main thread. Where that holds the lock of a writer, threads may
-wait for it, and never finish the work that the handler would wait for. So a signal that comes then is heard
-when the main thread leaves the last of these locks (``new_guard``).
+The handler runs between any two steps of the main thread. If the main thread holds the lock of a writer,
+other threads may wait for the lock and never finish the work that the handler waits for. Such a signal is
+therefore handled when the main thread leaves the last of these locks (``new_guard``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Writer(Protocol):
 
 _registered: Final = SignalSafeWeakSet[Any]()
 _active: Final[dict[Writer, None]] = {}  # in the order in which they became active; keeps them alive
-_last: list[Writer] = []  # after all others
+_last: list[Writer] = []  # closed after all others
 _runs: Final = SignalSafeWeakSet[Any]()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 _guards: Final = SignalSafeWeakSet[Any]()
@@ -53,7 +53,7 @@ heard: Final[list[str]] = []
 
 
 class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it final
-    """A reentrant lock; a signal that comes while it is held is heard when it is released."""
+    """A reentrant lock; a signal that comes while the lock is held is handled on release."""
 
     __slots__ = ()
 
@@ -90,7 +90,7 @@ def activate(writer: Writer) -> None:
 
 
 def close_last(writer: Writer) -> None:
-    """Close or complete something when the process ends and all writers are done; one thing at a time."""
+    """Close or complete a writer after all others when the process ends; replaces an earlier such one."""
     _last[:] = [writer]
     listen()
 
@@ -98,7 +98,7 @@ def close_last(writer: Writer) -> None:
 def hold_runs(lock: threading.RLock) -> None:
     """Take the lock of a network when the process ends, so that a daemon thread ends its run and begins none.
 
-    The interpreter unwinds the stack of a daemon thread that comes back from onnxruntime while it ends, which
+    At its end, the interpreter unwinds the stack of a daemon thread that returns from onnxruntime, which
     aborts the process.
     """
     _runs.add(lock)
@@ -117,7 +117,7 @@ def listen() -> None:
 
 
 def deactivate(writer: Writer) -> None:
-    """Complete a writer at the end no more: it has nothing to write."""
+    """No longer complete a writer when the process ends: it has nothing left to write."""
     _active.pop(writer, None)
     for number in _SIGNALS:
         if not _active and not _last and signal.getsignal(number) is _terminate and _is_main_thread():
@@ -131,7 +131,7 @@ def _is_main_thread() -> bool:
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Complete everything and end as if there were no handler; a second signal ends at once."""
     del frame
-    # the limit of CPU time signals again every second
+    # SIGXCPU (limit of CPU time) comes again every second
     signal.signal(number, signal.SIG_IGN if number == signal.SIGXCPU else signal.SIG_DFL)
     heard.append(signal.Signals(number).name)
     _told.append(number)
@@ -139,7 +139,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _end_where_free() -> None:
-    """End the process by its signal, unless the main thread is inside of a guard, or this is another."""
+    """End the process by the pending signal; no-op in other threads or while the main one holds a guard."""
     if not _is_main_thread() or any(guard.is_mine for guard in _guards):
         return
     number = _told.pop()

@@ -71,12 +71,12 @@ class DiskFiles:
         self._mode = mode
         self._root = root
         self._places: dict[str, OpenDirectory] = {}
-        # the directory around the one that was opened last: steps lie in one
+        # parent of the directory opened last, which directories of further steps share
         self._holder: tuple[str, OpenDirectory] | None = None
         self._row_files: dict[tuple[str, str], RowFile] = {}
 
     def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file, for a later time where the name has one and is taken; else FileExistsError."""
+        """Make a new file; if the name is taken, with a later time in the name, or else FileExistsError."""
         try:
             (self._places.get(directory) or self._open(directory)).create(name, buffers, self._mode)
         except OSError as error:
@@ -85,9 +85,9 @@ class DiskFiles:
             self._create_again(directory, name, buffers, error)
 
     def _create_again(self, directory: str, name: str, buffers: Sequence[Buffer], error: OSError) -> None:
-        """Make a file that could not be made, where another directory or another name helps."""
+        """Make a file after a failure, in the directory opened again or under a name with a later time."""
         # the directory may have been removed and made again since it was opened (a user's rm -r between two
-        # steps): asking beforehand would cost every file a call of the system
+        # steps): checking beforehand would cost every file a call of the system
         if not self._places[directory].is_linked():
             self._forget(directory)
             place, tried = self._open(directory), (name, *later_names(name))
@@ -125,7 +125,7 @@ class DiskFiles:
         return size
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
-        """Add whole rows to a file, the header before them where it is new or other titles hold in it.
+        """Add whole rows to a file, after the header if the file is new or its last rows have other titles.
 
         Returns:
             Whether it was empty or new.
@@ -160,11 +160,11 @@ class DiskFiles:
         raise OSError(errno.EBUSY, "the file comes and goes", name)
 
     def exists(self, directory: str, name: str) -> bool:
-        """Tell whether a name is taken."""
+        """Return whether a name is taken."""
         return reading.is_taken(f"{directory}/{name}")
 
     def read(self, directory: str, name: str) -> bytes:
-        """Return the contents of a file, nothing where there is none."""
+        """Return the contents of a file, b"" if there is no file."""
         try:
             return reading.read_bytes(f"{directory}/{name}")
         except FileNotFoundError:
@@ -179,7 +179,7 @@ class DiskFiles:
         self._drop_holder()
 
     def _standing(self, path: str) -> OpenDirectory:
-        """Return a directory that was not removed since it was opened."""
+        """Return an open directory, opened again if it was removed."""
         place = self._places.get(path)
         if place is not None and place.is_linked():
             return place
@@ -208,13 +208,13 @@ class DiskFiles:
             return OpenDirectory(path, self._root)
 
     def _standing_holder(self, path: str) -> OpenDirectory | None:
-        """Return a directory where it is open as the holder of others and still stands there."""
+        """Return ``_holder`` if it is the directory of this path and still exists there, else None."""
         if self._holder is None or self._holder[0] != path or not self._holder[1].stands_at(path):
             return None
         return self._holder[1]
 
     def _drop_holder(self) -> None:
-        holder, self._holder = self._holder, None  # an interrupt behind its close must not close it again
+        holder, self._holder = self._holder, None  # an interrupt after the close must not close it again
         if holder is not None:
             holder[1].close()
 
@@ -261,7 +261,7 @@ class TracedFiles(DiskFiles):
             return super().stream(directory, name, pieces, mode)
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
-        """Add whole rows to a file, the header first where other titles hold; return whether it was new."""
+        """Add whole rows to a file, the header first if titles differ; return whether the file was new."""
         with self._trace.span("write", name, directory=directory, bytes=len(rows)):
             return super().append(directory, name, rows, header)
 
@@ -279,7 +279,7 @@ def reason(error: OSError) -> str:
 def probe(path: str) -> None:
     """Create the root of a dump and write a file in it, which is removed again.
 
-    A path that cannot be written is so an error before anything runs. Missing directories are created 0700.
+    So a path that cannot be written is an error before anything runs. Missing directories are created 0700.
 
     Raises:
         DumpWriteError: The directory cannot be created or written; says which part of the path

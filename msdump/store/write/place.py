@@ -64,7 +64,7 @@ class OpenDirectory:
         """
         inner = object.__new__(OpenDirectory)
         inner._fd, is_new = enter(self._fd, name)
-        if is_new:  # of the same file system, with the access lists of this one
+        if is_new:  # a new directory has the file system and access lists of its parent
             inner._narrows_modes, inner._reserves = self._narrows_modes, self._reserves
             inner._has_linked, inner._is_clear = self._has_linked, True
             inner._is_nameless = self._is_nameless
@@ -75,7 +75,7 @@ class OpenDirectory:
     def _look(self) -> None:
         """Find out the abilities of its file system."""
         self._narrows_modes = False
-        self._reserves = os.major(os.fstat(self._fd).st_dev) != 0  # 0: of memory, a network, an overlay
+        self._reserves = os.major(os.fstat(self._fd).st_dev) != 0  # major 0: memory, network, overlay
         self._has_linked = False
         self._is_clear = False
         self._is_nameless = bool(_NAMELESS) and _HAS_FD_LINKS and self._try_nameless()
@@ -85,17 +85,17 @@ class OpenDirectory:
         reading.close(self._fd)
 
     def is_linked(self) -> bool:
-        """Tell whether the directory still stands somewhere, that is, was not removed."""
+        """Return whether the directory still exists, possibly under another path."""
         return os.fstat(self._fd).st_nlink > 0
 
     def stands_at(self, path: str) -> bool:
-        """Tell whether a path is the directory's: it was neither removed nor moved away."""
+        """Return whether the directory is still at a path: neither removed nor moved away."""
         with passing_over(OSError):
             return os.path.samestat(os.lstat(path), os.fstat(self._fd))
         return False
 
     def has(self, name: str) -> bool:
-        """Tell whether a name is taken."""
+        """Return whether a name is taken."""
         return os.access(name, os.F_OK, dir_fd=self._fd, follow_symlinks=False)
 
     def create(self, name: str, buffers: Sequence[Buffer], mode: int) -> None:
@@ -210,7 +210,7 @@ class OpenDirectory:
         os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _try_nameless(self) -> bool:
-        """Return whether the file system has nameless files; the first link shows the rest."""
+        """Return whether the file system has nameless files; the first link shows if it can name them."""
         try:
             fd = os.open(".", _WRITE | _NAMELESS, _PROOF_MODE, dir_fd=self._fd)
         except OSError as error:
@@ -231,7 +231,7 @@ class OpenDirectory:
         return fd
 
     def _link(self, fd: int, name: str) -> bool:
-        """Give a nameless file its name; False where the file system has no way, now and later."""
+        """Give a nameless file its name; return False if the file system cannot do so for any file."""
         try:
             temporaries.LINKER.give_name(self._fd, name, fd)
         except OSError as error:
@@ -248,12 +248,12 @@ class OpenDirectory:
 
 
 def _settle(fd: int) -> None:
-    """Let a file system that takes bytes when a file is closed take them, before the file has its name."""
+    """Close a duplicate of a file: some file systems store bytes only then. The file has no name yet."""
     os.close(os.dup(fd))
 
 
 def _write_now(write: Write, fd: int) -> None:
-    """Write contents and the time: that of a file system may be late by milliseconds.
+    """Write contents and set the file's time: a file system's own time may be late by milliseconds.
 
     Readers compare it with the timestamps of tensors, to tell which program wrote them.
     """

@@ -31,12 +31,12 @@ class RowFile:
         """Take a descriptor, open for reading and appending."""
         self._fd = fd
         self._end = 0
-        self._titles = b""  # the last ones before _end
+        self._titles = b""  # the last titles before _end
 
     def append(self, rows: bytes, header: bytes) -> bool | None:
-        """Add rows, each with its line feed; the header before them where other titles hold, or none.
+        """Add rows, each with its line feed, after the header if the last rows have other titles or are none.
 
-        Other titles hold after a run that measured something else, before this one or beside it.
+        A run with other statistics, before this one or at the same time, leaves rows with other titles.
 
         Returns:
             Whether the file was empty; None, and nothing is written, where it was deleted.
@@ -61,7 +61,7 @@ class RowFile:
         return size == 0
 
     def _holds(self, header: bytes, size: int) -> bool:
-        """Tell whether the titles of new rows hold at the end of a file of so many bytes."""
+        """Return whether the last titles in a file of ``size`` bytes are the ones of new rows."""
         if header and size != self._end:  # it was just opened, or another process wrote
             start = self._end if self._end < size else 0
             self._titles = last_titles(os.pread(self._fd, size - start, start), header) or self._titles

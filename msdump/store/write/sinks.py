@@ -120,7 +120,7 @@ class Summary:
             is written again and again counts once.
         bytes: Bytes of these files and of rows.
         skipped: Tensors not written on purpose, by `msdump.reasons.Reason`, which equals its text.
-        lost: DiskFiles that could not be written, by cause.
+        lost: Files that could not be written, by cause.
     """
 
     files: int
@@ -136,7 +136,7 @@ class Sink(Protocol):
     def holds_buffers(self) -> bool:
         """Whether the buffers of ``write`` must stay as they are until ``flush`` has returned.
 
-        Who changes or reuses one before must hand over a copy.
+        A caller that changes or reuses a buffer before must hand over a copy.
         """
 
     def write(self, artifact: Artifact) -> None:
@@ -154,7 +154,7 @@ class Sink(Protocol):
         """Write a file unless it exists, which is only logged; DumpWriteError as in ``write``."""
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, the header first where others hold; errors as in ``write``."""
+        """Add whole rows to a csv file, the header first if its titles differ; errors as in ``write``."""
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
         """Write a file for people piece by piece, in place of an older one; DumpWriteError as in ``write``.
@@ -167,7 +167,7 @@ class Sink(Protocol):
 
     @property
     def summary(self) -> Summary:
-        """DiskFiles written, skipped and lost so far."""
+        """Files written, skipped and lost so far."""
 
     def flush(self) -> None:
         """Return when everything taken is on disk; DumpWriteError as in ``write``."""
@@ -197,13 +197,13 @@ class Budget:
 
 
 class _OverLimitError(Exception):
-    """A file that is written piece by piece has more bytes than may still be written."""
+    """A file that is written piece by piece exceeds the rest of the byte budget."""
 
 
 class _ReplacedFiles:
     """Sizes of files that may be written again and again, in the directories that were written to last.
 
-    By them the summary counts a file once, with the size that it has in the end.
+    So the summary counts a file once, with its final size.
     """
 
     _MOST_DIRECTORIES: Final = 8
@@ -246,7 +246,7 @@ class SyncSink:
         self._bytes = 0
         self._skipped: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
-        self._tables: set[tuple[str, str]] = set()  # files that lack rows, and why
+        self._tables: set[tuple[str, str]] = set()  # files with lost rows, and the cause
 
     def write(self, artifact: Artifact) -> None:
         """Write a new file; one that exists stays as it is and the new one is lost."""
@@ -288,7 +288,7 @@ class SyncSink:
             self.write(artifact)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, the header first where other titles hold."""
+        """Add whole rows to a csv file, the header first if its titles differ."""
         directory, _, name = path.rpartition("/")
         with self._lock:
             try:
@@ -298,11 +298,11 @@ class SyncSink:
                 if len(lines) == 1 or is_foreign(error):
                     self._lose(path, error, is_table=True)
                     return
-                for line in lines:  # the ones that fit are written
+                for line in lines:  # one by one: rows that still fit are written
                     SyncSink.append(self, path, line, header)
                 return
             self._count += is_new
-            # a header that is written again, in the middle of a file, is not counted: the sink does not know
+            # a header that is repeated in the middle of a file is not counted: the sink cannot see it
             self._bytes += len(rows) + (len(header) if is_new else 0)
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
@@ -341,7 +341,7 @@ class SyncSink:
 
     @property
     def summary(self) -> Summary:
-        """DiskFiles written, skipped and lost so far."""
+        """Files written, skipped and lost so far."""
         with self._lock:
             files, size = self._count + self._stand_ins.count, self._bytes + self._stand_ins.bytes
             return Summary(files, size, dict(self._skipped), dict(self._lost))
@@ -391,5 +391,5 @@ class SyncSink:
 
 
 def path_of(artifact: Artifact) -> str:
-    """Return the path that messages name: the stand-in of a long name means nothing to a reader."""
+    """Return the path for messages, which has the original name of a file with a stand-in."""
     return f"{artifact.directory}/{artifact.name}"

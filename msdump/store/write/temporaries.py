@@ -34,7 +34,7 @@ def _c_library_link() -> Link | None:
     """Return ``linkat``, None where the C library has none."""
     try:
         function = ctypes.CDLL(None, use_errno=True).linkat
-    except (AttributeError, OSError, TypeError):  # of another system
+    except (AttributeError, OSError, TypeError):  # not Linux
         return None
     function.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_int)
     function.restype = ctypes.c_int
@@ -51,7 +51,7 @@ class Linker:
     __slots__ = ("_link",)
 
     def __init__(self, link: Link | None) -> None:
-        """Begin with a way; None: by path."""
+        """Start with the function that links by descriptor; None: link by path."""
         self._link = link
 
     def give_name(self, directory: int, name: str, fd: int) -> None:
@@ -185,7 +185,7 @@ def _remove_if_left(directory: int, name: str) -> None:
             raise
         return  # it is gone, or it is no file that msdump made
     try:
-        # A file that is held, a file system without locks, a directory of another user's: it stays.
+        # the file stays if it cannot be locked: in use, no locks in the file system, another user's directory
         with passing_over(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             release(directory, name, fd)
@@ -194,7 +194,7 @@ def _remove_if_left(directory: int, name: str) -> None:
 
 
 def _names_file(directory: int, name: str, fd: int) -> bool:
-    """Tell whether a name stands for the open file, which is a regular one without another name."""
+    """Return whether a name is the only name of the open file, a regular one."""
     opened = os.fstat(fd)
     try:
         named = os.stat(name, dir_fd=directory, follow_symlinks=False)
