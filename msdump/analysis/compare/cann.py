@@ -50,7 +50,7 @@ class Options:
 
     Attributes:
         choice: The algorithms.
-        limit: Only so many elements from the first count, 0: all.
+        limit: Number of elements to compare, from the first one on; 0: all.
         finds_overflow: Whether each float16 tensor is searched for overflows (``-overflow_detection``).
         groups: Numbers of the operators that are compared, None: all.
     """
@@ -77,7 +77,7 @@ def rows(
 
 
 def _rows(sides: Sides, options: Options, item: Item) -> list[Pair]:
-    # the tensors themselves need not travel between processes
+    # rows go to another process, which needs no tensors
     rows = (_row(sides, options, pair) for pair in sides.pairs(item))
     return [replace(row, dumped_tensor=None, golden_tensor=None) for row in rows]
 
@@ -98,7 +98,7 @@ def _row(sides: Sides, options: Options, pair: Pair) -> Pair:
             )
     except ToolError as error:
         return replace(row, fault=str(error), code=ReturnCode(error.code))
-    # vendor: without a graph file types and shapes are the dump files', with one the compared arrays'.
+    # vendor: types and shapes are the compared arrays' with a graph file, else the dump files'.
     types = (
         (dumped.dtype, golden.dtype) if sides.rules is None else (_saved(dumped_array), _saved(golden_array))
     )
@@ -151,7 +151,7 @@ def _overflow(operand: DumpedOperand) -> str:
         return NAN
     try:
         magnitudes = np.bitwise_and(operand.array.view(np.uint16), _MAGNITUDE)
-    except (DumpReadError, FormatError, ValueError):  # why it cannot be read stands in another column
+    except (DumpReadError, FormatError, ValueError):  # another column has the reason
         return NAN
     # Compared as bits: magnitudes of floats order as integers do, and all above infinity are NaN.
     return "YES" if np.any((magnitudes >= _LIMIT) & (magnitudes <= _INFINITY)) else "NO"
@@ -176,7 +176,7 @@ def code_of(rows: Sequence[Pair]) -> ReturnCode:
     return next((row.code for row in rows if row.code), ReturnCode.DONE)
 
 
-# vendor: two columns are named DataType and two Address; a reader has to go by their place.
+# vendor: two columns are named DataType and two Address; only their positions distinguish them.
 _COLUMNS: Final = (
     ("Index", "index", ""),
     ("OpSequence", "sequence", "sequence"),
@@ -198,7 +198,7 @@ _MAPPING: Final = ("OpType", "NPUDump", "GroundTruth", "TensorIndex", "NPUDumpPa
 
 def result(rows: Iterable[Pair], options: Options, sides: Sides) -> Iterator[Sequence[str]]:
     """Yield the lines of ``result_{time}.csv``, the table of a comparison."""
-    # vendor: .npy files have no column for an address at all, dump files without one have "NaN" in it.
+    # vendor: a side of .npy files has no address column; dump files without an address have "NaN" in it.
     shown = {
         "": True,
         "dumped address": sides.dumped.kind is FolderKind.DUMPS,
@@ -228,7 +228,7 @@ def compare_files(dumped: str, golden: str, choice: Choice = EVERY, *, limit: in
         ToolError: A file is missing, is no .npy file or holds text, or the shapes differ.
     """
     dumped_array, golden_array = read_file(dumped), read_file(golden)
-    # vendor: here shapes have to be the same; the comparison of directories is less strict.
+    # vendor: shapes of single files have to be the same; the comparison of directories is less strict.
     if dumped_array.shape != golden_array.shape:
         raise ToolError(
             ReturnCode.SHAPE,
@@ -304,7 +304,7 @@ class ElementPairs:
             absolute = relative = np.full(dumped.size, np.nan, np.float32)
         else:
             x, y = (side.astype(np.float32) for side in vectors)
-            with np.errstate(all="ignore"):  # a golden zero gives NaN or infinity, both of which become NaN
+            with np.errstate(all="ignore"):  # division by a golden zero gives NaN or infinity
                 absolute = np.abs(x - y)
                 relative = absolute / np.abs(y)
             relative[~np.isfinite(relative)] = np.nan
@@ -419,7 +419,7 @@ _ADVICE: Final = {
 
 
 def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines of the advice on where to look first; of "NA" where no check finds anything.
+    """Return the lines of the advice on where to look first; the advice is "NA" if no check finds a cause.
 
     Args:
         rows: The result, in the order of the file.

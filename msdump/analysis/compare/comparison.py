@@ -58,11 +58,11 @@ _TORN: Final = "the file of a graph breaks off, and names alone do not tell"
 
 
 def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
-    """Return a verdict; ``unchecked`` where names alone accuse an operator, as a graph's file breaks off.
+    """Return a finding, as ``unchecked`` if names alone accuse the operator because a graph file is cut off.
 
-    vendor: MindSpore 2.10 numbers operators of one scope and type otherwise in files than in graphs, gives
-    files of views the shape of the view's input, cuts elements, and leaves outputs that nothing reads as the
-    memory was. Its graph file holds all that; names without it do not.
+    vendor: MindSpore 2.10 numbers operators of one scope and type differently in files and in graphs, gives
+    files of views the shape of the view's input, cuts elements, and does not write outputs that nothing
+    reads. The graph file shows all that; names alone do not.
     """
     if not (finding.is_accused and folder.is_torn) or folder.is_ours:
         return finding
@@ -80,7 +80,7 @@ class DumpComparison:
         graph: A model or a graph file that pairs the tensors, None: by names.
         execution: Number of the execution that is examined, None: the last whole one.
         golden_execution: Number of the execution that it is compared with, None: the last whole one.
-        executor: Who measures the tensors.
+        executor: Workers that measure the tensors.
         folders: The directories that were measured.
         joined: Directories of branches and loops that were compared with the one of the graph around them.
         explain: Adds evidence that is not in the files, such as the results of an operator when it runs
@@ -127,7 +127,7 @@ class DumpComparison:
             mine, theirs = with_graphs((dumped, mine), (golden, theirs))
             is_told = mine.is_inferred and theirs.is_inferred
             if is_told and (lost_operators(dumped, golden) or lost_operators(golden, dumped)):
-                identities = Identities()  # one of the two is the other one, of which files are gone
+                identities = Identities()  # one graph, with lost files on one side: names pair
             else:
                 identities = match_identities((dumped, mine.graph), (golden, theirs.graph))
         return self._matched(pair.label, identities, (dumped, mine), (golden, theirs))
@@ -153,7 +153,7 @@ class DumpComparison:
             graphs = [known.graph for _, known in (side, *inner) if known.graph is not None]
             is_known = len(graphs) == len(inner) + 1
             matched.append((whole, unite_graphs(graphs, has_calls=False) if is_known else None))
-            # executions are listed with branches and loops in their places
+            # for listing executions: branches and loops inlined at their operators
             shown.append((whole, side[1].with_graph(unite_graphs(graphs) if is_known else None)))
         return self._matched(pair.label, match_identities(*matched), *shown)
 
@@ -165,7 +165,7 @@ class DumpComparison:
     def _with_inner(
         self, dump: SurroundedDump, side: _Side, paths: Iterable[str], *, beside: Folder
     ) -> _Side:
-        """Return a directory with its branches and loops, where the other side's directory holds its own.
+        """Return a directory joined with its branches and loops if the other side's compiled graph has them.
 
         ``paths`` are the directories of further graphs of the iteration, ``beside`` is the other side's
         directory.
@@ -186,16 +186,16 @@ class DumpComparison:
     def measure(
         self, folders: Iterable[ComparedFolder], progress: Callable[[int], object] = lambda _: None
     ) -> None:
-        """Compare the tensors of directories, of which the next is added while others are measured.
+        """Compare the tensors of directories; an iterator of them is advanced while tensors are measured.
 
-        Results stay where an error ends it; ``progress`` is called with the bytes of each operator.
+        After an error, earlier results remain. ``progress`` is called with the bytes of each operator.
         """
         labels: deque[str] = deque()
 
         def executions() -> Iterator[MeasuredExecution]:
             for folder in folders:
                 self._measured[folder.label] = []
-                # the listing of a directory is large, and of no use to the workers that get it
+                # without the listing of a directory, which is large and useless to workers
                 sides = replace(folder.dumped, operators={}), replace(folder.golden, operators={})
                 for each in folder.matched.executions:
                     labels.append(folder.label)
@@ -206,18 +206,18 @@ class DumpComparison:
             self._measured[labels.popleft()].append(tensors)
 
     def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
-        """Register operators of the examined side by the golden ones that nothing pairs with them."""
+        """Register the counterparts that re-execution found: examined names by golden names."""
         self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
 
     def is_paired(self, folder: ComparedFolder) -> bool:
-        """Return whether a tensor of a directory has a counterpart."""
+        """Return whether any tensor of a directory has a counterpart."""
         return any(each.counterparts for each in folder.matched.executions)
 
     def report(self) -> Report:
         """Return the verdicts on all operators that were measured."""
         report = Report(is_strict=self.is_strict)
         for folder in self.folders:
-            if not self.graph:  # a compiled graph lacks the operators that it fused
+            if not self.graph:  # with one, fused operators would seem missing
                 missing = missing_operators(folder)
                 report.missing += map(folder.missing_place, missing)
                 report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
@@ -314,7 +314,7 @@ class _Run:
                 yield with_reach(finding, everything, graphs.get(label))
 
     def _add_quantiser(self, finding: Finding) -> None:
-        """Keep an operator that quantises a tensor which golden computes with as it is."""
+        """Register an operator that quantises a tensor, if golden computes without quantising."""
         place = finding.place
         found = self._folders[place.label].quantised(place.order - 1) if has_range(finding) else None
         if found is not None:
@@ -323,7 +323,7 @@ class _Run:
 
 
 def _with_stranger(findings: list[Finding]) -> list[Finding]:
-    """Blame the only operator that golden lacks before the first difference, where no graph is known."""
+    """Accuse the only operator that golden lacks before the first difference; for dumps without a graph."""
     first = next((place for place, each in enumerate(findings) if each.is_bad), None)
     if first is None or findings[first].is_accused or findings[first].own:
         return findings
@@ -341,9 +341,9 @@ def _with_stranger(findings: list[Finding]) -> list[Finding]:
 def _network_outputs(
     folders: Iterable[ComparedFolder], findings: Iterable[Finding]
 ) -> Iterator[TensorResult]:
-    """Yield the network's outputs by the operator that writes each; of a loop's passes the last one.
+    """Yield the verdicts on the network's outputs; of an operator in a loop, only from its last pass.
 
-    Outputs that golden's configuration leaves out are not among them.
+    Outputs that golden's configuration leaves out are skipped.
     """
     last = {(each.place.label, each.place.shown_name): each for each in findings}
     for folder in folders:
@@ -370,7 +370,7 @@ _TITLES: Final = (
 def findings_table(report: Report) -> Iterator[Sequence[object]]:
     """Yield the titles of the csv file, and a row for each tensor, in the order of execution.
 
-    At the end stand golden operators that the examined side has no files of, a row for each.
+    Golden operators without files on the examined side follow at the end, a row for each.
     """
     yield _TITLES
     for finding in report.findings:
@@ -426,6 +426,6 @@ def shape_text(tensor: TensorResult) -> str:
 
 
 def tensor_reason(finding: Finding, tensor: TensorResult | None) -> str:
-    """Return the text of a tensor's last column: the reason of its verdict, where numbers do not give it."""
+    """Return the text of a tensor's last column: the reason of its verdict, "" if the numbers show it."""
     place = f"in the place of {finding.replaces}" if finding.replaces else ""
     return joined(place, tensor.note if tensor is not None else "")

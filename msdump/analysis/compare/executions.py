@@ -84,7 +84,7 @@ class OperatorExecution:
 
     @property
     def time(self) -> int:
-        """Time at which it ran: microseconds since the epoch, 0 where its files' names do not hold it."""
+        """Time at which it ran: microseconds since the epoch, 0 if the names of its files lack it."""
         return self.files[-1].timestamp
 
 
@@ -94,10 +94,10 @@ class Matched:
 
     Attributes:
         executions: The executions, in the order in which they ran.
-        missing: Golden operators of which no tensor is a counterpart, in the order of execution.
+        missing: Golden operators without any tensor that is a counterpart, in the order of execution.
         unreadable: Messages about golden files that cannot be read.
         uneven: Operators that did not run equally often.
-        by_graphs: Operators that belong together by the graphs of both dumps.
+        by_graphs: Pairs of operators by the graphs of both dumps.
     """
 
     executions: tuple[OperatorExecution, ...]
@@ -110,7 +110,7 @@ class Matched:
 def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> Matched:
     """Return the executions of operators in the order in which they ran, with their counterparts.
 
-    Where an operator ran several times, the executions of both sides belong together one by one.
+    If an operator ran several times, the executions of both sides are paired in their order.
     """
     dumped_runs, golden_runs = _executions(dumped), _executions(golden)
     if dumped.kind.is_compiled != golden.kind.is_compiled:
@@ -135,10 +135,10 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
     if FolderKind.GOLDEN not in {
         dumped.kind,
         golden.kind,
-    }:  # golden tensors have no order, and one pass is enough
+    }:  # golden tensors have no order, and one pass of a loop is enough
         uneven = tuple(_uneven(dumped_runs, golden_runs, matched))
     used = {file.op_name for each in executions for file, _, _ in each.counterparts.values()}
-    # operators with torn files were dumped, though none of their tensors has a pair
+    # operators with unreadable files were dumped, so their counterparts are not missing
     torn = {run.name for run in dumped_runs if run.fault}
     missing = dict.fromkeys(
         run.name
@@ -168,8 +168,8 @@ def _slots(runs: Iterable[OperatorExecution]) -> dict[tuple[str, IO], list[int]]
 def _is_expected(golden: NamedFile, kind: FolderKind) -> bool:
     """Return whether a directory of some kind should have the operator of a golden file.
 
-    Parameters and inputs are no operators: often only one dump has files of them. Operators that the device
-    inserts belong to it alone; compiled graphs lack operators that only hand tensors on.
+    Parameters and inputs are no operators: often only one dump has files of them. Operators that a device
+    inserts have no counterpart on another one; compiled graphs lack operators that only pass tensors on.
     """
     if golden.op_type in INPUTS or golden.op_name.startswith(INSERTED_PREFIX):
         return False
@@ -223,7 +223,7 @@ def _counterparts(
     identify: Identify,
     unreadable: Mapping[tuple[str, int | None], OperatorExecution],
 ) -> Mapping[tuple[IO, int], Place]:
-    """Return the counterparts of an execution; where it has none, an unreadable golden file of its name."""
+    """Return the counterparts of an execution; without any, the unreadable golden file of its operator."""
     asked = ((each[1:], golden_tensors.counterpart(identify, run.name, *each[1:])) for each in run.tensors)
     counterparts = {slot: place for slot, place in asked if place is not None}
     damaged = unreadable.get((run.name, run.number))
@@ -241,12 +241,12 @@ class MeasuredExecution:
     """An operator of one execution, and the pairs of its tensors to be measured.
 
     Attributes:
-        dumped: The directory that it is examined in, without the list of its files.
-        golden: The directory that it is compared with, likewise.
+        dumped: The examined directory, without the list of its files.
+        golden: The golden directory, without the list of its files.
         execution: The execution, from ``match_executions``.
         weights: Numbers of its inputs that are weights or constants.
         held: Element types that a device may have rounded its weights to, beside the tensors' own.
-        apart: Shortest types that the devices of both sides compute in, none where they compute alike.
+        apart: Shortest float type of each side's device; empty if both compute in the same types.
     """
 
     dumped: Folder
@@ -269,7 +269,7 @@ def measure_executions(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> Iterator[tuple[TensorEvidence, ...]]:
-    """Yield the tensors of executions beside their counterparts, in order; executions may be a stream."""
+    """Yield the measured tensors of each execution, in order; the executions may come from an iterator."""
     yield from map_items(
         _compared_execution,
         executions,
@@ -303,7 +303,7 @@ def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
 
 
 def _compared_execution(measured: MeasuredExecution) -> tuple[TensorEvidence, ...]:
-    """Return an execution's tensors beside their counterparts; runs in a process of its own."""
+    """Return the measured tensors of an execution; runs in a worker process."""
     execution = measured.execution
     compared: list[TensorEvidence] = []
     for files in file_groups(measured.dumped, execution.files):
@@ -332,9 +332,9 @@ def file_groups(folder: Folder, files: tuple[NamedFile, ...]) -> Iterable[tuple[
 def readable_operands(
     folder: Folder, files: tuple[NamedFile, ...], *, is_long_list: bool = False
 ) -> Iterator[DumpedOperand]:
-    """Yield the tensors of an execution's files, but for files that cannot be read."""
+    """Yield the tensors of an execution's readable files."""
     for group in file_groups(folder, files):
-        with suppress(DumpReadError):  # said where the tensors themselves are compared
+        with suppress(DumpReadError):  # reported where the tensors are compared
             yield from read_operands(folder, group, is_long_list=is_long_list)
 
 
@@ -370,7 +370,7 @@ def _straight_or_turned(
     golden: DumpedOperand,
     measured: MeasuredExecution,
 ) -> TensorEvidence:
-    """Return a tensor beside its counterpart, or a matrix beside the transposed one."""
+    """Return a tensor compared with its counterpart, or with the transposed one if that is nearer."""
     may_turn = may_be_transposed(measured.execution.files[-1].op_type, dumped.io)
     if may_turn and is_transposed(dumped, golden):
         return _of_transposed(compared, dumped, golden, measured)
@@ -405,7 +405,7 @@ def _in_one_layout(
     dumped: DumpedOperand, golden: DumpedOperand, measured: MeasuredExecution
 ) -> tuple[np.ndarray, np.ndarray]:
     kinds = measured.dumped.kind, measured.golden.kind
-    if kinds[1] is FolderKind.GOLDEN:  # without a graph file its layout is the one with the fitting shape
+    if kinds[1] is FolderKind.GOLDEN:  # without a graph file, the layout with a fitting shape is taken
         return in_golden_layout(dumped, golden, "")
     file, io, _ = measured.execution.counterparts[dumped.io, dumped.index]
     is_other = (file.op_name, io) != (measured.execution.name, dumped.io)
@@ -419,7 +419,7 @@ def _measured(
     golden: np.ndarray,
     measured: MeasuredExecution | None = None,
 ) -> TensorEvidence:
-    """Return a tensor with its scores and how far it is from its counterpart.
+    """Return a tensor with its scores and its error against the counterpart.
 
     Raises:
         FormatError: The arrays hold text or differ in their number of elements.
@@ -443,7 +443,7 @@ def _measured(
 
 
 def shortest_apart(own: frozenset[tuple[IO, str]], other: frozenset[tuple[IO, str]]) -> tuple[str, ...]:
-    """Return the shortest float type of each side; none where both read and write the same types."""
+    """Return the shortest float type of each side; empty if both read and write the same types."""
     shortest = (coarser(*(dtype for _, dtype in side)) for side in (own, other))
     return () if own == other else tuple(filter(None, shortest))
 

@@ -85,9 +85,9 @@ class _Side:
         return self.known.expectation.sides or dumped
 
     def should_have(self, name: str, slot: _Slot) -> bool:
-        """Return whether a tensor of an operator should have a file as others of its kind have.
+        """Return whether a tensor of an operator should have a file, as other tensors of its kind have one.
 
-        vendor: MindSpore dumps no inputs from outside of a graph that is a part of a larger one.
+        vendor: MindSpore does not dump inputs that come from outside of a graph inside a larger one.
         """
         operator = self.known.operator(name)
         if slot[0] not in self.sides or operator is None:
@@ -110,7 +110,7 @@ class _Side:
         yield from ((IO.OUTPUT, slot) for slot in range(len(operator.outputs) if operator else 1))
 
     def run(self, name: str, pass_number: int) -> dict[_Slot, NamedFile]:
-        """Return the files of an operator in one pass of a loop; a tensor written once is read in all."""
+        """Return the files of an operator in one pass of a loop, with inputs dumped once for all passes."""
         files = self.folder.operators.get(name, ())
         counts: Counter[_Slot] = Counter((each.io, each.slot) for each in files if each.io is IO.INPUT)
         return {
@@ -121,7 +121,7 @@ class _Side:
 
 
 class Losses:
-    """Files that one of two directories lacks, and should have as the other one has."""
+    """Finds files that one of two directories has lost, by the files of the other one."""
 
     def __init__(self, folder: ComparedFolder) -> None:
         """Take the matched operators of two directories."""
@@ -131,7 +131,7 @@ class Losses:
         self._is_told = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
 
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
-        """Return the tensors of an execution of which either side has lost the file."""
+        """Return evidence on the tensors of an execution with a file that either side has lost."""
         if execution.name in self._lost_by_golden:
             return {slot: self._golden.lost(slot) for slot in self._mine.slots(execution.name)}
         partner = self._partners.get(execution.name)
@@ -141,7 +141,7 @@ class Losses:
         own, other = self._mine.run(execution.name, pass_number), self._golden.run(partner, pass_number)
         if not any(each.pass_number == pass_number for each in other.values()):
             is_lost = partner not in self._golden.folder.operators and self._has_lost(self._golden, partner)
-            return {slot: self._golden.lost(slot) for slot in own} if is_lost else {}  # or it ran less often
+            return {slot: self._golden.lost(slot) for slot in own} if is_lost else {}  # it ran less often
         operators = self._mine.known.operator(execution.name), self._golden.known.operator(partner)
         if not _are_alike(*operators, execution.files[-1], next(iter(other.values()))):
             return {}
@@ -158,7 +158,7 @@ class Losses:
 
     @cached_property
     def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
-        """The tensors of golden operators of which the examined side lacks all files."""
+        """Evidence on the tensors of golden operators of which the examined side has lost all files."""
         own_names = {golden: own for own, golden in self._partners.items()}
         gone = self._gone(self._mine, self._golden)
         lost = {name: tuple(map(self._mine.lost, self._golden.slots(name))) for name in gone}
@@ -179,7 +179,7 @@ class Losses:
 
     @staticmethod
     def _gone(side: _Side, other: _Side) -> frozenset[str]:
-        """Return the operators of which a side has lost all files, where tensors alone tell the graphs."""
+        """Return the operators of which a side lost all files; empty unless both graphs are inferred."""
         is_told = side.known.is_inferred and other.known.is_inferred
         expected = side.known.expectation, other.known.expectation
         is_unlike = len({each.sides for each in expected} - {None}) > 1
@@ -194,7 +194,7 @@ class Losses:
         return {name: name for side in (self._mine, self._golden) for name in side.folder.operators}
 
     def _has_lost(self, side: _Side, name: str) -> bool:
-        """Return whether a side should have files of an operator of which it has none."""
+        """Return whether an operator without files on a side should have some."""
         operator, graph = side.known.operator(name), side.known.graph
         if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
             return False
@@ -217,7 +217,7 @@ class Losses:
 def _are_alike(
     mine: GraphOperator | None, golden: GraphOperator | None, file: NamedFile, other: NamedFile
 ) -> bool:
-    """Return whether the inputs and outputs of two operators have the same meanings."""
+    """Return whether the inputs and outputs of two operators correspond to each other."""
     if file.op_type == other.op_type:
         return file.op_type != names.PARAMETER
     if mine is None or golden is None:
@@ -242,8 +242,8 @@ class ComparedFolder:
         matched: The executions, each with the places of its counterparts.
         mine: Surroundings of the examined directory.
         theirs: Surroundings of the golden directory.
-        found_again: Names of the examined side's operators by the golden ones that nothing pairs with
-            them, but that they are by the model by which they ran again.
+        found_again: Examined operators by the names of their golden counterparts, for pairs that only
+            re-execution found: both are made of the same operators of the model.
     """
 
     label: str
@@ -256,31 +256,31 @@ class ComparedFolder:
 
     @property
     def run(self) -> tuple[object, ...]:
-        """The key that the directories of one run share, with its branches and loops."""
+        """Key of the run of the network, which the directories of its branches and loops share."""
         if self.mine.iteration is None or self.mine.graph is None:
             return (self.label,)
         return (self.mine.rank, self.mine.iteration)
 
     @property
     def is_torn(self) -> bool:
-        """Whether the file of a graph breaks off, so that missing operators cannot be recognised."""
+        """Whether a graph file is cut off, so that missing operators cannot be recognised."""
         return self.mine.is_graph_torn or self.theirs.is_graph_torn
 
     @property
     def is_ours(self) -> bool:
-        """Whether msdump made both dumps, so that files have the names of graphs."""
+        """Whether msdump made both dumps, so that operators have the same names in files and graphs."""
         return self.mine.is_ours and self.theirs.is_ours
 
     @cached_property
     def is_training(self) -> bool:
-        """Whether the examined graph writes weights; golden's, where no file shows the examined one."""
+        """Whether the examined graph writes weights, or golden's if the examined graph is not known."""
         graph = self.mine.graph or self.theirs.graph
         return graph is not None and any(written_inputs(each.op_type) for each in graph.operators.values())
 
     def weights(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the numbers of an execution's inputs that are weights or constants.
 
-        A loop may begin with a constant; its later passes read the results of the ones before them.
+        In the later passes of a loop, inputs that vary are excluded: only the first value may be a constant.
         """
         sides = self._reads(execution), self._golden_sources(execution)
         is_later = execution.number not in {None, 0}
@@ -292,8 +292,8 @@ class ComparedFolder:
         return frozenset(weights)
 
     def _folded(self, execution: OperatorExecution) -> frozenset[int]:
-        """Return the numbers of inputs that are constants, which golden's operators compute of constants."""
-        if self.theirs.is_inferred:  # the inputs of its operators are not known
+        """Return the numbers of constant inputs that golden's operators compute from other constants."""
+        if self.theirs.is_inferred:  # the inputs of golden's operators are not known
             return frozenset()
         sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
         return frozenset(
@@ -308,8 +308,8 @@ class ComparedFolder:
         """Return the roundings that an execution's tensors may have undergone.
 
         Returns:
-            Numbers of the inputs that are weights; types that devices hold its tensors in, any where none
-            is known; the shortest of each side's types where the two compute in others.
+            Numbers of the inputs that are weights; types in which devices hold its tensors, all short ones if
+            unknown; and the shortest type of each side if the sides compute in different types.
         """
         mine, theirs = self._operators(execution)
         weights = self.weights(execution)
@@ -351,7 +351,7 @@ class ComparedFolder:
         return is_quantised(each.op_type for each in operators.values())
 
     def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
-        """Return the arrays of an operator that quantises a tensor which golden computes with as it is.
+        """Return the arrays of an operator that quantises a tensor, if golden computes without quantising.
 
         Returns:
             Input, integers, scale and, where it has one, zero point; and the type of the golden operator that
@@ -381,7 +381,7 @@ class ComparedFolder:
         return self.mine.returned(self._casts[0])
 
     def _is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
-        """Return whether an input has the elements that its producer wrote, as the operator reads them."""
+        """Return whether an input has the elements that its producer wrote, up to rounding to a held type."""
         reads = self.mine.reads(execution.name)
         source = reads[slot] if slot < len(reads) else ABSENT
         writer = self._executions.get(names.sanitize(source.name))
@@ -400,20 +400,20 @@ class ComparedFolder:
         return measure(*arrays).is_same or is_rounding(*arrays, held)
 
     def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> DumpedOperand | None:
-        """Return a tensor of the examined side, None where no file that can be read holds it."""
+        """Return a tensor of the examined side, None if no readable file has it."""
         operands = readable_operands(self.dumped, execution.files)
         return next((each for each in operands if (each.io, each.index) == (io, slot)), None)
 
     def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
-        """Return the outputs that a kernel of either side leaves as the memory was."""
-        # msdump's own kernels write all outputs; its graphs name the nodes of the model
+        """Return the outputs that a kernel of either side does not write: files have old bytes of memory."""
+        # msdump's own kernels, recognised by names of the model's nodes, write all outputs
         is_vendors = any(each is not None and not each.onnx_names for each in self._operators(execution))
         return LEFTOVER.get(execution.files[-1].op_type, frozenset()) if is_vendors else frozenset()
 
     def _told(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
     ) -> TensorEvidence:
-        """Return a tensor, not compared where a kernel left the memory as it was."""
+        """Return a tensor, as unchecked if the kernel does not write it."""
         writer, slot = execution, tensor.slot
         if tensor.io is IO.INPUT:
             found = self._executions.get(names.sanitize(source.name))
@@ -446,7 +446,7 @@ class ComparedFolder:
         return described(place, self.mine.operator(fact.operator))
 
     def is_asked(self, finding: Finding, output: TensorResult) -> bool:
-        """Return whether an output was compared, or golden's configuration does not leave it out."""
+        """Return whether an output was compared, or golden's configuration includes it."""
         if output.verdict is not TensorVerdict.UNCHECKED or output.evidence.error is not None:
             return True
         sides, place = self.theirs.expectation.sides, finding.place
@@ -479,7 +479,7 @@ class ComparedFolder:
         return self.matched.by_graphs.casts
 
     def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
-        """Return the operator in both graphs; golden's has the counterparts of outputs, or else inputs."""
+        """Return the operator in both graphs; golden's is found by counterparts of outputs, or of inputs."""
         mine = self.mine.operator(execution.name)
         for io in (IO.OUTPUT, IO.INPUT):
             for (own, _), (file, side, _) in execution.counterparts.items():
@@ -488,7 +488,7 @@ class ComparedFolder:
         return mine, None
 
     def _golden_sources(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
-        """Return where the counterparts of the inputs come from, under golden's names."""
+        """Return the sources, in golden's graph, of the inputs' counterparts."""
         graph = self.theirs.graph
         inputs = {slot: place for (io, slot), place in execution.counterparts.items() if io is IO.INPUT}
         if graph is None or not inputs:
@@ -548,7 +548,7 @@ def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:
 def _arithmetic(
     mine: GraphOperator | None, theirs: GraphOperator | None, tensors: Sequence[TensorEvidence]
 ) -> tuple[frozenset[tuple[IO, str]], frozenset[tuple[IO, str]]]:
-    """Return the float types in which both sides read and write: by graphs, or else by files."""
+    """Return the float types that each side reads and writes, from its graph or else from its tensors."""
     own, other = _float_types(mine), _float_types(theirs)
     if own or other:
         return own, other
@@ -560,7 +560,7 @@ def _arithmetic(
 
 
 def _is_random(*sides: GraphOperator | None) -> bool:
-    """Return whether chance makes the outputs of an operator, unless both sides have one seed."""
+    """Return whether the outputs of an operator are random, without a seed that both sides share."""
     known = [each for each in sides if each is not None]
     if not known or not all(is_random(each.op_type, len(each.inputs)) for each in known):
         return False
@@ -584,7 +584,7 @@ def unasked_operators(folder: ComparedFolder) -> tuple[str, ...]:
 
 
 def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
-    """Yield the golden operators of which the examined side has lost the files, or which it ran elsewhere."""
+    """Yield findings on golden operators with lost files, or missing where a graph file is cut off."""
     for name, tensors in folder.losses.whole.items():
         results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
         yield Finding(folder.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
@@ -595,14 +595,14 @@ def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
 def is_expected(folder: ComparedFolder, name: str) -> bool:
     """Return whether the examined side should have a golden operator.
 
-    Operators that the device inserts belong to one side alone; compiled graphs have no task for operators
-    that only hand tensors on, and hold the results of operators that read weights alone.
+    Operators that the device inserts have no counterpart; compiled graphs have no task for operators that
+    only pass tensors on, and contain folded results of operators that only read weights.
     """
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
     golden_graph = folder.theirs.graph
     if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
-        return False  # it may be several of the graph's operators
+        return False  # the name may mean several of the graph's operators
     if folder.is_torn or _is_left_out(folder, name):
         return False
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:

@@ -30,10 +30,10 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A row of the result: a tensor beside its counterpart, or why there are none.
+    """A row of the result: a tensor with its counterpart, or the reason why one is missing.
 
     Attributes:
-        index: Number of the operator, or of the operators with the same originals.
+        index: Number of the operator, or of a group of operators with the same original operators.
         op_type: Operator type, "NaN" where it is not known.
         dumped: Names of the operators that are examined, separated by commas.
         golden: Names of the operators that they are compared with, separated by commas.
@@ -44,8 +44,8 @@ class Pair:
         fault: Why the two cannot be compared, "" where they can.
         code: Return code of the fault.
         sequence: Place of the operator in the execution.
-        scores: Texts of the algorithms.
-        notes: Their remarks.
+        scores: Results of the algorithms, as text.
+        notes: Remarks of the algorithms.
         shape: Shape that was compared, else that of the tensor.
         dumped_dtype: Element type.
         golden_dtype: Element type of the counterpart.
@@ -86,7 +86,7 @@ def _slot_pairs(
     dumped_by_slot = {operand.index: operand for operand in dumped if operand.io is io}
     golden_by_slot = {operand.index: operand for operand in golden if operand.io is io}
     if not (dumped_by_slot and golden_by_slot):
-        return  # the dumps hold different sides
+        return  # one of the dumps has no inputs, or no outputs
     for number in sorted(dumped_by_slot.keys() | golden_by_slot.keys()):
         dumped_tensor, golden_tensor = dumped_by_slot.get(number), golden_by_slot.get(number)
         pair = replace(
@@ -137,20 +137,20 @@ class Sides:
     unfused: FusionRules | None = None
 
     def bytes(self) -> int:
-        """Return the size of all files in bytes, of which each item is taken to read its share."""
+        """Return the size of all files in bytes; for progress, all items count as equally large."""
         return sum(
             Path(file.path).stat().st_size for side in (self.dumped, self.golden) for file in side.files
         )
 
     def groups(self, chosen: frozenset[int] | None = None) -> list[Item]:
         """Return the items that are compared one by one: operators, or chosen groups of a graph file."""
-        del chosen  # a graph file alone has groups
+        del chosen  # only a graph file has groups
         # In the order of the examined execution; operators that only golden has come last.
         listed = dict.fromkeys((*self.dumped.operators, *self.golden.operators))
         return [(RuleOperator(index, 0, name, "", (), (), ()),) for index, name in enumerate(listed)]
 
     def called(self, item: Item) -> str:
-        """Return the name of an item in messages."""
+        """Return the name of an item for messages."""
         return f"{self.dumped.path}: {', '.join(each.name for each in item)}"
 
     def pairs(self, item: Item) -> list[Pair]:
@@ -177,7 +177,7 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class _RuledSides(Sides):
-    """Two directories of which a graph file pairs the operators.
+    """Two directories with operators that are paired by a graph file.
 
     Golden has operators of the original network, or of the graph compiled without fusion.
     """
@@ -202,7 +202,7 @@ class _RuledSides(Sides):
         return [_missing(replace(operator_pair, sequence=item[0].sequence), missing)]
 
     def _golden_names(self, group: Sequence[RuleOperator]) -> Sequence[str]:
-        """Return the originals of a group, or the operators of the graph without fusion for them."""
+        """Return the original operators of a group, or their operators in the graph without fusion."""
         originals = group[0].originals
         if self.unfused is None:
             return originals
@@ -213,7 +213,7 @@ class _RuledSides(Sides):
         files = self.dumped.operators.get(sanitize(operator.name))
         operator_pair = replace(operator_pair, op_type=operator.op_type, sequence=operator.sequence)
         if files is None or (members > 1 and operator.is_inner):
-            return  # the other operators with these originals hold the tensors
+            return  # other operators of the group have the tensors
         try:
             tensors = read_operands(self.dumped, last_execution(files))
         except DumpReadError as error:
@@ -248,7 +248,7 @@ class _RuledSides(Sides):
 
     def _graph_input(self, operator: RuleOperator, index: int) -> DumpedOperand | None:
         """Return a golden tensor that an offline dump of onnxruntime keeps as an input of an operator."""
-        # The inputs of a fused operator begin with its first original's.
+        # The inputs of a fused operator begin with the inputs of its first original operator.
         for original in operator.originals[:1]:
             golden = _output(self.golden, f"{GOLDEN_INPUT}{original}", index)
             if golden is not None:
@@ -261,13 +261,13 @@ def open_sides(dumped: str, golden: str, rules: str = "", unfused: str = "", *, 
 
     Args:
         dumped: Directory that is examined; also one above it, if there is only one below.
-        golden: Directory that it is compared with; the same holds.
+        golden: Directory that it is compared with, or one above it likewise.
         rules: Graph file of the examined network, "" for none.
         unfused: Graph file of the golden network where it was compiled without fusion, "" for none.
         version: Version of the dump files: 2, or 1 for plain messages.
 
     Raises:
-        ToolError: A directory or a file cannot be used, or these files cannot be compared so.
+        ToolError: A directory or a file cannot be used, or the combination of them is not supported.
         DumpReadError: A directory cannot be listed.
     """
     dumped_folder, golden_folder = (read_folder(lowest_folder(path), version) for path in (dumped, golden))

@@ -46,7 +46,7 @@ from msdump.store import names
 
 
 def _rerun_operator(folder: ComparedFolder, order: int, graph: OperatorGraph | None) -> RerunOperator:
-    """Return an execution of an operator, given by its order, with its files and its facts in the graph."""
+    """Return the execution with a number (from 1) for re-execution, with its tensors and held types."""
     execution = folder.matched.executions[order - 1]
     last = execution.files[-1]
     operands = readable_operands(folder.dumped, execution.files, is_long_list=True)
@@ -88,7 +88,7 @@ _LEAST_FIT: Final = 0.5
 
 
 class Rerunning:
-    """Runs the operators of dumps again by a model, and adds the results to their evidence.
+    """Re-executes the operators of dumps by a model, and adds the results to the evidence on them.
 
     Attributes:
         source: The model's file.
@@ -101,7 +101,7 @@ class Rerunning:
         """Load the model.
 
         Raises:
-            GraphError: It is no model.
+            GraphError: The file is no model.
         """
         graph = loader.load(source)
         step = None if graph.training is None else graph.training.step
@@ -129,7 +129,7 @@ class Rerunning:
             for order, execution in enumerate(folder.matched.executions, 1)
         ]
         if all(execution.files[-1].op_type in INPUTS for execution, *_ in executions):
-            return  # a directory of constants
+            return  # only constants were dumped
         executions.sort(key=lambda each: each[0].time)
         graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
         listed = [_rerun_operator(folder, order, graphs[folder.label]) for _, folder, order in executions]
@@ -169,12 +169,12 @@ class Rerunning:
         place = evidence.operator
         operator, rerun = self._reruns.get((place.label, place.order), (None, Rerun()))
         if operator is None or (rerun.weights and place.label in self._evaluations):
-            return evidence  # its arguments are not the training step's
+            return evidence  # an evaluation's weights differ from the training step's
         node = None if operator.site is None else operator.site.node
         nodes = "" if node is None or node.is_added else "+".join(part.name for part in node.members)
         return replace(
             evidence,
-            # the names of a compiled graph's operators are the compiler's
+            # operators of a compiled graph have the compiler's names, not the model's
             operator=replace(place, onnx_name=place.onnx_name or nodes),
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=rerun.own,
@@ -187,7 +187,7 @@ class Rerunning:
         )
 
     def _called(self, name: str) -> str:
-        """Return the name of a weight, with its origins where it is a constant that was folded."""
+        """Return the name of a weight; for a folded constant, with the constants it was made of."""
         made_of = next(filter(None, (folded_of(each, name) for each in self._models)), ())
         more = f" and {len(made_of) - _MOST_NAMED} more" if len(made_of) > _MOST_NAMED else ""
         return f"{name} (folded of {', '.join(made_of[:_MOST_NAMED])}{more})" if made_of else name
@@ -197,10 +197,9 @@ class Rerunning:
         return self._model is not None and bool(self._model.graph.bindings)
 
     def found_again(self, folder: ComparedFolder) -> dict[str, str]:
-        """Return the examined side's operators by the golden ones that nothing pairs with them.
+        """Return examined operators by golden ones, for golden operators that are not paired otherwise.
 
-        An operator that ran again is the model's; so is the golden operator that was made of the same
-        operators of the model.
+        The two are counterparts if they are made of the same operators of the model.
         """
         present = self._present.get(folder.label, {})
         model = self._of_golden(folder)
@@ -227,7 +226,7 @@ class Rerunning:
         ]
 
     def _of_model(self, listed: Sequence[RerunOperator]) -> set[str]:
-        """Return the labels of the directories with a graph of the model: a dump may hold others, too."""
+        """Return the labels of the directories with a graph of the model; a dump may have other graphs."""
         assert self._model is not None
         labels = {each.label for each in listed}
         for label, dumped in _by_label(listed).items():
@@ -238,7 +237,7 @@ class Rerunning:
         return labels
 
     def _fitting(self, listed: Sequence[RerunOperator]) -> CompiledModel:
-        """Return the model in the form with the dump's names, or the best of its graphs."""
+        """Return the model, compiled to the form with the operator names of the dump, or of one graph."""
         groups = _by_label(listed)
         dumped = [each for group in groups.values() for each in group]
         tried: list[CompiledModel] = []
@@ -292,10 +291,10 @@ _ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)
 def _pairs(
     folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel
 ) -> dict[str, OperatorPair]:
-    """Return the model's counterpart of a directory's operators, by name; others keep their own names.
+    """Return the model's counterparts of a directory's operators, by name; others keep their own names.
 
-    Names behind an operator that was left out belong to others, and another compiler may number operators
-    of one scope in another order, so the graphs are aligned.
+    Behind an operator that was left out, numbers in names shift, and another compiler may number operators of
+    one scope in another order: so the graphs are aligned.
     """
     operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
     named = {each.name for each in operators}
@@ -304,7 +303,7 @@ def _pairs(
     if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
         return {}
     whole = model.operator_graphs[number]
-    # a graph of tensors lacks the slashes of names and files of pieces, which the model has
+    # with the model, a graph inferred from tensors gets slashes in names, and sources of pieces of tensors
     graph = graph_of_contents(folder.dumped, whole) or graph
     if graph is None:
         return {}
@@ -312,22 +311,22 @@ def _pairs(
     pairs = {names.sanitize(mine): pair for mine, pair in found.of_mine.items()}
     told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
     if not is_unlike and _unlike_reads(graph, whole, told):
-        return {}  # operators read something else, whatever they are called
-    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # others bear their names
+        return {}  # the wiring differs by any names: keep the names
+    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # names of other operators
     return taken | pairs
 
 
 def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
-    """Return the number of the model's graph that has the most of some operators' names, 0 for none of them.
+    """Return the number of the model's graph with most of the given operator names, 0 without any.
 
-    Numbers in a dump count the graphs of all networks of its process.
+    Graph numbers of a dump do not identify it: they count the graphs of all networks of the process.
     """
     graphs = model.bare_graphs
     return max(graphs, key=lambda number: len(graphs[number].operators.keys() & {*operators}), default=0)
 
 
 def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
-    """Return whether a dump and a model have operators that the other one lacks, but for inserted ones."""
+    """Return whether a dump or a model has operators that the other one lacks, except for inserted ones."""
     own = [node for node in model.graph.operators if model.is_dumped(node) and not node.is_added]
     lacks = any(not any(name in dumped for name in file_names(node)) for node in own)
     return lacks or any(not (name in model.sites or name.startswith(INSERTED_PREFIX)) for name in dumped)
@@ -340,7 +339,7 @@ def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str,
         return told.get(names.sanitize(name)) or names.sanitize(name)
 
     kinds = {SourceKind.OPERATOR}
-    if not any(map(weight_place, graph.weights)):  # weights have names of their own
+    if not any(map(weight_place, graph.weights)):  # names of weights are not inferred
         kinds.add(SourceKind.WEIGHT)
     pairs = ((each, model.find(partner(each.full_name))) for each in graph.operators.values())
     return sum(
@@ -353,13 +352,13 @@ def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str,
 def _reads(
     operator: GraphOperator, kinds: Collection[SourceKind], name_of: Callable[[str], str]
 ) -> list[tuple[str, int]]:
-    """Return the inputs of an operator that are of some kinds, sorted where their order is free."""
+    """Return the inputs of an operator that are of some kinds, sorted if the operator is commutative."""
     read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
     return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
 
 
 def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
-    """Return an input by its name in the model, and as no weight where files alone seem to tell one."""
+    """Return an input with its name in the model, and not as a weight if only files suggested one."""
     name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
     is_guessed = weight_place(tensor.name) is not None and tensor.slot not in rerun.weights
     if tensor.io is not IO.INPUT or not name or (tensor.name and not is_guessed):
@@ -375,6 +374,6 @@ def _written_type(operator: RerunOperator) -> str:
 def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
     if not rerun.own or rerun.propagated is not None:
         return rerun.propagated
-    # the same came out as was dumped: so far is that from golden
+    # re-execution reproduced the dumped outputs: take the distance of these from golden
     errors = (each.error for each in evidence.tensors if each.io is IO.OUTPUT)
     return max((error.distance for error in errors if error is not None), default=None)

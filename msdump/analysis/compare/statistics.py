@@ -104,8 +104,8 @@ class RowSide:
         rows: Rows by the tensor that they measure, in the order of the execution.
         execution: Number of the execution.
         executions: Number of executions that left something in the directory.
-        is_of_tensors: Whether tensors were measured for them, as the directory has no rows.
-        is_compiled: Whether they are of a graph that was compiled as a whole.
+        is_of_tensors: Whether the rows were measured from tensors, as the directory has no tables.
+        is_compiled: Whether the rows are of a graph that was compiled as a whole.
         unreadable: Tensors with a file that cannot be read, and why.
     """
 
@@ -163,7 +163,7 @@ def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
     return {place: replace(row, place=place) for place, row in zip(places, rows, strict=True)}
 
 
-_STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # rows have the names of files anyway
+_STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # any style: rows have the names of files
 
 
 def measure_tensors(
@@ -171,8 +171,8 @@ def measure_tensors(
 ) -> RowSide:
     """Return the statistics of the tensors in a directory, in one execution (None: the last whole one).
 
-    Tensors that have a row in ``like`` in the device's shape, as acl measures them, are measured in it
-    here, too.
+    A tensor with a row in ``like`` in the shape on the device, as acl measures tensors, is measured in that
+    shape.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
@@ -202,9 +202,9 @@ def measure_tensors(
 def _measured(
     statistics: Statistics, spec: StatisticSpec, record: Record, shape: tuple[int, ...] | None
 ) -> StatisticRow | None:
-    """Return the statistics of a tensor, in a shape or in that on the host.
+    """Return the statistics of a tensor in the given shape, None: the shape on the host.
 
-    None where it has none: no elements, text, complex numbers.
+    The result is None for a tensor without statistics: no elements, text, complex numbers.
     """
     array, dtype = _elements(record, shape)
     operator = OperatorRef(record.op_type, record.op_name)
@@ -226,7 +226,7 @@ def _row(record: Record, dtype: str, shape: tuple[int, ...] | None) -> Statistic
 
 
 def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray, DType]:
-    """Return a tensor's elements in their original type, in the device's layout if that has the shape."""
+    """Return a tensor's elements in their original type, in the device's layout if ``shape`` is its shape."""
     is_of_device = shape is not None and shape == record.shape
     array = record.array if is_of_device else record.host
     saved = dtypes.from_numpy(array.dtype)
@@ -243,9 +243,9 @@ def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray
 def find_counterparts(
     dumped: RowSide, golden: RowSide, mine: OperatorGraph | None, theirs: OperatorGraph | None
 ) -> tuple[Mapping[Place, StatisticRow], MatchedNames]:
-    """Return the golden row of each row, by its place, and the operators that belong together.
+    """Return the golden row of each row, by its place, and the pairs of operators.
 
-    The graphs of both sides decide, or else names.
+    The graphs of both sides determine the pairs; without graphs, operator names do.
     """
     if mine is not None and theirs is not None:
         shared = tuple(each for each in dumped.categories if each in golden.categories)
@@ -269,7 +269,7 @@ def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Pl
 
 
 class _RowContents:
-    """Contents of tensors as far as rows of statistics tell, for the alignment of graphs."""
+    """Contents of tensors for the alignment of graphs, as far as statistics show them."""
 
     def __init__(self, graph: OperatorGraph, side: RowSide, shared: tuple[str, ...]) -> None:
         self._graph = graph
@@ -286,7 +286,7 @@ class _RowContents:
         return GraphSide(self._graph, self._digest_of, self._content_of)
 
     def _digest_of(self, name: str) -> Hashable | None:
-        """Return the statistics that stand for the elements of a weight, measured on both sides."""
+        """Return the statistics of a weight that both sides have, in place of a digest of its elements."""
         row = self._rows.get((sanitize(name), IO.OUTPUT, 0, 0)) or self._rows.get(
             self._readers.get(name, ("", IO.INPUT, 0, 0))
         )
@@ -331,21 +331,20 @@ def row_evidence(
     *,
     is_handed_on: bool = False,
 ) -> TensorEvidence:
-    """Return the rows of a tensor and its counterpart as evidence, with an error like one of tensors.
+    """Return the rows of a tensor and its counterpart as evidence, with an error as tensors have.
 
-    Statistics tell less than tensors. The distance is the largest relative difference of a number: of
-    extremes and means relative to the largest of them on the golden side, of a norm to the golden norm.
-    Numbers of the same six digits do not differ. Numbers of NaN and infinities must be the same;
-    digests and counts of signs tell only whether tensors are the same, as elements beside zero change
-    their sign.
+    The distance is the largest relative difference of a statistic: extremes and means are relative to the
+    largest of them on the golden side, a norm is relative to the golden norm. Numbers with the same six
+    digits do not differ. Counts of NaN and infinities must be the same; digests and counts of signs only
+    show whether tensors are the same, as elements near zero may change their sign.
 
     Args:
         dumped: The row that is examined.
         golden: Its counterpart.
-        limits: Largest relative difference by category, where the user says so: of counts the share of the
-            elements; of digests any number demands the same one. Others: as the element types allow.
-        is_handed_on: Whether the other tensor became this one in a graph that only the other side's
-            compiler has simplified, so that a reshape may lie between them.
+        limits: Largest relative difference by category, as set by the user: for counts a share of the
+            elements; for digests any limit demands equality. Other categories: by element type.
+        is_handed_on: Whether one side's compiler removed operators that pass the tensor on, so that the
+            shapes may differ by a reshape.
     """
     evidence = replace(lone_row(dumped), golden_dtype=golden.dtype, note="")
     shapes = [
@@ -368,7 +367,7 @@ def row_evidence(
             error = _error(telling, shared)
             return replace(evidence, fault=TensorVerdict.DIFFERS, error=error, note=note)
     judged = {category: pair for category, pair in telling.items() if category not in limits}
-    # Digits that only rounding or printing changed show no other bits of a weight.
+    # A weight is not another one if rounding or printing alone explains the changed digits.
     is_told = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
     is_rounded = not judged or (is_told and any(_is_rounded_to(each, judged, shared) for each in _HALVES))
     worst = max(judged, key=lambda category: _difference(category, shared), default="")
@@ -379,7 +378,7 @@ def row_evidence(
 def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> bool:
     """Return whether statistics fit one tensor and the same one rounded to a type.
 
-    Rounding keeps the order of elements: the largest one of the rounded tensor is the largest one, rounded.
+    Rounding keeps the order of elements: the maximum of the rounded tensor is the rounded maximum.
     """
     extremes = [shared[category] for category in _EXTREMES if category in shared]
     if not judged.keys() <= {*_EXTREMES, *SUMS} or not (extremes and all(map(_is_finite, chain(*extremes)))):
@@ -390,11 +389,11 @@ def _is_rounded_to(dtype: str, judged: Mapping[str, Pair], shared: Mapping[str, 
 
 
 def _may_become(longer: Cell, rounded: Cell, dtype: str) -> bool:
-    """Return whether another printed number becomes a printed one in a type of fewer bits."""
+    """Return whether a printed number, rounded to a shorter type, may be another printed number."""
     number = dtypes.from_name(dtype).numpy.type
     # the digits that were not printed may decide which way it was rounded
     candidates = [float(longer) * (1 + off) for off in (-PRINTED / 2, 0, PRINTED / 2)]  # type: ignore[arg-type]
-    with np.errstate(over="ignore"):  # a number beyond the type is infinite in it
+    with np.errstate(over="ignore"):  # beyond the range of the type: infinite
         narrowed = [float(number(each)) for each in candidates]
     return any(_distance(each, rounded) <= PRINTED * abs(each) for each in narrowed)
 
@@ -408,7 +407,7 @@ def _shared(dumped: StatisticRow, golden: StatisticRow) -> Iterator[tuple[str, P
 
 
 def _has_overflowed(category: str, row: StatisticRow) -> bool:
-    """Return whether a sum says nothing of its tensor: sums of float16 may overflow on a device."""
+    """Return whether a sum overflowed though all elements are finite, as may sums of float16 on a device."""
     extremes = (row.cells.get("max"), row.cells.get("min"))
     return category in SUMS and not _is_finite(row.cells[category]) and all(map(_is_finite, extremes))
 
@@ -416,13 +415,13 @@ def _has_overflowed(category: str, row: StatisticRow) -> bool:
 def _tells(category: str, shared: Mapping[str, Pair]) -> bool:
     """Return whether a statistic shows a difference beyond that of rounding and printing."""
     nature = BY_CATEGORY[category].nature
-    if nature is Nature.DIGEST:  # it has no distance; the numbers tell one
+    if nature is Nature.DIGEST:  # without a distance: used only if no number is there
         return not any(BY_CATEGORY[other].nature in _NUMBERS for other in shared)
     return nature is not Nature.SIGN_COUNT and _difference(category, shared) > PRINTED
 
 
 def lone_row(row: StatisticRow) -> TensorEvidence:
-    """Return a row that has no counterpart as evidence."""
+    """Return a row without counterpart as evidence."""
     _, io, slot, _ = row.place
     return TensorEvidence(
         io,
@@ -459,7 +458,7 @@ def _difference(category: str, shared: Mapping[str, Pair]) -> float:
     nature = BY_CATEGORY[category].nature
     if nature not in _NUMBERS or not (_is_finite(dumped) and _is_finite(golden)):
         return math.inf
-    # A norm grows with the number of elements, so its scale is its own; minimum and average share theirs.
+    # A norm grows with the number of elements, so it is relative to itself; the other numbers share a scale.
     values = [pair[1] for name, pair in shared.items() if BY_CATEGORY[name].nature is Nature.VALUE]
     scales = [abs(float(cell)) for cell in values if _is_finite(cell)]  # type: ignore[arg-type]
     scale = abs(float(golden)) if nature is Nature.AMOUNT else max(scales)  # type: ignore[arg-type]
@@ -478,7 +477,7 @@ def _share(category: str, shared: Mapping[str, Pair], count: int) -> float:
 
 
 def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorError:
-    """Return the error that the statistics that differ tell."""
+    """Return the error of a tensor, as far as differing statistics show it."""
     surplus = [int(_distance(*judged[category])) for category in _NONFINITE if category in judged]
     values = {name: pair for name, pair in judged.items() if BY_CATEGORY[name].nature in _NUMBERS}
     one_sided = [pair for pair in values.values() if not all(map(_is_finite, pair)) and not _is_same(*pair)]
@@ -495,7 +494,7 @@ def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorErro
         distance=max((_difference(name, shared) for name in judged), default=0.0),
         largest=max((_distance(*pair) for pair in extremes.values()), default=0.0),
         scaled=max((_difference(name, shared) for name in extremes), default=0.0),
-        norm=math.nan,  # that of the difference, and units of the last place: no element is known
+        norm=math.nan,  # of the difference; like ``ulps`` not known without elements
         ulps=math.nan,
     )
 
@@ -506,7 +505,7 @@ def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
 
 
 def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide, RowSide]:
-    """Return the rows of two directories; tensors are measured as the other side's rows were.
+    """Return the rows of two directories; without rows, tensors are measured as for the other side's rows.
 
     Raises:
         DumpReadError: A table cannot be read, or there was no such execution.
@@ -522,7 +521,8 @@ def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide
 def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
     """Return the statistics of tensors, computed as the rows of the other side seem to have been.
 
-    No file of a dump records whether a device computed them (``stat_calc_mode``), which rounds otherwise.
+    No file of a dump records whether a device computed the rows (``stat_calc_mode``), with other rounding
+    than on the host: each way is tried, and the one with the most equal sums is taken.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
@@ -560,7 +560,7 @@ def _judge_pair(
 ) -> None:
     """Add the verdicts on the operators of a pair of directories to a report."""
     (dumped, golden), (mine, theirs) = pair, sides
-    # branches inside of a compiled graph have rows elsewhere on the other side
+    # rows of branches inside a compiled graph are in other directories on the other side
     if not (_has_branches(mine.graph) or _has_branches(theirs.graph)):
         mine, theirs = with_graphs(
             (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
@@ -593,9 +593,9 @@ def _judge_pair(
     used = {place[0] for place in dumped.rows}
     if matched.partners is not None:
         used = {row.place[0] for row in found.values()}
-        # operators that a device inserts for its types and formats belong to it alone
+        # operators that a device inserts for its types and formats have no counterpart
         used |= {name for name, _ in golden_passages if name.startswith(INSERTED_PREFIX)}
-    for (name, _), rows in golden_passages.items():  # missing ones, once for each pass
+    for (name, _), rows in golden_passages.items():  # missing operators, once for each pass
         is_parameter = next(iter(rows.values())).is_parameter
         if name not in used and sanitize(name) not in matched.golden and not is_parameter:
             place = _place(rows, folders.label, theirs, 0, 1)
@@ -608,11 +608,11 @@ def _judge_pair(
 
 
 def _with_source(tensor: TensorEvidence, reads: Sequence[ValueSource]) -> TensorEvidence:
-    """Return a tensor with the name of its source, and as a weight where that is one."""
+    """Return a tensor; an input gets the name of its source, and is a weight if the source is one."""
     source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
     if source is not None and source.kind is not SourceKind.OPERATOR:
         tensor = replace(tensor, name=source.name, is_weight=source.kind in FIXED)
-    # results of operators are as precise as the limits say
+    # only weights are exempt as rounded: results of operators are judged by limits
     return tensor if tensor.is_weight else replace(tensor, is_rounded=False)
 
 
@@ -687,7 +687,7 @@ def _place(
     return described(place, around.operator(name))
 
 
-# Beside its own tensor a row has to be right in every count and digit.
+# Limits for a row against its own tensor: counts and digests have to be equal.
 _EXACT: Final = {
     each.category: 0.0
     for each in STATISTICS

@@ -53,7 +53,7 @@ FileSlot = tuple[str, IO, int]
 
 @dataclass(frozen=True)
 class DumpExpectation:
-    """The operators and sides of which a directory should hold files.
+    """The operators, and the inputs or outputs, that a directory should have files of.
 
     Attributes:
         config: The configuration that the dump was made with; None where it was not kept.
@@ -116,7 +116,7 @@ class DumpExpectation:
 
 
 def _of_acl(dump: Mapping[str, Any]) -> dict[str, Any]:
-    """Return acl's configuration, which O2 keeps beside a dump, in the words of MindSpore's."""
+    """Translate acl's configuration, which O2 stores beside a dump, to the keys of MindSpore's."""
     listed = dump.get("dump_list")
     models = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
     layers = [name for each in models for name in each.get("layer") or ()]
@@ -144,10 +144,10 @@ class FolderSurroundings:
     """The surroundings of one directory.
 
     Attributes:
-        rank: Number of the rank, None where the path does not tell.
-        iteration: Number of the iteration, None where the path does not tell.
-        expectation: The files that the directory should hold.
-        is_inferred: Whether files of tensors tell the graph, which so has the dumped operators alone.
+        rank: Number of the rank, None if the path does not contain it.
+        iteration: Number of the iteration, None if the path does not contain it.
+        expectation: The files that the directory should have.
+        is_inferred: Whether the graph was inferred from tensors, so that it has only the dumped operators.
     """
 
     rank: int | None = None
@@ -158,18 +158,18 @@ class FolderSurroundings:
 
     @cached_property
     def graph(self) -> OperatorGraph | None:
-        """The graph that ran, None without a graph file that can be read and is complete enough."""
+        """The graph that ran, None without a readable graph file that is whole and identifies weights."""
         graph = self._read_graph
         return graph if graph is None or (graph.is_whole and graph.tells_weights) else None
 
     @property
     def is_graph_torn(self) -> bool:
-        """Whether the file of its graph breaks off, so that the graph is not used."""
+        """Whether the graph file is cut off, so that the graph is not used."""
         return self._read_graph is not None and not self._read_graph.is_whole
 
     @property
     def is_ours(self) -> bool:
-        """Whether its graph file names nodes of a model, as msdump's do: files have the same names."""
+        """Whether msdump wrote the graph file, so that dump files have its names: it has nodes of a model."""
         graph = self._read_graph
         return graph is not None and any(each.onnx_names for each in graph.operators.values())
 
@@ -177,15 +177,15 @@ class FolderSurroundings:
     def _read_graph(self) -> OperatorGraph | None:
         try:
             return self._graph()
-        except DumpReadError:  # it explains verdicts, it is not compared
+        except DumpReadError:  # a graph only explains verdicts, so that none is needed
             return None
 
     def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
-        """Return the same around another graph."""
+        """Return the surroundings with another graph."""
         return self if graph is self.graph else replace(self, _graph=lambda: graph)
 
     def with_inferred(self, graph: OperatorGraph | None) -> FolderSurroundings:
-        """Return the same around a graph that tensors tell, where it is not the one that is known."""
+        """Return the surroundings with a graph that was inferred from tensors, or is the known one."""
         return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
 
     def place(self, name: str, op_type: str = "", **known: Any) -> OperatorPlace:
@@ -195,7 +195,7 @@ class FolderSurroundings:
     def leaves_out(self, place: OperatorPlace, own_name: str) -> bool:
         """Return whether the configuration leaves out an operator that the other dump has at a place.
 
-        ``own_name`` is the operator's name here.
+        ``own_name`` is the operator's name on this side.
         """
         operator = self.operator(own_name)
         if operator is None and self.graph is not None and not self.is_inferred:
@@ -208,13 +208,13 @@ class FolderSurroundings:
         return None if self.graph is None else self.graph.find(name)
 
     def is_fixed(self, name: str) -> bool:
-        """Return whether an operator, by its name in files, gives the same in every run; no graph: not."""
+        """Return whether an operator (name in files) has the same outputs in every run; no graph: False."""
         return self.graph is not None and self.graph.is_fixed(name)
 
     def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
-        """Return where the inputs of an operator, as files call it, come from; nothing without a graph.
+        """Return the sources of the inputs of an operator (name in files); empty without a graph.
 
-        Casts of these full names are looked through, as by ``behind``.
+        ``casts`` are full names of casts that are skipped, as by ``behind``.
         """
         operator = self.operator(name)
         if operator is None or self.graph is None:
@@ -224,7 +224,7 @@ class FolderSurroundings:
         )
 
     def returned(self, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
-        """Return the outputs of operators that the network returns; none of a branch or a body."""
+        """Return the outputs of operators that the network returns; empty for a branch or a body."""
         graph = self.graph
         if graph is None or graph.caller:
             return ()
@@ -232,7 +232,7 @@ class FolderSurroundings:
         return tuple(each for each in sources if each.kind is SourceKind.OPERATOR)
 
     def unread(self, name: str) -> frozenset[int]:
-        """Return the outputs of an operator that nothing reads, where others are read or it writes inputs."""
+        """Return the unread outputs of an operator that has other outputs with readers, or writes inputs."""
         operator, graph = self.operator(name), self.graph
         if operator is None or graph is None or any(each.bodies for each in graph.operators.values()):
             return frozenset()  # a branch or a body may read values of the graph around it
@@ -245,9 +245,9 @@ class FolderSurroundings:
 def with_graphs(
     dumped: tuple[Folder | None, FolderSurroundings], golden: tuple[Folder | None, FolderSurroundings]
 ) -> tuple[FolderSurroundings, FolderSurroundings]:
-    """Return the surroundings of two directories, with graphs that tensors tell where there are no others.
+    """Return the surroundings of two directories; a side without a graph gets one inferred from tensors.
 
-    Each side is a directory, None without tensors, and its surroundings.
+    Each side is a directory (None without tensors) and its surroundings.
     """
     (folder, mine), (golden_folder, theirs) = dumped, golden
     if mine.graph and theirs.graph:
@@ -258,9 +258,9 @@ def with_graphs(
 
 
 def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
-    """Return where a value comes from that was brought into another type or format on the way.
+    """Return the source of a value before it was brought into another type or format.
 
-    The other side lacks ``casts``, and operators that the device inserts anyway.
+    Skips operators that the device inserted, and ``casts``: full names of casts that the other side lacks.
     """
     while source.kind is SourceKind.OPERATOR and (
         source.name.startswith(INSERTED_PREFIX) or source.name in casts
@@ -273,12 +273,12 @@ def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> 
 
 
 def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
-    """Return a source; values from outside of a branch or a body are not known in its graph."""
+    """Return a source, absent for a value that a branch or a body reads from outside of its graph."""
     return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
 
 
 def described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
-    """Return a place with the facts of its operator in a graph, None: none."""
+    """Return a place with names, scope and source line of its operator; without operator, as it is."""
     if operator is None:
         return place
     return replace(
@@ -295,7 +295,7 @@ class SurroundedDump:
     """The directories of one side of a comparison."""
 
     def __init__(self, root: str) -> None:
-        """Open the dump below a path, or around it."""
+        """Open the dump that a path contains, or is a part of."""
         self._known = _listed(root)
 
     def of(self, path: str) -> FolderSurroundings:
@@ -343,5 +343,5 @@ def _config(dump: Dump, iteration: Iteration) -> object:
             return dump.acl_config(iteration.key.device)
         rank = iteration.key.rank
         return None if rank is None or rank not in dump.ranks else dump.ranks[rank].config
-    except DumpReadError:  # it counts as missing then
+    except DumpReadError:  # counts as no configuration
         return None
