@@ -41,8 +41,8 @@ class PartialAlignment:
         mine: The first graph.
         golden: The second graph.
         found: The partner of each operator of the first graph that has one, by position.
-        golden_of: Position of the partner of each operator of the first graph, None for none.
-        mine_of: The same of the second graph.
+        golden_of: Position of the partner of each operator of the first graph, None without a partner.
+        mine_of: Position of the partner of each operator of the second graph, None without a partner.
     """
 
     def __init__(self, mine: IndexedGraph, golden: IndexedGraph) -> None:
@@ -83,7 +83,7 @@ class PartialAlignment:
         return all(map(_may_be_same_shape, own, other))
 
     def likeness(self, mine: int, golden: int) -> float | None:
-        """Return the likeness of the first outputs' elements, 0 to 1; None where a file is missing."""
+        """Return the likeness of the first outputs' elements, 0 to 1; None if a file is missing."""
         own, other = (
             graph.side.content_of(graph.operators[position].full_name, 0)
             for graph, position in ((self.mine, mine), (self.golden, golden))

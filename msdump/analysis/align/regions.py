@@ -162,7 +162,7 @@ def _regions(
 
     Args:
         graph: The graph.
-        partners: Position of the partner of each operator, None where there is none.
+        partners: Position of the partner of each operator, None if there is none.
         golden_of: Position in the golden graph by which a paired operator is identified.
     """
     found, seen = [], set[int]()
@@ -263,7 +263,7 @@ def _ends(pair: RegionPair, found: PartialAlignment) -> list[_Place]:
 
 
 def _computing_parts(graph: IndexedGraph, place: int) -> list[str]:
-    """Return the types of an operator's parts, in order, without casts; none of an inserted one."""
+    """Return the types of an operator's parts, in order, without casts; empty for an inserted operator."""
     operator = graph.operators[place]
     if operator.full_name.startswith(INSERTED_PREFIX):
         return []
@@ -313,7 +313,7 @@ def namesakes(name_of: NameOf, pairs: PartialAlignment) -> Iterator[tuple[int, i
 
     Args:
         name_of: Returns the name of an operator, or of its node.
-        pairs: All pairs that were found otherwise.
+        pairs: All pairs that other strategies found.
     """
     mine, golden = pairs.mine, pairs.golden
     places = {name_of(each): place for place, each in enumerate(golden.operators)}

@@ -240,7 +240,7 @@ def count_shared_weights(mine: GraphSide, golden: GraphSide) -> int:
 
 
 DigestOf = Callable[[str], Hashable | None]
-"""Returns a hash over the elements of a weight, by its name; None where they are not known."""
+"""Returns a hash over the elements of a weight, by its name; None if unknown."""
 
 ContentOf = Callable[[str, int], TensorContent | None]
 """Returns the summary of a dumped output, by the operator's full name and the output's number."""

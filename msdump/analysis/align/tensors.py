@@ -251,7 +251,7 @@ _SURE: Final = 0.9
 
 
 Dumped = tuple[Folder, OperatorGraph | None]
-"""A directory, and the graph of its tensors, None where the dump has no graph."""
+"""A directory, and the graph of its tensors, None if the dump has no graph."""
 
 
 def match_identities(dumped: Dumped, golden: Dumped) -> Identities:

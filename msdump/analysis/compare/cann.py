@@ -424,7 +424,7 @@ def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) ->
     Args:
         rows: The result, in the order of the file.
         names: Algorithms, in the order of the scores.
-        inputs: Names of the graph's inputs, none where they are not known.
+        inputs: Names of the graph's inputs, empty if unknown.
     """
     # vendor: the tool reads its own table, so a similarity that six decimals round up counts as enough.
     texts = [dict(zip(names, row.scores, strict=True)).get(_SIMILARITY, NAN) for row in rows]

@@ -62,11 +62,11 @@ class OperatorExecution:
     Attributes:
         files: Its files; one, or one for each tensor.
         number: Number among the executions of its operator, from 0; None where there is only one.
-        tensors: Places of its tensors; none where its file cannot be read.
-        fault: Why its file cannot be read, "" where it can.
+        tensors: Places of its tensors; empty if its file cannot be read.
+        fault: Why its file cannot be read, "" if it can.
         counterparts: Place of the counterpart of each input or output that has one, by its number.
-        replaces: Name of the golden operator that stood in its place, "" where both have the same operator.
-        note: How its counterpart was found, "" where it has the same name.
+        replaces: Name of the golden operator that it replaces, "" if both sides have the same operator.
+        note: How its counterpart was found, "" if it has the same name.
     """
 
     files: tuple[NamedFile, ...]

@@ -236,7 +236,7 @@ class ComparedFolder:
     """Two directories, and the executions of operators in them.
 
     Attributes:
-        label: Their label, "" for the only pair.
+        label: Label of the pair, "" if there is only one.
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
         matched: The executions, each with the places of its counterparts.
@@ -511,7 +511,7 @@ class ComparedFolder:
         return execution.name if operator is None else operator.full_name
 
     def own_name(self, golden_name: str) -> str:
-        """Return the examined side's name of a golden operator, "" where it lacks the operator."""
+        """Return the examined side's name of a golden operator, "" if it lacks the operator."""
         name = names.sanitize(golden_name)
         if name in self.found_again:
             return self.found_again[name]

@@ -34,13 +34,13 @@ class Pair:
 
     Attributes:
         index: Number of the operator, or of a group of operators with the same original operators.
-        op_type: Operator type, "NaN" where it is not known.
+        op_type: Operator type, "NaN" if unknown.
         dumped: Names of the operators that are examined, separated by commas.
         golden: Names of the operators that they are compared with, separated by commas.
         tensor: ``{operator}:{input|output}:{index}``, "NaN" for an operator as a whole.
-        dumped_tensor: The tensor, None where there is none.
-        golden_tensor: Its counterpart, None where there is none.
-        layout: Order of the counterpart's axes, "" where it is not known.
+        dumped_tensor: The tensor, None if there is none.
+        golden_tensor: Its counterpart, None if there is none.
+        layout: Order of the counterpart's axes, "" if unknown.
         fault: Why the two cannot be compared, "" where they can.
         code: Return code of the fault.
         sequence: Place of the operator in the execution.
@@ -127,7 +127,7 @@ class Sides:
     Attributes:
         dumped: The directory that is examined.
         golden: The directory that it is compared with.
-        rules: Graph file of the examined network (``-f``), None where the operators have the same names.
+        rules: Graph file of the examined network (``-f``), None if the operators have the same names.
         unfused: Graph file of the golden network where it was compiled without fusion (``-cf``).
     """
 

@@ -197,7 +197,7 @@ class Rerunning:
         return self._model is not None and bool(self._model.graph.bindings)
 
     def found_again(self, folder: ComparedFolder) -> dict[str, str]:
-        """Return examined operators by golden ones, for golden operators that are not paired otherwise.
+        """Return examined operators by golden ones, for golden operators without a pair.
 
         The two are counterparts if they are made of the same operators of the model.
         """

@@ -77,9 +77,9 @@ class StatisticRow:
     Attributes:
         place: The tensor.
         op_type: Type of its operator.
-        time: Microseconds since the epoch, 0 where it is not known.
+        time: Microseconds since the epoch, 0 if unknown.
         dtype: Element type, in this package's name where it has one.
-        shape: Shape, None where it is not known.
+        shape: Shape, None if unknown.
         cells: The computed statistics by category.
     """
 
@@ -103,7 +103,7 @@ class RowSide:
     Attributes:
         rows: Rows by the tensor that they measure, in the order of the execution.
         execution: Number of the execution.
-        executions: Number of executions that left something in the directory.
+        executions: Number of executions with rows or files in the directory.
         is_of_tensors: Whether the rows were measured from tensors, as the directory has no tables.
         is_compiled: Whether the rows are of a graph that was compiled as a whole.
         unreadable: Tensors with a file that cannot be read, and why.

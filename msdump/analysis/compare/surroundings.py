@@ -56,7 +56,7 @@ class DumpExpectation:
     """The operators, and the inputs or outputs, that a directory should have files of.
 
     Attributes:
-        config: The configuration that the dump was made with; None where it was not kept.
+        config: The configuration that the dump was made with; None if it was not kept.
         is_compiled: Whether the graph was compiled, so that expressions of ``kernels`` match parts of names.
     """
 
@@ -82,7 +82,7 @@ class DumpExpectation:
     def has_chosen(self, full_name: str, op_type: str) -> bool:
         """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
 
-        The full name is "" where it is not known.
+        The full name is "" if unknown.
         """
         subject = full_name or f"{op_type}{_NUMBER}"
         is_listed = any(pattern.matches(subject) for pattern in self._patterns)
@@ -204,7 +204,7 @@ class FolderSurroundings:
         return self.expectation.excludes(full_name, place.op_type)
 
     def operator(self, name: str) -> GraphOperator | None:
-        """Return an operator by its name in files, None where no graph has it."""
+        """Return an operator by its name in files, None if no graph has it."""
         return None if self.graph is None else self.graph.find(name)
 
     def is_fixed(self, name: str) -> bool:

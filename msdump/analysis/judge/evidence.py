@@ -96,18 +96,18 @@ class OperatorPlace:
 
     Attributes:
         name: Name in files.
-        op_type: Its type, "" where it is not known.
+        op_type: Its type, "" if unknown.
         full_name: Its name with its scope, "" if only the name in files is known.
-        onnx_name: Name of its node in the model, "" where it is not known.
-        scope: ``Default/fc1-Dense``; "" where it is not known.
-        source: Its line in the source, ``net.py:12: x = self.fc(x)``; "" where it is not known.
-        iteration: None where it is not known.
-        rank: None where it is not known.
-        pass_number: Number of its run in the iteration, from 0; None where it ran once.
+        onnx_name: Name of its node in the model, "" if unknown.
+        scope: ``Default/fc1-Dense``; "" if unknown.
+        source: Its line in the source, ``net.py:12: x = self.fc(x)``; "" if unknown.
+        iteration: None if unknown.
+        rank: None if unknown.
+        pass_number: Number of its run in the iteration, from 0; None if it ran once.
         execution: Number of the execution if several left files in one directory; else None.
         label: Label of its directory, "" where there is only one.
         order: Place in the execution of its directory, from 1; 0 of an operator that did not run.
-        time: Microseconds since the epoch, 0 where it is not known. It orders operators of directories that
+        time: Microseconds since the epoch, 0 if unknown. It orders operators of directories that
             overlap, as a loop's do.
     """
 
@@ -139,13 +139,13 @@ class TensorEvidence:
         io: Input or output.
         slot: Number of the input or output.
         shape: Shape of the tensor on the host, where it is known.
-        dtype: Element type, "" where it is not known.
-        golden_dtype: Element type of the counterpart, "" where there is none.
-        scores: Results of all comparison algorithms as text; empty where nothing was compared.
-        error: Measured error, None where nothing was compared.
+        dtype: Element type, "" if unknown.
+        golden_dtype: Element type of the counterpart, "" if there is none.
+        scores: Results of all comparison algorithms as text; empty if nothing was compared.
+        error: Measured error, None if nothing was compared.
         fault: Verdict if it does not depend on numbers (a file cannot be read); None: the error decides.
         note: Remark beside the numbers, "" for none.
-        name: Name of the value or the parameter, "" where it is not known.
+        name: Name of the value or the parameter, "" if unknown.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether both are the same numbers, each rounded to a type of its side.
         rounded_to: Type to which golden's weight is rounded on the examined side, "" for none.
@@ -215,17 +215,17 @@ class OperatorEvidence:
     Attributes:
         operator: The operator.
         tensors: Its tensors, inputs first.
-        own: Its own error, by output; empty where it did not run again.
+        own: Its own error, by output; empty if it did not run again.
         propagated: Relative distance of the golden output from the re-executed output on the examined side's
-            inputs: the error that is due to the inputs. None where it did not run again.
+            inputs: the error that is due to the inputs. None if it did not run again.
         wiring: Sentence on an input that is not the output of its producer; "" for none.
-        replaces: Name of the golden operator in its place, "" where both have the same operator.
-        is_in_golden: Whether golden has the same operator, though the model has another one in its place.
-        reads: Sources of its inputs by number; none without a graph.
+        replaces: Name of the golden operator in its place, "" if both have the same operator.
+        is_in_golden: Whether golden has the same operator, though it replaces another one of the model.
+        reads: Sources of its inputs by number; empty without a graph.
         arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
-            write its outputs; empty where they are not known.
+            write its outputs; empty if unknown.
         as_written: Returns whether an input, on the examined side, has the elements that its producer wrote,
-            or these rounded to a type of the reading operator; None where that is not known.
+            or these rounded to a type of the reading operator; None if unknown.
         is_random: Whether it draws random numbers without a common seed.
         returned: Numbers of its outputs that the network returns.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
@@ -252,7 +252,7 @@ class OperatorEvidence:
     unread: frozenset[int] = frozenset()
 
     def source(self, slot: int) -> ValueSource:
-        """Return the source of an input, absent where it is not known."""
+        """Return the source of an input, absent if unknown."""
         return self.reads[slot] if slot < len(self.reads) else ABSENT
 
 

@@ -47,7 +47,7 @@ class TensorResult:
         evidence: The tensor beside its counterpart.
         verdict: The verdict.
         note: Reason of the verdict beside the numbers.
-        limit: Largest allowed distance; None where the two had to be the same, or were not compared.
+        limit: Largest allowed distance; None if the two had to be the same, or were not compared.
     """
 
     evidence: TensorEvidence
@@ -84,7 +84,7 @@ class TensorResult:
 
     @property
     def distance(self) -> float:
-        """Its relative distance from its counterpart, 0 where the two were not compared."""
+        """Its relative distance from its counterpart, 0 if the two were not compared."""
         return 0.0 if self.evidence.error is None else self.evidence.error.distance
 
     @property
@@ -102,9 +102,9 @@ class Finding:
         verdict: The verdict.
         tensors: The verdict on each tensor, inputs first.
         note: Reason of the verdict beside the numbers; "" for none.
-        own: Its own error, by output; empty where it did not run again.
-        replaces: Name of the golden operator in its place, "" where both have the same operator.
-        reaches_output: Whether its NaN or infinities reach an output of the network; None where that is not
+        own: Its own error, by output; empty if it did not run again.
+        replaces: Name of the golden operator in its place, "" if both have the same operator.
+        reaches_output: Whether its NaN or infinities reach an output of the network; None if that is not
             known,
             or does not apply.
     """
@@ -133,7 +133,7 @@ class Finding:
 
     @property
     def worst(self) -> TensorResult | None:
-        """The tensor that agrees least, None where it has none."""
+        """The tensor that agrees least, None if it has none."""
         return max(self.tensors, key=lambda tensor: tensor.badness, default=None)
 
     @property
@@ -257,7 +257,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the first accused operator; else that of the outputs, or the worst of the others.
+        """The verdict of the first accused operator; else of the outputs, or the worst of all operators.
 
         Unchecked where no tensor, or not every output, was compared.
         """

@@ -93,7 +93,7 @@ class Judge:
         results = tuple(self._as_its_writer(each, evidence) for each in results)
         case = self._case(evidence, results, of_side(results, IO.OUTPUT, place.op_type))
         verdict, note = self._verdict(case)
-        if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # one verdict, two faults
+        if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # two faults in one note
             note = joined(note, other[1])
         if verdict is Verdict.UNCHECKED and note == _BY_CHANCE:
             self._random.add(place.shown_name)

@@ -135,7 +135,7 @@ class Limits:
     Attributes:
         cosine: Least cosine similarity.
         distance: Largest relative Euclidean distance, None: by the element type.
-        explanation: Cause of that distance, "8 bits"; "" where the user set it.
+        explanation: Cause of that distance, "8 bits"; "" if the user set it.
         precision: Coarsest element type that a side computes in, from the first operator on; "": the tensors
             decide.
         peak: Largest allowed difference of an element, in multiples of the allowed distance.
@@ -167,7 +167,7 @@ class Limits:
         return f"{self.explanation} explain" if self.explanation else "the limit given is"
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
-        """Return the largest allowed distance of two tensors, None where they must be the same.
+        """Return the largest allowed distance of two tensors, None if they must be the same.
 
         >>> Limits().allowed(("float32", "float16"), ""), Limits().allowed(("int32", "int32"), "float16")
         (0.00390625, None)
@@ -231,7 +231,7 @@ def _numbers(dtype: str) -> Any:
 
 @cache
 def coarser(*dtypes: str) -> str:
-    """Return the coarsest of several element types, "" where none of them is rounded.
+    """Return the coarsest of several element types, "" if no type among them is rounded.
 
     >>> coarser("float32", "float16", "int8"), coarser("int32")
     ('float16', '')
