@@ -248,8 +248,7 @@ class Capture(Observer):
     def _without_useless(self, run: NodeRun) -> NodeRun:
         if run.position not in self._useless:
             return run
-        node = self._graph.nodes[run.position]
-        # None in place of a useless output keeps the slot numbers of the others
+        node = self._graph.nodes[run.position]  # None keeps the slot numbers of other outputs
         outputs = [None if is_useless(node, slot) else array for slot, array in enumerate(run.outputs)]
         return run._replace(outputs=outputs)
 

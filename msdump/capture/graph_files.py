@@ -234,7 +234,7 @@ class _Builder:
 
 
 def _name(graph: Graph) -> str:
-    """Return the name of a graph; branches of several operators may share theirs in the model."""
+    """Return a name that is unique in the model, where branches of several operators may share one."""
     return f"{graph.name}_{graph.index}" if graph.index else graph.name
 
 
@@ -363,7 +363,7 @@ class StageFiles:
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
-    """Return a function that writes the stages of a network's compilation, None where none are wanted.
+    """Return a function that writes the stages of a network's compilation; None if no stage is wanted.
 
     Args:
         plan: The plan, None without a dump.

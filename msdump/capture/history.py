@@ -1,7 +1,7 @@
 """The history: a sink that keeps the files of the last steps in memory until something happens.
 
 A step is all that a thread dumps between ``begin`` and ``end``. Newer steps push out the oldest ones, always
-whole. ``release`` writes the kept steps in order; the rest of the step that goes on is then written at once.
+whole. ``release`` writes the kept steps in order; the rest of the current step is then written at once.
 Files outside of steps, such as graph files, are written at once.
 """
 

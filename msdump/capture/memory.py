@@ -28,7 +28,7 @@ class FaultyMemory:
 
         Args:
             device: The emulated device with the main graph.
-            memory: Gives the addresses of the run that goes on.
+            memory: Gives the addresses of the current run.
         """
         self._image = DeviceImage()
         self._main = device.graph.index
@@ -139,8 +139,7 @@ class Metered(Relay):
         """
         if found is not None:
             answer = super().ran(batch, found)
-            # after the capture, which may raise: the operators are then passed once more
-            for position, _, outputs, _ in batch:
+            for position, _, outputs, _ in batch:  # not if the capture raised: the batch then comes again
                 self._memory.ran(position, outputs)
             return answer
         for number, (position, _, outputs, _) in enumerate(batch):
@@ -167,7 +166,7 @@ class RunMemory:
     unless sizes depend on contents: then a run is measured if it is dumped or limited.
 
     Attributes:
-        now: Memory of the run that goes on, or else of the last one; None before the first run and for a run
+        now: Memory of the current run, or else of the last one; None before the first run and for a run
             that is not measured.
     """
 

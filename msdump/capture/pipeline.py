@@ -230,7 +230,7 @@ def operator_records(plan: DumpPlan, device: Ascend | None, memory: Memory = lam
     Args:
         plan: The plan.
         device: The emulated device with the graph, None on CPU and GPU.
-        memory: Gives the addresses of the run that goes on.
+        memory: Gives the addresses of the current run.
     """
     counts_present = artifact_kind(plan) is ArtifactKind.TENSOR and plan.files.tree is not Tree.RANKS
     return OperatorRecords(device, memory, counts_present=counts_present)

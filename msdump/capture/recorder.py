@@ -1,6 +1,6 @@
 """Records the runs of one network: numbers them, dumps them, follows them in device memory.
 
-The door to the room: sessions use a ``Recorder`` alone, for every tree of files.
+The interface of this package: sessions use only ``Recorder``, for every tree of files.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def dump_of(
         plan: The dump plan.
         process: The state that all networks share.
         device: The emulated device, None on CPU and GPU.
-        memory: Gives the device memory of the run that goes on.
+        memory: Gives the device memory of the current run.
         model: Name of a compiled model, or the operator that is called alone.
         variables: Gives the present values of the initializers that training writes.
     """
@@ -284,7 +284,7 @@ class Recorder:
 
     @property
     def memory_use(self) -> MemoryUse | None:
-        """Device memory of the run that goes on, or else of the last one; None on CPU and GPU."""
+        """Device memory of the current run, or else of the last one; None on CPU and GPU."""
         return None if self._memory is None else self._memory.now
 
     @property

@@ -28,7 +28,7 @@ class GraphRefusals:
 
     Attributes:
         graph: The graph as the device runs it.
-        operators: For each node the reason for no dump, None where it is dumped.
+        operators: For each node the reason for no dump, None for a dumped node.
         plan: The plan.
         blocked: Inputs and outputs on black lists, by the node's position.
     """
@@ -46,14 +46,14 @@ class GraphRefusals:
         return self.operators[position] or self._slot_refusal(position, io, slot)
 
     def slots(self, position: int) -> Iterator[tuple[Slot, Reason | None]]:
-        """Yield the inputs and outputs of an operator, each with the reason for no file, None for a file."""
+        """Yield the inputs and outputs of an operator, each with the reason why it has no file, or None."""
         node = self.graph.nodes[position]
         for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
             for slot in range(len(values)):
                 yield (io, slot), self._slot_refusal(position, io, slot)
 
     def parameters(self) -> Iterator[tuple[str, Reason | None]]:
-        """Yield weights, graph inputs and constants, each with the reason for no file, None for a file."""
+        """Yield weights, graph inputs and constants, each with the reason why it has no file, or None."""
         plan = self.plan
         for name in (*parameter_names(self.graph), *constant_names(self.graph)):
             if not plan.is_enabled:

@@ -29,7 +29,7 @@ class Selection:
     """The parts of a graph that are dumped.
 
     Attributes:
-        refusals: For each node, why it is not dumped, None where it is.
+        refusals: For each node the reason for no dump, None for a dumped node.
         parameters: Names of the weights and graph inputs that are dumped.
         constants: Numbers of the constants that are dumped, from 0.
     """

@@ -135,7 +135,6 @@ class HashingSink:
         Args:
             sink: Takes files and rows.
             most_bytes: Limit for the bytes of tensors that wait to be hashed; a larger tensor waits alone.
-                At half the limit waiting rows go to a thread.
         """
         self._sink = sink
         self.write, self.replace, self.keep = sink.write, sink.replace, sink.keep

@@ -50,7 +50,7 @@ class Addresses(Protocol):
 
 
 Memory = Callable[[], Addresses | None]
-"""Gives the device memory of the run that goes on, None where there is none."""
+"""Gives the device memory of the current run, None without one."""
 
 
 def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
@@ -78,7 +78,7 @@ class DeviceSlot:
         placed: Type and format of the tensor in the operator; None: as on the host.
         slot: Index among the operator's inputs or outputs.
         origin: Full name of the operator that had the output before the graph was compiled.
-        memory: Gives the addresses of the run that goes on.
+        memory: Gives the addresses of the current run.
         place: Position of the operator and side (input, output); for a graph value its name.
         pinned_address: Its address in every run, None: it depends on the run.
     """
@@ -103,7 +103,7 @@ class DeviceSlot:
 
     @property
     def address(self) -> int:
-        """Where it lies, 0 where that is not known."""
+        """Address in device memory, 0 if unknown."""
         if self.pinned_address is not None:
             return self.pinned_address
         addresses, place = self.memory(), self.place
@@ -144,9 +144,8 @@ class OperatorRecords:
 
         Args:
             device: The emulated device with the graph, None on CPU and GPU.
-            memory: Gives the addresses of the run that goes on.
-            counts_present: Number only present tensors instead of slots, as dump files do, which have no
-                place for absent optional tensors; text is left out.
+            memory: Gives the addresses of the current run.
+            counts_present: Number only present tensors, as dump files do, instead of slots; leave out text.
         """
         self._device = device
         self._memory = memory

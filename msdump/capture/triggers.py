@@ -69,7 +69,7 @@ class OverflowTrigger:
     def refusal(
         self, node: Node, step: int, inputs: Arrays, outputs: Arrays, *, saturated: bool
     ) -> Reason | None:
-        """Return the reason for which an operator is not dumped; None where it is, and log the overflow.
+        """Return the reason why an operator is not dumped; None if it overflows, which is logged.
 
         Args:
             node: The operator; inputs that it writes in place show its results.

@@ -91,8 +91,7 @@ class RankComparison(threading.local):
             iteration: Number of the iteration.
 
         Returns:
-            The findings on this rank, and a sentence that names another rank which differs from most ranks,
-            "" without one.
+            The findings on this rank, and a sentence on another rank that differs from most ranks, else "".
 
         Raises:
             RankError: Another rank does not answer or is in another iteration; later steps compare nothing.

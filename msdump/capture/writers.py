@@ -359,8 +359,7 @@ class FailureWriter(ArtifactWriter):
     The file holds the operator's inputs, and under acl its outputs too. Kernels of the emulated device need
     no workspace, so that there is none to dump.
 
-    ``aic_err_norm_dump`` keeps types, shapes and formats; the other scenes keep the bytes and their
-    number alone.
+    ``aic_err_norm_dump`` keeps types, shapes and formats; other scenes only the bytes and their number.
     """
 
     def __init__(self, sink: Sink, directory: str, scene: Scene, graph: Graph) -> None:

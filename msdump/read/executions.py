@@ -142,8 +142,7 @@ def _gap(one: Span, other: Span) -> int:
 def whole_runs(moments: Sequence[Moment], starts: Sequence[int]) -> list[bool]:
     """Return for each run whether it is whole: it reached the last operator that any run reached.
 
-    Operators are compared by their order; without an order, a whole run ends with the longest run's last
-    tensor.
+    Without a known order of operators, a whole run ends with the last tensor of the longest run.
     """
     parts = _parts(moments, starts)
     if any(moment.place is None for moment in moments):
@@ -195,8 +194,7 @@ class GraphFacts:
         main: For a branch or a body: when the main graph ran in the same iteration; else None.
         listed_runs: How often the list of iterations contains the iteration, if the graph may run several
             times in one execution (MindSpore's own conditions of loops); else None.
-        is_older: Whether an earlier program than the last one dumped the iteration, by the list of
-            iterations.
+        is_older: Whether an earlier program than the last dumped the iteration, by the list of iterations.
         reported: Logged warnings: pairs (count of executions, execution read); None for an older program.
             Shared by all directories of a rank, so that each is logged once.
     """

@@ -9,8 +9,7 @@
       Return(%2)
 
 In the form of MindSpore's documents the full name stands in a line ``: full_name_with_scope: (...)``. Other
-statements are looked through: tuples and their items, loaded parameters, and monads (``UpdateState``), which
-only order side effects.
+statements are looked through: tuples and their items, loaded parameters, and monads (``UpdateState``).
 """
 
 from __future__ import annotations
@@ -345,7 +344,7 @@ def _statement(line: str, program: _Program) -> _Statement | None:
 
 
 def source_lines(line: str) -> tuple[SourceLine, ...]:
-    """Return the source line in a line of a graph file; none where it holds another thing."""
+    """Return the source line in a line of a graph file; empty for any other line."""
     match = _SOURCE.match(line)
     if match is None:
         return ()

@@ -396,7 +396,7 @@ class Iteration:
         return self._full_name(name)
 
     def row_of(self, record: Record) -> Row | None:
-        """Return the row of ``statistic.csv`` that measures one of its tensors, None where there is none."""
+        """Return the row of ``statistic.csv`` that measures one of its tensors, None without a row."""
         rows = self._rows_by_tensor.get((record.op_type, record.op_name, record.io, record.slot), ())
         # writers other than msdump may measure a tensor at another moment than they save it
         same = (row for row in rows if row.get("Timestamp") == record.timestamp or len(rows) == 1)

@@ -267,7 +267,7 @@ class RankGraph:
     def full_name(self, name: names.TensorName) -> str | None:
         """Return the full scoped name of a tensor's operator, or a parameter's plain name.
 
-        None where it is not known for sure: without the execution order or the .ir file.
+        None if unknown or ambiguous, as without the execution order and the .ir file.
         """
         if name.op_type == names.PARAMETER:
             return self._parameters.get(name.op_name)

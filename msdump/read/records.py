@@ -529,7 +529,7 @@ class OperatorRecord(Record):
 
     Attributes:
         info: Its message in the header: element type, format, shapes, size.
-        told_name: Full name of its operator in the header, "" where it has none.
+        told_name: Full name of its operator in the header, "" if the header has none.
     """
 
     info: TensorInfo
@@ -538,7 +538,7 @@ class OperatorRecord(Record):
 
     @property
     def full_name(self) -> str | None:
-        """Full name of the operator in the file's header, None where it has none."""
+        """Full name of the operator in the file's header, None if the header has none."""
         return self.told_name or None
 
     @property

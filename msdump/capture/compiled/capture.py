@@ -230,7 +230,7 @@ class CompiledCapture(Observer):
 
 
 def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
-    """Return the number of sequences and maps of each selected operator, also of those without a task."""
+    """Return the number of sequences and maps of each selected operator, with or without a task."""
     if plan.when.trigger is not Trigger.ALWAYS:
         return (0,) * len(device.graph.nodes)
     return tuple(

@@ -116,7 +116,7 @@ class CompiledDump(DumpWriter):
             plan: The plan.
             process: State that networks share.
             device: The emulated device with the compiled graph.
-            memory: Returns the device memory of the run that goes on.
+            memory: Returns the device memory of the current run.
             model: Names and number of the model.
         """
         super().__init__(plan, process)
@@ -369,7 +369,7 @@ class SingleDump(DumpWriter, Observer):
             plan: The plan.
             process: State that networks share.
             device: The emulated device with the operator's graph.
-            memory: Returns the device memory of the call that goes on.
+            memory: Returns the device memory of the current call.
             single: The operator.
         """
         super().__init__(plan, process)

@@ -171,7 +171,7 @@ class ModelSelection:
     """The dumped parts of a model.
 
     Attributes:
-        refusals: For each node the reason for no dump, None where it is dumped.
+        refusals: For each node the reason for no dump, None for a dumped node.
         data: Graph inputs that dumped nodes read, by position: their ``Data`` operators are dumped, too.
         blocked: Inputs and outputs on black lists, by position.
     """
@@ -225,7 +225,7 @@ def selected(
 
     Args:
         graph: The compiled graph.
-        requested: For each node the reason for no selection, None where it is selected.
+        requested: For each node the reason for no selection, None for a selected node.
         runs: For each node, whether it has a task.
         blocked: Inputs and outputs on black lists, by position.
     """
@@ -371,8 +371,7 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
 def data_read(graph: Graph, watched: Sequence[bool]) -> dict[int, tuple[str, ...]]:
     """Return the graph inputs that dumped operators read, by the position of the operator.
 
-    A transfer that the device inserted between an input and its reader is looked through, unless the transfer
-    is dumped itself.
+    Transfers that the device inserted between input and reader are looked through, unless dumped themselves.
     """
     # vendor: an input's Data operator is dumped along with a reader, not by a name of its own
     input_names = {value.name for value in graph.inputs}

@@ -133,7 +133,7 @@ class GraphImage:
 
         Args:
             device: The emulated device with the graph.
-            memory: Gives the addresses of the run that goes on.
+            memory: Gives the addresses of the current run.
             image: The memory.
         """
         self._index = device.graph.index
@@ -277,7 +277,7 @@ class WatcherCapture(Observer):
         Args:
             plan: The plan.
             device: The emulated device with the compiled graph.
-            memory: Returns the addresses of the run that goes on.
+            memory: Returns the addresses of the current run.
             pipeline: Steps and writer of the records.
             run: State that the watchers of the model's graphs share.
         """

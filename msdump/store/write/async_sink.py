@@ -167,7 +167,7 @@ class AsyncSink(SyncSink):
         exits.register(self)
 
     def write(self, artifact: Artifact) -> None:
-        """Write a new file now or leave it to a thread; one that exists stays and the new one is lost."""
+        """Write a new file now or leave it to a thread; an existing file stays, and the new one is lost."""
         size = size_of(artifact.buffers)
         if size < self._inline_bytes:
             super().write(artifact)

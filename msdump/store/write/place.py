@@ -163,7 +163,7 @@ class OpenDirectory:
         return rows.reopen(self._fd, name, mode)
 
     def prove(self, data: bytes) -> None:
-        """Write a file and remove it again; OSError where that is not possible."""
+        """Write a file and remove it again; OSError if either fails."""
         self._clear()
         fd, name = temporaries.create(self._fd, _PROOF_MODE)
         try:

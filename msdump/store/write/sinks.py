@@ -140,7 +140,7 @@ class Sink(Protocol):
         """
 
     def write(self, artifact: Artifact) -> None:
-        """Write a new file; one that exists stays as it is and the new one is lost.
+        """Write a new file; an existing file stays unchanged, and the new one is lost.
 
         Raises:
             DumpWriteError: It could not be written and the plan wants to know; an asynchronous
@@ -249,7 +249,7 @@ class SyncSink:
         self._tables: set[tuple[str, str]] = set()  # files with lost rows, and the cause
 
     def write(self, artifact: Artifact) -> None:
-        """Write a new file; one that exists stays as it is and the new one is lost."""
+        """Write a new file; an existing file stays unchanged, and the new one is lost."""
         directory, name, buffers, tensor_bytes = artifact
         size = size_of(buffers)
         with self._lock:
