@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from msdump.errors import DumpWriteError, is_foreign
@@ -42,7 +42,6 @@ class _Job:
         size: Bytes of the file.
         path: Path for messages.
         budgeted: Bytes to return to the budget where the file is lost.
-        future: The work of a thread; None where no thread takes the file.
         is_done: Whether the file was written or lost.
         error: Cause of the loss.
     """
@@ -51,12 +50,18 @@ class _Job:
         self.size = size
         self.path = path_of(artifact)
         self.budgeted = size if artifact.tensor_bytes else 0
-        self.future: Future[None] | None = None
         self.is_done = False
         self.error: OSError | None = None
         self._directory, self._name = artifact.directory, name
         self._buffers: Sequence[Buffer] = artifact.buffers
         self._is_begun = False
+        self._writer: dict[str, str] = {}
+        self._end = threading.Lock()
+        self._end.acquire()
+
+    def is_taken_by(self, writer: str) -> bool:
+        """Return whether "thread" or "caller", the first of them to call, is the one that writes the file."""
+        return self._writer.setdefault("name", writer) == writer  # one step in C: Ctrl-C cannot divide it
 
     def write(self, files: DiskFiles) -> None:
         """Write the file, unless an earlier call completed it before Ctrl-C ended the call."""
@@ -80,47 +85,65 @@ class _Job:
             self.error = OSError(errno.EIO, f"{type(error).__name__}: {error}")
             self._buffers = ()
             self.is_done = True
+        self._end.release()
 
-    def is_left_to_caller(self) -> bool:
-        """Return whether the caller must write the file: no thread has begun to, and none will."""
-        return not self.is_done and (self.future is None or self.future.cancel())
-
-
-def _begin_writer() -> None:
-    threading.current_thread().name = THREAD_NAME  # the name in traces
-    lower_priority()
+    def wait(self) -> None:
+        """Wait for the thread that writes the file; a job that is done is not waited for again."""
+        self._end.acquire()
 
 
 class _WriterThreads:
-    """Threads that write files, each through its own DiskFiles; the first job starts them."""
+    """Daemon threads that write files, each through its own DiskFiles; the first jobs start them.
 
-    def __init__(self, make_files: Callable[[], DiskFiles], count: int) -> None:
+    The owner completes all jobs before the process ends. A ThreadPoolExecutor would hang: Ctrl-C in the midst
+    of its ``submit`` leaves a semaphore locked that its threads wait for.
+    """
+
+    def __init__(self, make_files: Callable[[], DiskFiles], most: int) -> None:
         self._make_files = make_files
-        self._pool = ThreadPoolExecutor(count, initializer=_begin_writer)
-        self._own = threading.local()
-        self._opened: list[DiskFiles] = []
+        self._most = most
+        self._count = 0
+        self._queue = SimpleQueue[_Job | None]()
+        self._ends: list[threading.Lock] = []  # of the threads that have begun, each released at its end
 
     def submit(self, job: _Job) -> None:
-        """Hand a file to a thread; at the interpreter's end, without threads, a waiting caller writes it."""
+        """Hand a file to the threads; where none can start, a waiting caller writes it."""
+        self._queue.put(job)
+        if self._count == self._most:
+            return
+        self._count += 1
         try:
-            job.future = self._pool.submit(job.write_in_thread, self._files)
-        except RuntimeError as error:
-            if is_foreign(error):
-                raise
+            threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True).start()
+        except (KeyError, RuntimeError) as error:  # too many threads, or the interpreter is ending
+            own = error.__context__ or error  # behind a KeyError of the library
+            if is_foreign(own):
+                raise own from None
 
     def stop(self) -> None:
         """End the threads once they are idle."""
-        self._pool.shutdown()
-        while self._opened:
-            self._opened.pop().close()
+        self._queue.put(None)
+        while self._ends:
+            self._ends.pop().acquire()
 
-    def _files(self) -> DiskFiles:
-        """Return the files of the calling thread."""
-        if not hasattr(self._own, "files"):
-            self._own.files = self._make_files()
-            self._opened.append(self._own.files)
-        files: DiskFiles = self._own.files
-        return files
+    def _serve(self) -> None:
+        lower_priority()
+        end = threading.Lock()
+        with end:
+            self._ends.append(end)
+            opened: list[DiskFiles] = []
+            while (job := self._queue.get()) is not None:
+                if job.is_taken_by("thread"):
+                    job.write_in_thread(lambda: self._files(opened))
+                del job  # it holds the tensor
+            self._queue.put(None)  # for the next thread
+            for files in opened:
+                files.close()
+
+    def _files(self, opened: list[DiskFiles]) -> DiskFiles:
+        """Return the files of a thread, made for its first job."""
+        if not opened:
+            opened.append(self._make_files())
+        return opened[0]
 
 
 class AsyncSink(SyncSink):
@@ -227,11 +250,11 @@ class AsyncSink(SyncSink):
         """Write files, or wait for the threads that do, until few enough bytes or jobs are on their way."""
         self._count_done()
         while len(self._jobs) > most_jobs and self._job_bytes > most_bytes:
-            job = next((job for job in self._jobs if job.is_left_to_caller()), None)
+            job = next((job for job in self._jobs if not job.is_done and job.is_taken_by("caller")), None)
             if job is not None:
                 job.write(self._files)
-            elif (future := self._jobs[0].future) is not None:
-                future.result()
+            elif not self._jobs[0].is_done:
+                self._jobs[0].wait()
             self._count_done()
 
     def _count_done(self) -> None:
