@@ -56,8 +56,7 @@ class _Job:
         self._buffers: Sequence[Buffer] = artifact.buffers
         self._is_begun = False
         self._writer: dict[str, str] = {}
-        self._end = threading.Lock()
-        self._end.acquire()
+        self._ended = SimpleQueue[None]()  # a latch: its one item is put when the thread has written the file
 
     def is_taken_by(self, writer: str) -> bool:
         """Return whether "thread" or "caller", the first of them to call, is the one that writes the file."""
@@ -85,11 +84,11 @@ class _Job:
             self.error = OSError(errno.EIO, f"{type(error).__name__}: {error}")
             self._buffers = ()
             self.is_done = True
-        self._end.release()
+        self._ended.put(None)
 
     def wait(self) -> None:
         """Wait for the thread that writes the file; a job that is done is not waited for again."""
-        self._end.acquire()
+        self._ended.get()
 
 
 class _WriterThreads:
@@ -104,7 +103,8 @@ class _WriterThreads:
         self._most = most
         self._count = 0
         self._queue = SimpleQueue[_Job | None]()
-        self._ends: list[threading.Lock] = []  # of the threads that have begun, each released at its end
+        self._begun: list[threading.Thread] = []
+        self._ended = SimpleQueue[None]()  # an item for each thread that has begun and ended
 
     def submit(self, job: _Job) -> None:
         """Hand a file to the threads; where none can start, a waiting caller writes it."""
@@ -122,22 +122,22 @@ class _WriterThreads:
     def stop(self) -> None:
         """End the threads once they are idle."""
         self._queue.put(None)
-        while self._ends:
-            self._ends.pop().acquire()
+        while self._begun:
+            self._begun.pop()
+            self._ended.get()
 
     def _serve(self) -> None:
         lower_priority()
-        end = threading.Lock()
-        with end:
-            self._ends.append(end)
-            opened: list[DiskFiles] = []
-            while (job := self._queue.get()) is not None:
-                if job.is_taken_by("thread"):
-                    job.write_in_thread(lambda: self._files(opened))
-                del job  # it holds the tensor
-            self._queue.put(None)  # for the next thread
-            for files in opened:
-                files.close()
+        self._begun.append(threading.current_thread())
+        opened: list[DiskFiles] = []
+        while (job := self._queue.get()) is not None:
+            if job.is_taken_by("thread"):
+                job.write_in_thread(lambda: self._files(opened))
+            del job  # it holds the tensor
+        self._queue.put(None)  # for the next thread
+        for files in opened:
+            files.close()
+        self._ended.put(None)
 
     def _files(self, opened: list[DiskFiles]) -> DiskFiles:
         """Return the files of a thread, made for its first job."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msdump.analysis import overflow
 from msdump.cli import accucmp, main
 from msdump.device import formats
-from msdump.encode import DebugRecord, OldRecord, Unit, dump_data, op_debug
+from msdump.encode import DebugRecord, Unit, dump_data, op_debug
 from msdump.errors import ToolError
 from tests.analysis import dumped
 
@@ -22,15 +22,25 @@ BAR = "=" * 49
 NONE = 65535
 AIC = DebugRecord(Unit.AIC, {"task_id": 9, "stream_id": 2, "context_id": NONE, "thread_id": NONE}, (2048,))
 HALVES = np.array([[1, np.inf, 2]], "f2")
+WORD = 8  # bytes
 
 
 def record(folder, told, number=0, ids="7.3"):
-    """Write a record of an overflow and return its path."""
+    """Write a record of an overflow, or the bytes of one, and return its path."""
     header = op_debug.header_data(START + number)
     path = folder / f"Opdebug.Node_OpDebug.{ids}.{START + number}"
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(dump_data.header(header) + op_debug.encode(told))
+    body = told if isinstance(told, bytes) else op_debug.encode(told)
+    path.write_bytes(dump_data.header(header) + body)
     return path
+
+
+def old_record(**words):
+    """Return a record of older devices: tasks of L2, AI Core at words 16, 32, statuses at 96, 130."""
+    body = bytearray(op_debug.SIZE)
+    for name, number in words.items():
+        body[int(name[1:]) * WORD] = number
+    return bytes(body)
 
 
 def mul(folder, number=2, ids="9.2"):
@@ -127,9 +137,7 @@ RECORDS = {
         ["[AIV][TaskId:9][StreamId:2][Status:[0, 0, 3, 4]]"],
     ),
     "older devices": (
-        OldRecord(
-            {unit: {"task_id": 9, "stream_id": 2, "status": 1} for unit in ("AI Core", "L2 Atomic Add")}
-        ),
+        old_record(w17=2, w18=9, w33=2, w34=9, w96=1, w130=1),
         ["[L2 Atomic Add][TaskId:9][StreamId:2][Status:1]", "[AI Core][TaskId:9][StreamId:2][Status:1]"],
     ),
 }
@@ -239,7 +247,7 @@ def test_json_form_beside_its_record_counts_once(tmp_path):
     ("damage", "code", "message"),
     [
         (lambda path: record(path.parent, DebugRecord(Unit.AIC, {}, (0,))), 36, "the status of AIC is 0"),
-        (lambda path: record(path.parent, OldRecord({})), 35, "no unit has a status other than 0"),
+        (lambda path: record(path.parent, old_record()), 35, "no unit has a status other than 0"),
         (lambda path: path.write_bytes(b"\xff" * 30), 4, "no dump file"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), 4, "truncated"),
     ],
