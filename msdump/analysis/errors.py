@@ -608,7 +608,7 @@ def _add_ratios(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
 
 
 def _floor(side: Side) -> float:
-    # vendor: a tensor of equal elements is not moved to 0..1, so its floor is that of 1
+    # vendor: tensors are scaled to 0..1, unless all elements are equal: such a tensor has range 1
     return _FLOOR * ((side.high - side.low) or 1.0)
 
 

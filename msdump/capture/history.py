@@ -181,7 +181,7 @@ class HistorySink:
         self._sink.replace(Artifact(self._path, Key(PathKind.HISTORY, self._rank).path, (data,)))
 
     def write(self, artifact: Artifact) -> None:
-        """Keep a new file in the step of this thread, or write it."""
+        """Keep a new file while this thread is in a step, else write it."""
         self._take(artifact, self._sink.write)
 
     def replace(self, artifact: Artifact) -> None:
@@ -193,7 +193,7 @@ class HistorySink:
         self._take(artifact, self._sink.keep)
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Keep rows in the step of this thread, or write them."""
+        """Keep rows while this thread is in a step, else write them."""
         with self._lock:
             step = self._step
             if step is None:

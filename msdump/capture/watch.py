@@ -178,7 +178,7 @@ class RunWatch:
         self.ranks = RankComparison() if any(rule.compares_ranks for rule in watch.rules) else None
         self._source = plan.source
         self._lock = new_lock()
-        self._hits: Counter[tuple[str, str]] = Counter()  # by rule and operator
+        self._hits: Counter[tuple[str, str]] = Counter()  # hits by rule and operator
         self._iterations = IterationSet(())  # with hits
         self._undecided: set[tuple[str, str]] = set()
         self._lines: Counter[str] = Counter()  # by rule

@@ -136,7 +136,7 @@ def _bisect(
         )
         try:
             part = search.find()
-        except InputError as error:  # no difference, or no part can be exchanged
+        except InputError as error:  # the outputs agree, or no part of one network fits into the other
             messages.say(f"bisect: {error}")
             return None
     print(f"part      {', '.join(part.names)} of {mine.source}")

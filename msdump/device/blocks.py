@@ -160,7 +160,7 @@ class Groups:
         return (blocks(self.count, shared), shared * outputs // self.count, shared * channels, *window)
 
     def encode(self, array: np.ndarray, c0: int) -> np.ndarray:
-        """Return the blocks."""
+        """Return the weight of a grouped convolution as the device's blocks of channels."""
         dims = array.shape
         # beside the groups' own channels a block is zero
         device = np.zeros(self.shape(dims, c0), array.dtype)

@@ -147,9 +147,9 @@ class ErrorPair:
     Attributes:
         example: The input: its file, or the seed and step of one that was made up.
         output: Name of the output.
-        before: Its error with nothing kept.
-        after: Its error with the operators kept; where no set was found, with all of them kept.
-        is_unseen: Whether the input had no part in the search.
+        before: Its error without any operator kept in float32.
+        after: Its error with the advised operators in float32, or all candidates if no set was found.
+        is_unseen: Whether the search did not use the input.
     """
 
     example: str

@@ -514,7 +514,7 @@ def _is_passed(operator: GraphOperator) -> bool:
 
 
 def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:
-    """Return whether one operator has the parts of several on the other side, in their order."""
+    """Return whether one operator computes as several on the other side do, in their order."""
     own, other = (
         [canonical_type(part) for each in operators for part in part_types(each) if part != CAST]
         for operators in (mine, golden)

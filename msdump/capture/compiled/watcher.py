@@ -94,7 +94,7 @@ class DeviceImage:
         """Overwrite the memory behind a faulty kernel's last result; ``changed`` returns damaged values."""
         self._contents.fill(start, size, _STOMP)
         for hit in self._overlapping(start, start + size):
-            array = self._array(hit).astype(hit.record.dtype.numpy, copy=False)  # as the host holds it
+            array = self._array(hit).astype(hit.record.dtype.numpy, copy=False)  # in the host's type
             self._unreported.setdefault(hit.graph, {})[hit.value] = array
 
     def changed(self, graph: int) -> dict[str, np.ndarray]:
