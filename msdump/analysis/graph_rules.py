@@ -302,7 +302,7 @@ def _inputs(place: _Place) -> Iterator[tuple[str, int]]:
 
 
 def _outputs(place: _Place, default: str) -> Iterator[Origin | None]:
-    """Yield the operator (else ``default``, "": None) and slot that each output with attributes comes from."""
+    """Yield the source of each output with attributes: operator (or ``default``), slot; None if unnamed."""
     for index, output in enumerate(place.member("output_desc", list, []).items()):
         if not isinstance(output.value, dict) or "attr" not in output.value:
             continue
