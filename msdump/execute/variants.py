@@ -13,7 +13,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.device import numpy_cast, rounded
 from msdump.dtypes import DType
-from msdump.errors import UnsupportedOpError, is_final
+from msdump.errors import MsdumpError, UnsupportedOpError, is_final
 from msdump.execute import values
 from msdump.execute.float64 import OWN, RULES, Array, Call, Compute, Kind, RoundingRule, doubled
 from msdump.execute.kernels import Kernel, KernelFactory
@@ -216,9 +216,7 @@ class Float64Runner:
         for compute in self._ways(step, expansion):
             try:
                 results = compute(call)
-            except Exception as error:
-                if is_final(error):
-                    raise
+            except (NotImplementedError, MsdumpError):
                 continue
             if noise is not None:
                 results = noise.added(rule, compute, call, results)
@@ -250,7 +248,12 @@ class Float64Runner:
             used = [slot for slot, name in enumerate(step.outputs) if name]
 
             def by_reference(call: Call) -> tuple[Array, ...]:
-                results = dict(zip(used, reference().run(given(call)), strict=True))
+                try:
+                    results = dict(zip(used, reference().run(given(call)), strict=True))
+                except Exception as error:
+                    if is_final(error):
+                        raise
+                    raise NotImplementedError(str(error)) from error
                 return tuple(doubled(np.asarray(results.get(slot, 0.0))) for slot in range(len(step.outputs)))
 
             yield by_reference

@@ -100,6 +100,14 @@ def test_the_runtime_lies_within_the_noise(call, shapes, opset):
     assert np.linalg.norm(disturbed) <= 2e-5 * scale
 
 
+def test_a_window_larger_than_its_image_is_an_error():
+    """Own definitions refuse calls without a result, which ONNX's reference would compute as empty."""
+    graph, feeds = model_of("AveragePool<kernel_shape=[2,2]>", "1,3,1,1", 20)
+
+    with pytest.raises(ValueError, match="window"):
+        Float64Runner(graph).run(graph.nodes[-1], feeds)
+
+
 FUNCTIONS = """<ir_version: 10, opset_import: ["" : 20, "mindspore.ops" : 1]>
 g (float[3, 4] x, float[3, 4] y) => (float[3, 4] z) { z = mindspore.ops.Scaled<factor = 3.0>(x, y) }
 <domain: "mindspore.ops", opset_import: ["": 20]>
