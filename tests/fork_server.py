@@ -82,10 +82,12 @@ sys.exit(code)
 def programs(folder):
     """Start a server; yield the folder, made to hold its programs, to put before the others on the path."""
     address, real = str(folder / "door"), str(Path(sys.executable).parent)
+    # the path of an environment may hold spaces, which cannot stand behind #!
+    interpreter = os.path.realpath(sys.executable)
     for name in ("msdump", "python"):
         client = folder / name
         client.write_text(
-            _CLIENT.format(python=sys.executable, programs=real, address=address, forwarded=_FORWARDED)
+            _CLIENT.format(python=interpreter, programs=real, address=address, forwarded=_FORWARDED)
         )
         client.chmod(0o755)
     command = [sys.executable, "-P", __file__, address]
