@@ -1,8 +1,9 @@
 """Operators in float64: error bounds of each, and numpy definitions that replace ONNX's reference.
 
 ONNX's reference evaluator computes most operators in float64 with numpy. Own definitions replace it where it
-computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN; Softmax and BatchNormalization of old
-opsets) or takes many times as long (convolutions, poolings, Sigmoid, Einsum).
+computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN, LpNormalization; GlobalMaxPool of other
+ranks than 4, Mean that broadcasts, Softsign of scalars; Softmax and BatchNormalization of old opsets) or takes
+many times as long (convolutions, poolings, Sigmoid, Einsum).
 """
 
 from __future__ import annotations
@@ -304,6 +305,17 @@ def _along(call: Call, x: Array) -> tuple[Array, Any]:
     return x.reshape(math.prod(x.shape[:axis]), -1), -1
 
 
+def _mean(call: Call) -> tuple[Array]:
+    count = len(call.inputs)
+    return (np.asarray(sum(call[slot] for slot in range(count)) / count),)
+
+
+def _lp_normalization(call: Call) -> tuple[Array]:
+    x, axis = call[0], call.attribute("axis", -1)
+    norm = np.linalg.norm(x, ord=call.attribute("p", 2), axis=axis, keepdims=True)
+    return (np.where(norm == 0, 0, x / np.where(norm == 0, 1, norm)),)
+
+
 def _log_softmax(call: Call) -> tuple[Array]:
     x, axis = _along(call, call[0])
     shifted = x - x.max(axis=axis, keepdims=True)
@@ -504,6 +516,12 @@ OWN: Final[Mapping[str, Compute]] = {
     "Erf": lambda call: (erf(call[0]),),
     "Gelu": _gelu,
     "Sigmoid": lambda call: (sigmoid(call[0]),),
+    "Softsign": lambda call: (call[0] / (1 + np.abs(call[0])),),
+    "Mean": lambda call: (
+        np.asarray(sum(call[slot] for slot in range(len(call.inputs))) / len(call.inputs)),
+    ),
+    "GlobalMaxPool": lambda call: (call[0].max(axis=tuple(range(2, call[0].ndim)), keepdims=True),),
+    "LpNormalization": _lp_normalization,
     "Einsum": _einsum,
     "BatchNormalization": _batch_normalization,
     "GroupNormalization": _group_normalization,
