@@ -2,7 +2,7 @@
 
 ONNX's reference evaluator computes most operators in float64 with numpy. Own definitions replace it where it
 computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN, LpNormalization; GlobalMaxPool of other
-ranks than 4, Mean that broadcasts, Softsign of scalars; Softmax and BatchNormalization of old opsets) or takes
+ranks than 4, Mean that broadcasts, Softsign of scalars; old Softmax and BatchNormalization) or takes
 many times as long (convolutions, poolings, Sigmoid, Einsum).
 """
 
