@@ -18,12 +18,6 @@ from msdump.read import SourceKind
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 
-_STATES: Final = (
-    (TensorState.NAN, "nan"),
-    (TensorState.INF, "inf"),
-    (TensorState.NEGATIVE_INF, "-inf"),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorMetric:
@@ -70,10 +64,9 @@ def _states(report: DumpReport) -> Iterator[tuple[int, str]]:
     series = report.series
     states = series.of_operators(len(report.operators))
     for place, of_iterations in enumerate(states):
-        flags = int(np.bitwise_or.reduce(of_iterations)) if len(of_iterations) else 0
-        if flags & TensorState.THERE:
-            words = [word for flag, word in _STATES if flags & flag]
-            yield place, " and ".join(words) or "finite"
+        state = TensorState(int(np.bitwise_or.reduce(of_iterations)) if len(of_iterations) else 0)
+        if TensorState.THERE in state:
+            yield place, " and ".join(state.words).lower() or "finite"
 
 
 def _statistic(report: DumpReport, name: str) -> dict[int, float | str]:

@@ -179,7 +179,6 @@ class RunMemory:
             limit: Bytes of the device, None: as many as needed.
         """
         self._device = device
-        self._variables = device.graph.variables
         self._plan = plan
         self._limit = limit
         self._remembered: dict[Hashable, MemoryUse] = {}
@@ -197,15 +196,17 @@ class RunMemory:
         self.now, self._new_key = self._remembered.get(key), None
         if self.now is not None:
             return capture  # the same addresses: no operator needs to be watched for them
-        if capture is None and self._limit is None and self._varies(frozenset(inputs) | self._variables):
+        varies = self._varies(frozenset(inputs) | self._device.graph.variables)
+        if varies and capture is None and self._limit is None:
             return None  # measuring makes a run several times as slow, and nothing reads its addresses
         arrays = {**self._device.graph.weights, **inputs}
-        self.now, self._new_key = MemoryUse.begin(self._main_residence, self._limit, arrays), key
+        self.now = MemoryUse.begin(self._main_residence, self._limit, arrays)
+        self._new_key = None if varies else key
         return Metered(self.now, capture, self._device.graph, self._residence_inside)
 
-    def end(self, inputs: Mapping[str, Any]) -> None:
+    def end(self) -> None:
         """Remember the run that has ended, where the shapes of its inputs decide all sizes."""
-        if self._new_key is None or self.now is None or self._varies(frozenset(inputs) | self._variables):
+        if self._new_key is None or self.now is None:
             return
         if len(self._remembered) >= _MOST_RUNS:
             del self._remembered[next(iter(self._remembered))]

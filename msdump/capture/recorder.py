@@ -347,5 +347,5 @@ class Recorder:
             observer = self._faults.begin(observer)
         # the memory's observer comes first: the others need the addresses of results
         outputs = execute(self._memory.begin(inputs, observer))
-        self._memory.end(inputs)  # not after a failure: the addresses are incomplete
+        self._memory.end()  # not after a failure: the addresses are incomplete
         return outputs

@@ -234,16 +234,17 @@ class Float64Runner:
 
     def _ways(self, step: Node, expansion: Expansion) -> Iterator[Compute]:
         """Yield functions that compute an operator in float64, most trusted first."""
+        is_known = step.op_type in RULES and not step.domain
+        own = OWN.get(step.op_type) or RECURRENT.get(step.op_type) if is_known else None
+        if own is not None:
+            yield own
         graph = replace(self._graph, weights={}, types={}, opsets=expansion.opsets)
         names = tuple(filter(None, step.inputs))
 
         def given(call: Call) -> dict[str, Array | None]:
             return {name: array for name, array in zip(step.inputs, call.inputs, strict=True) if name}
 
-        if step.op_type in RULES and not step.domain:
-            own = OWN.get(step.op_type) or RECURRENT.get(step.op_type)
-            if own is not None:
-                yield own
+        if is_known:
             reference = functools.cache(lambda: ReferenceNode(graph, step, names))
             used = [slot for slot, name in enumerate(step.outputs) if name]
 

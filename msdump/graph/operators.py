@@ -405,9 +405,6 @@ _EPSILON: Final = _renamed("epsilon", "epsilon", 1e-5)
 _CUMULATED: Final = (_renamed("exclusive", "exclusive", 0, bool), _renamed("reverse", "reverse", 0, bool))
 _POSITION: Final = (_renamed("axis", "axis", 0), _renamed("keep_dims", "keepdims", 1, bool))
 _AXES: Final = (_renamed("axis", "axes"),)
-_MASKS: Final = tuple(
-    _constant(f"{name}_mask", 0) for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-)
 _BLOCK: Final = (_renamed("block_size", "blocksize"),)
 _REDUCED: Final = (*_AXES, _renamed("keep_dims", "keepdims", 1, bool))
 

@@ -46,6 +46,12 @@ class TensorState(enum.IntFlag):
     INF = 4
     NEGATIVE_INF = 8
 
+    @property
+    def words(self) -> list[str]:
+        """The special values of the tensor: "NaN", "inf", "-inf"."""
+        words = {TensorState.NAN: "NaN", TensorState.INF: "inf", TensorState.NEGATIVE_INF: "-inf"}
+        return [word for flag, word in words.items() if flag in self]
+
 
 STRUCK: Final = int(TensorState.NAN | TensorState.INF)
 """Bits of states that count as faulty: NaN and inf, not -inf, with which attention is masked."""

@@ -18,11 +18,6 @@ _TITLES: Final = (
     *("Rank", "Network", "Order", "Operator", "Type", "Scope", "Source", "Tensor", "DataType", "Shape"),
     *("Iteration", "Verdict", "Distance", "OwnError", "Microseconds", "Problem", "Holds"),
 )
-_WORDS: Final = (
-    (TensorState.NAN, "NaN"),
-    (TensorState.INF, "inf"),
-    (TensorState.NEGATIVE_INF, "-inf"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ def _tensor_over_time(report: DumpReport, row: int) -> TensorOverTime:
         f"{tensor.io}:{tensor.slot}",
         tensor.dtype,
         tensor.shape,
-        [" ".join(word for flag, word in _WORDS if flag & state) if state else None for state in states],
+        [" ".join(state.words) if state else None for state in states],
         {
             category: [
                 _statistic(category, value, state)
