@@ -1,151 +1,21 @@
-"""Loss scales: small gradients in half types are scaled into their range, and back before the update.
-
-How a step with a dynamic scale detects overflows of its gradients depends on the device.
-"""
+"""Loss scales: small gradients in half types are scaled into their range, and back before the update."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
-from msdump.graph import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
-from msdump.graph.kernel import FLOAT32
-from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import options
-from msdump.training.body import Value, operator
-from msdump.training.data_parallel import DataParallel
-from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, Variables, assign
+from msdump.training.optimizers import Trained, Variables, assign
 from msdump.training.options import Options, Rules
 from msdump.training.tape import op
-from msdump.training.writer import ROOT, Place, StepTensor
-
-
-@operator("IsFinite")
-def is_finite(x: Value) -> Value:
-    """Return whether each element is neither infinite nor NaN."""
-    return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
-
-
-@operator("ReduceAll")
-def reduce_all(x: Value, _axis: Value, _keep_dims: Value) -> Value:
-    """Return whether all elements are true."""
-    return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
-
-
-@operator("AllFinite")
-def all_finite(*gradients: Value, count: int) -> Value:  # noqa: ARG001 - of the overload
-    """Return whether any element of any gradient is infinite or NaN.
-
-    The name says the opposite; MindSpore negates the result, too.
-    """
-    # x * 0 is NaN for infinities and NaN alone, and a sum with a NaN is one
-    sums = [op.Cast(op.ReduceSum(x * op.CastLike(0.0, x), keepdims=0), to=1) for x in gradients]
-    return op.IsNaN(op.Sum(*sums))
-
-
-class OverflowCheck:
-    """Overflow check as on CPU and GPU: looks for infinities and NaNs in each gradient."""
-
-    def start(self) -> None:
-        """Write operators between the loss and the first gradient: none."""
-
-    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
-        """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
-        flags = []
-        for gradient in gradients:
-            finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
-            flag = 1.0 - op.Cast(finite, to=FLOAT32.onnx)
-            flags.append(op.call("Reshape", flag, shape=(1,)))
-        total = op.Sum(*flags) if len(flags) > 1 else flags[0]
-        return op.LessOrEqual(1.0, op.call("Reshape", total, shape=()))
-
-
-class AllFiniteCheck(OverflowCheck):
-    """Overflow check as on newer Ascend devices: one operator, AllFinite, for all gradients."""
-
-    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
-        """Write AllFinite over all gradients; return whether any has an overflow."""
-        return op.call("AllFinite", *gradients, count=len(gradients))
-
-
-@dataclass(frozen=True, slots=True)
-class FloatStatusCheck(OverflowCheck):
-    """Overflow check by the status of an Ascend in SATURATION_MODE, where no result is infinite.
-
-    Operators and order are TrainOneStepWithLossScaleCell's: the status is lowered after the
-    loss, because a smaller scale can cure an overflow of gradients alone; it is read after the last gradient,
-    and lowered for the operators behind the step. MindSpore orders these operators by Depend, which is no
-    operator of the compiled graph; the step graph by the order of nodes. The statuses of ranks are added.
-    """
-
-    parallel: DataParallel | None = None
-
-    def start(self) -> None:
-        """Write the operator that lowers the status."""
-        op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-
-    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:  # noqa: ARG002 - protocol
-        """Write the operators that read the status, of all ranks, and lower it."""
-        status = op.without_body(GET_FLOAT_STATUS, _zeros())
-        if self.parallel is None:
-            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-            lowered = op.Equal(np.array(0, np.int32), status)
-        else:
-            lowered = op.Equal(np.array(0, np.int32), self.parallel.total(status))
-            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-        return op.Not(op.call("ReduceAll", lowered, None, False))
-
-
-def _zeros() -> StepTensor:
-    # MindSpore feeds them to the operators of the status, which ignore them
-    return op.constant(np.zeros(8, np.int32))
-
-
-def overflow_check(device: DeviceTarget, mode: OverflowMode, parallel: DataParallel | None) -> OverflowCheck:
-    """Return the overflow check for a device and an overflow mode."""
-    if device is not DeviceTarget.ASCEND:
-        return OverflowCheck()
-    return FloatStatusCheck(parallel) if mode is OverflowMode.SATURATION else AllFiniteCheck()
-
+from msdump.training.update import Update
+from msdump.training.writer import ROOT, StepTensor
 
 MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """The optimizer's update: the part of a training step between scaled gradients and new variables.
-
-    Attributes:
-        optimizer: Updates the parameters.
-        parallel: Mean of the gradients over all ranks; None: one rank.
-        state: Adds a variable to the step, by name and first value.
-        normalizing: Names of scales and shifts of normalisations.
-        check: Detects overflows of gradients.
-    """
-
-    optimizer: Optimizer
-    parallel: DataParallel | None
-    state: Variables
-    normalizing: Collection[str]
-    check: OverflowCheck
-
-    @property
-    def place(self) -> Place:
-        """The optimizer's scope."""
-        return ROOT.inside(("optimizer", self.optimizer.cell))
-
-    def reduced(self, trained: Trained) -> Trained:
-        """Write the mean of the gradients over all ranks; return the parameters with it."""
-        return trained if self.parallel is None else self.parallel.write(trained)
-
-    def write(self, trained: Trained) -> None:
-        """Write the optimizer's operators."""
-        parameters = [TrainedParameter(item, dy, item.name in self.normalizing) for item, dy in trained]
-        with op.at(self.place):
-            self.optimizer.write(parameters, self.state)
 
 
 class LossScale(Protocol):

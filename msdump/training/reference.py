@@ -13,7 +13,7 @@ from typing import Final
 
 from msdump.config import table
 from msdump.graph import MINDSPORE_DOMAIN, Use, primitive_name
-from msdump.training import loss_scale, losses, operators, optimizers  # noqa: F401 - they fill the tables
+from msdump.training import losses, operators, optimizers, overflow_check  # noqa: F401 - they fill the tables
 from msdump.training.body import OPERATORS, OperatorBody
 from msdump.training.rules import LOWERINGS, RULES, Rule, constant_zero
 

@@ -17,12 +17,14 @@ from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.files import OLDEST_OPSET, OPSET, Model, loaded
 from msdump.training.forward import ForwardWriter, scales_and_shifts
-from msdump.training.loss_scale import LossScale, Update, loss_scale_of, overflow_check
+from msdump.training.loss_scale import LossScale, loss_scale_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.mixed_precision import layers_of
 from msdump.training.optimizers import Optimizer, optimizer_of
+from msdump.training.overflow_check import overflow_check
 from msdump.training.rules import BackwardPass
 from msdump.training.tape import writing
+from msdump.training.update import Update
 from msdump.training.writer import StepWriter
 
 _log = logging.getLogger("msdump.training")
