@@ -13,6 +13,14 @@ import onnxruntime
 
 _DTYPES: Final = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
+SIZES: Final = {
+    "batch_size": 1,
+    "sequence_length": 1,
+    "past_sequence_length": 64,
+    "total_sequence_length": 65,
+}
+"""Sizes of free dimensions: one token behind 64 others."""
+
 
 def session(path: Path, threads: int, *, is_optimised: bool = False) -> onnxruntime.InferenceSession:
     """Return a session of the whole graph, without optimisations by default."""
@@ -28,16 +36,19 @@ def inputs(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
     return random_inputs({value.name: (_DTYPES[value.type], value.shape) for value in session.get_inputs()})
 
 
-def random_inputs(types: Mapping[str, tuple[type, tuple[int, ...]]]) -> dict[str, np.ndarray]:
-    """Return seeded arrays of the given element types and shapes, by name."""
+def random_inputs(types: Mapping[str, tuple[type, Sequence[int | str]]]) -> dict[str, np.ndarray]:
+    """Return seeded arrays of the given element types and shapes, by name; masks hide nothing."""
     rng = np.random.default_rng(0)
-    return {name: _random(rng, np.dtype(dtype), shape) for name, (dtype, shape) in types.items()}
+    return {name: _random(rng, name, np.dtype(dtype), shape) for name, (dtype, shape) in types.items()}
 
 
-def _random(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+def _random(rng: np.random.Generator, name: str, dtype: np.dtype, shape: Sequence[int | str]) -> np.ndarray:
+    sizes = [SIZES[size] if isinstance(size, str) else size for size in shape]
+    if name.endswith("mask"):
+        return np.ones(sizes, dtype)
     if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
+        return rng.standard_normal(sizes).astype(dtype)
+    return rng.integers(0, 2, sizes).astype(dtype)
 
 
 def saving(

@@ -20,7 +20,7 @@ from onnx import numpy_helper
 
 from sample_nets import build as samples
 from sample_nets.tracing import trace
-from tests.bench.networks import chains, gpt2
+from tests.bench.networks import chains, gpt2, llama
 
 CACHE: Final = Path(tempfile.gettempdir()) / f"msdump-bench-{os.getuid()}"
 """Some gigabytes; ``TMPDIR`` moves it."""
@@ -81,16 +81,18 @@ def _gpt2(file: Path, batch: int) -> None:
     samples.write(file, model)
 
 
-def _chain(make: Callable[[], onnx.ModelProto], file: Path, batch: int) -> None:
+def _made(make: Callable[[], onnx.ModelProto], file: Path, batch: int) -> None:
     del batch
     _save(make(), file)
 
 
 _OWN: Final[dict[str, Callable[[Path, int], None]]] = {
     "gpt2": _gpt2,
-    "loop1000": partial(_chain, chains.loop),
-    "kilobytes2000": partial(_chain, partial(chains.unary, 2000, [256])),
-    "nodes100000": partial(_chain, partial(chains.binary, 100_000, 16)),
+    "llama": partial(_made, llama.float32),
+    "llama-int4": partial(_made, llama.int4),
+    "loop1000": partial(_made, chains.loop),
+    "kilobytes2000": partial(_made, partial(chains.unary, 2000, [256])),
+    "nodes100000": partial(_made, partial(chains.binary, 100_000, 16)),
 }
 
 
