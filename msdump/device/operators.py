@@ -159,5 +159,6 @@ BLOCKED: Final = _names("""
     LayerNorm GroupNorm InstanceNorm ReduceSum ReduceMean ReduceProd SquareSumAll CumSum LpNorm
     L2Normalize SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits NLLLoss
     BCEWithLogitsLoss SGD Momentum ApplyMomentum Adam AdamWeightDecay ApplyAdam
+    ApplyAdagrad ApplyRMSProp ApplyCenteredRMSProp
 """)
 """Primitives that mixed precision leaves in float32."""

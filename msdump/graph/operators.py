@@ -699,6 +699,9 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "ApplyMomentum": Operator(update=Update(1, {0: 0, 1: 1})),
     "SGD": Operator(update=Update(1, {0: 0, 3: 1, 5: 2})),
     **_each("Adam AdamWeightDecay", Operator(update=_ADAM)),
+    "ApplyRMSProp": Operator(update=Update(1, {0: 0, 1: 1, 2: 2})),
+    "ApplyCenteredRMSProp": Operator(update=Update(1, {0: 0, 1: 1, 2: 2, 3: 3})),
+    "ApplyAdagrad": Operator(update=Update(2, {0: 0, 1: 1})),
     # x, gamma, beta, moving_mean, moving_variance, ... -> y, four of the batch, the moving ones
     "BatchNorm": Operator(update=Update(5, {3: 5, 4: 6})),
 }

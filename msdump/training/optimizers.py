@@ -63,7 +63,6 @@ def sgd(
     stat: Value,
     *,
     dampening: float,
-    weight_decay: float,
     nesterov: int,
     rank: int,
 ) -> tuple[Value, Value, Value]:
@@ -73,8 +72,6 @@ def sgd(
     when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
     """
     rate, momentum = _number(rate, rank), _number(momentum, rank)
-    if weight_decay:
-        gradient = gradient + variable * _number(weight_decay, rank)
     going = accumulation * momentum + gradient * _number(1.0 - dampening, rank)
     moved = op.Where(stat > 0.0, gradient, going)
     step = gradient + moved * momentum if nesterov else moved
@@ -137,6 +134,72 @@ def adam_weight_decay(
     return variable - change * _number(rate, rank), first, second
 
 
+@operator("ApplyRMSProp")
+def apply_rms_prop(
+    variable: Value,
+    mean_square: Value,
+    moment: Value,
+    rate: Value,
+    gradient: Value,
+    decay: Value,
+    momentum: Value,
+    epsilon: Value,
+    *,
+    rank: int,
+) -> tuple[Value, Value, Value]:
+    """Return the new variable, mean square and moment.
+
+    moment = momentum moment + rate g / sqrt(mean of g squared + eps); var -= moment
+    """
+    square = mean_square + (gradient * gradient - mean_square) * (1.0 - _number(decay, rank))
+    step = gradient * _number(rate, rank) / op.Sqrt(square + _number(epsilon, rank))
+    moved = moment * _number(momentum, rank) + step
+    return variable - moved, square, moved
+
+
+@operator("ApplyCenteredRMSProp")
+def apply_centered_rms_prop(
+    variable: Value,
+    mean_gradient: Value,
+    mean_square: Value,
+    moment: Value,
+    gradient: Value,
+    rate: Value,
+    decay: Value,
+    momentum: Value,
+    epsilon: Value,
+    *,
+    rank: int,
+) -> tuple[Value, Value, Value, Value]:
+    """Return the new variable, mean gradient, mean square and moment.
+
+    As ApplyRMSProp, with the variance of the gradient in place of its mean square. Where rounding makes the
+    variance negative, variable and moment stay as they are.
+    """
+    share = 1.0 - _number(decay, rank)
+    mean = mean_gradient + (gradient - mean_gradient) * share
+    square = mean_square + (gradient * gradient - mean_square) * share
+    variance = square - mean * mean + _number(epsilon, rank)
+    step = gradient * _number(rate, rank) / op.Sqrt(variance)
+    moved = moment * _number(momentum, rank) + step
+    is_positive = variance > 0.0
+    return (
+        op.Where(is_positive, variable - moved, variable),
+        mean,
+        square,
+        op.Where(is_positive, moved, moment),
+    )
+
+
+@operator("ApplyAdagrad")
+def apply_adagrad(
+    variable: Value, accumulation: Value, rate: Value, gradient: Value, *, update_slots: int, rank: int
+) -> tuple[Value, Value]:
+    """Return the new variable and accumulation: accum += g squared; var -= rate g / sqrt(accum)."""
+    total = accumulation + gradient * gradient if update_slots else accumulation
+    return variable - gradient * _number(rate, rank) / op.Sqrt(total), total
+
+
 def _number(number: Value | float, rank: int) -> Value:
     """Return a number in the element type of the variables, with as many dimensions as they have.
 
@@ -193,35 +256,48 @@ def assign(variable: StepTensor, value: StepTensor) -> StepTensor:
     return new
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateOperator:
+    """The operator that updates one parameter.
+
+    Attributes:
+        name: MindSpore's name; it returns the new parameter and the new moments.
+        slots: Names of its inputs: variable, gradient, rate, weight_decay, moments, keys of ``shared``; any
+            other is an option of the optimizer.
+        moments: Name prefix and initial value of the additional variables of each parameter.
+        attributes: Options of the optimizer that are attributes of the operator.
+    """
+
+    name: str
+    slots: str
+    moments: Mapping[str, float]
+    attributes: str = ""
+
+
 class Optimizer(Options):
     """Base of optimizers: frozen dataclasses of options, which update each parameter by one operator.
 
+    Weight decay is added to the gradient, unless the operator has a slot for it.
+
     Attributes:
         cell: MindSpore's class, the scope's name.
-        operator: MindSpore's operator, which returns the new parameter and the new moments.
-        slots: Names of the operator's inputs: variable, gradient, rate, decay, moments, keys of ``shared``.
-        moments: Name prefix and initial value of the additional variables of each parameter.
         is_last_first: Whether the last parameter is updated first.
-        decays_itself: Whether the operator applies the weight decay; else it is added to the gradient.
     """
 
     __slots__ = ()
     cell: ClassVar[str]
-    operator: ClassVar[str]
-    slots: ClassVar[str]
-    moments: ClassVar[tuple[tuple[str, float], ...]]
-    is_last_first: ClassVar[bool] = False
-    decays_itself: ClassVar[bool] = False
+    is_last_first: ClassVar[bool] = True
     learning_rate: float
     weight_decay: float
     decayed: str
 
-    def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Write the operands that the updates of all parameters share; return them by names of slots."""
+    @property
+    def operator(self) -> UpdateOperator:
+        """The operator that updates one parameter."""
         raise NotImplementedError
 
-    def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - of one that has it
-        """Return the operator's attributes for a parameter with a weight decay."""
+    def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - of those that have variables
+        """Write the operands that the updates of all parameters share; return them by names of slots."""
         return {}
 
     def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
@@ -229,45 +305,52 @@ class Optimizer(Options):
         step = state("global_step", np.zeros(1, np.int32))
         op.bindings[step.name] = op.call("AssignAdd", step, np.ones(1, np.int32), like=step)
         rate = state("learning_rate", np.array(self.learning_rate, np.float32), is_input=True)
-        shared = self.shared(state)
+        slots = self.operator.slots.split()
+        shared: dict[str, Item] = {"rate": rate, **self.shared(state)}
         updates = []
         for item in trained:
             decay = self.weight_decay if DECAYED[self.decayed](item) else 0.0
             gradient = item.gradient
-            if decay and not self.decays_itself:
+            if decay and "weight_decay" not in slots:
                 gradient = op.Sum(item.variable * decay, gradient)
             updates.append((item.variable, gradient, decay))
         for variable, gradient, decay in updates[::-1] if self.is_last_first else updates:
-            moments = {
-                prefix: state(
-                    f"{prefix}.{variable.name}", np.full(variable.sizes(), first, variable.dtype.numpy)
-                )
-                for prefix, first in self.moments
-            }
-            own: dict[str, Item] = {
-                "variable": variable,
-                "gradient": gradient,
-                "decay": np.array(decay, np.float32),
-            }
-            operands: Mapping[str, Item] = {"rate": rate, **shared, **moments, **own}
-            variables = [variable, *moments.values()]
-            updated = op.call(
-                self.operator,
-                *(operands[name] for name in self.slots.split()),
-                like=variables,
-                **self.structure(decay),
-                # see ``_number``: scalars are reshaped to this rank if the parameter's last size is 1
-                rank=variable.rank if variable.shape[-1:] == (1,) else 0,
-            )
-            op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
+            share = np.array(decay, np.float32)
+            operands = {**shared, "variable": variable, "gradient": gradient, "weight_decay": share}
+            self._update(operands, variable, state)
+
+    def _update(self, operands: Mapping[str, Item], variable: StepTensor, state: Variables) -> None:
+        """Write the operator that updates a parameter, and bind the new values."""
+        operator, sizes = self.operator, variable.sizes()
+        moments = {
+            prefix: state(f"{prefix}.{variable.name}", np.full(sizes, first, variable.dtype.numpy))
+            for prefix, first in operator.moments.items()
+        }
+        given: Mapping[str, Item] = {**operands, **moments}
+        variables = [variable, *moments.values()]
+        updated = op.call(
+            operator.name,
+            *(
+                given[slot] if slot in given else np.array(getattr(self, slot), np.float32)
+                for slot in operator.slots.split()
+            ),
+            like=variables,
+            **{name: _plain(getattr(self, name)) for name in operator.attributes.split()},
+            # see ``_number``: scalars are reshaped to this rank if the parameter's last size is 1
+            rank=variable.rank if variable.shape[-1:] == (1,) else 0,
+        )
+        op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
+
+
+def _plain(option: Structure) -> Structure:
+    return int(option) if isinstance(option, bool) else option
 
 
 @dataclass(frozen=True, slots=True)
 class SGD(Optimizer):
     """``var -= learning_rate * accum``, ``accum = momentum * accum + (1 - dampening) * gradient``.
 
-    The accumulation of the first step is the gradient; without momentum there is none. Weight decay is a part
-    of the operator, and MindSpore gives all parameters the same one.
+    The accumulation of the first step is the gradient; without momentum there is none.
     """
 
     learning_rate: float = 0.1
@@ -275,11 +358,14 @@ class SGD(Optimizer):
     weight_decay: float = 0.0
     dampening: float = 0.0
     nesterov: bool = False
-    decayed: str = "all"
-    cell = operator = "SGD"
-    slots = "variable gradient rate accum momentum stat"
-    moments = (("accum", 0.0), ("stat", 1.0))
-    is_last_first = decays_itself = True
+    decayed: str = "weights"
+    cell = "SGD"
+    operator = UpdateOperator(
+        "SGD",
+        "variable gradient rate accum momentum stat",
+        {"accum": 0.0, "stat": 1.0},
+        "dampening nesterov",
+    )
     rules = {"learning_rate": RATE, "momentum": RATE, "dampening": RATE} | DECAY
 
     def __post_init__(self) -> None:
@@ -292,10 +378,6 @@ class SGD(Optimizer):
         """Add the momentum as a variable."""
         return {"momentum": state("momentum", np.array(self.momentum, np.float32))}
 
-    def structure(self, decay: float) -> Mapping[str, Structure]:
-        """Return dampening, weight decay and nesterov."""
-        return {"dampening": self.dampening, "weight_decay": decay, "nesterov": int(self.nesterov)}
-
 
 @dataclass(frozen=True, slots=True)
 class Momentum(Optimizer):
@@ -306,19 +388,15 @@ class Momentum(Optimizer):
     weight_decay: float = 0.0
     use_nesterov: bool = False
     decayed: str = "weights"
-    cell, operator = "Momentum", "ApplyMomentum"
-    slots = "variable moments rate gradient momentum"
-    moments = (("moments", 0.0),)
-    is_last_first = True
+    cell = "Momentum"
+    operator = UpdateOperator(
+        "ApplyMomentum", "variable moments rate gradient momentum", {"moments": 0.0}, "use_nesterov"
+    )
     rules = {"learning_rate": RATE, "momentum": RATE} | DECAY
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
         """Add the momentum as a variable."""
         return {"momentum": state("momentum", np.array(self.momentum, np.float32))}
-
-    def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - it is in the gradient
-        """Return whether momentum is Nesterov's."""
-        return {"use_nesterov": int(self.use_nesterov)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,24 +410,23 @@ class Adam(Optimizer):
     weight_decay: float = 0.0
     use_nesterov: bool = False
     decayed: str = "weights"
-    cell = operator = "Adam"
-    slots = "variable moment1 moment2 beta1_power beta2_power rate beta1 beta2 eps gradient"
-    moments = (("moment1", 0.0), ("moment2", 0.0))
+    cell = "Adam"
+    operator = UpdateOperator(
+        "Adam",
+        "variable moment1 moment2 beta1_power beta2_power rate beta1 beta2 eps gradient",
+        {"moment1": 0.0, "moment2": 0.0},
+        "use_nesterov",
+    )
+    is_last_first = False
     rules = MOMENTS | DECAY
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Write the new powers of beta1 and beta2, which are variables; return all operands by slot."""
-        numbers: dict[str, Item] = {}
+        """Write the new powers of beta1 and beta2, which are variables."""
+        powers: dict[str, Item] = {}
         for name in ("beta1", "beta2"):
-            share = getattr(self, name)
             power = state(f"{name}_power", np.ones((), np.float32))
-            numbers[f"{name}_power"] = assign(power, power * share)
-            numbers[name] = np.array(share, np.float32)
-        return numbers | {"eps": np.array(self.eps, np.float32)}
-
-    def structure(self, decay: float) -> Mapping[str, Structure]:  # noqa: ARG002 - it is in the gradient
-        """Return whether momentum is Nesterov's."""
-        return {"use_nesterov": int(self.use_nesterov)}
+            powers[f"{name}_power"] = assign(power, power * getattr(self, name))
+        return powers
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,10 +443,13 @@ class AdamWeightDecay(Optimizer):
     eps: float = 1e-6
     weight_decay: float = 0.0
     decayed: str = "weights"
-    cell = operator = "AdamWeightDecay"
-    slots = "variable adam_m adam_v rate beta1 beta2 eps decay gradient use_locking"
-    moments = (("adam_m", 0.0), ("adam_v", 0.0))
-    decays_itself = True
+    cell = "AdamWeightDecay"
+    operator = UpdateOperator(
+        "AdamWeightDecay",
+        "variable adam_m adam_v rate beta1 beta2 eps weight_decay gradient use_locking",
+        {"adam_m": 0.0, "adam_v": 0.0},
+    )
+    is_last_first = False
     rules = MOMENTS | DECAY
 
     def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - none of these is a variable
@@ -378,11 +458,60 @@ class AdamWeightDecay(Optimizer):
         return numbers | {"use_locking": False}
 
 
+@dataclass(frozen=True, slots=True)
+class RMSProp(Optimizer):
+    """Steps of the gradient divided by the root of its mean square, or of its variance (``centered``)."""
+
+    learning_rate: float = 0.1
+    decay: float = 0.9
+    momentum: float = 0.0
+    epsilon: float = 1e-10
+    weight_decay: float = 0.0
+    centered: bool = False
+    decayed: str = "weights"
+    cell = "RMSProp"
+    rules = {"learning_rate": RATE, "decay": RATE, "momentum": RATE, "epsilon": options.above(0.0)} | DECAY
+
+    @property
+    def operator(self) -> UpdateOperator:
+        """ApplyRMSProp, or ApplyCenteredRMSProp, which has the rate behind the gradient."""
+        moments = {"mean_square": 1.0, "moment": 0.0}
+        if not self.centered:
+            slots = "variable mean_square moment rate gradient decay momentum epsilon"
+            return UpdateOperator("ApplyRMSProp", slots, moments)
+        slots = "variable mean_grad mean_square moment gradient rate decay momentum epsilon"
+        return UpdateOperator("ApplyCenteredRMSProp", slots, {"mean_grad": 0.0, **moments})
+
+
+@dataclass(frozen=True, slots=True)
+class Adagrad(Optimizer):
+    """Steps of the gradient divided by the root of the sum of its squares, which begins at ``accum``.
+
+    Without ``update_slots`` the sum stays as it is, as MindSpore documents it; its CPU ignores the option.
+    """
+
+    learning_rate: float = 0.001
+    accum: float = 0.1
+    weight_decay: float = 0.0
+    update_slots: bool = True
+    decayed: str = "weights"
+    cell = "Adagrad"
+    rules = {"learning_rate": RATE, "accum": RATE} | DECAY
+
+    @property
+    def operator(self) -> UpdateOperator:
+        """ApplyAdagrad."""
+        slots = "variable accum rate gradient"
+        return UpdateOperator("ApplyAdagrad", slots, {"accum": self.accum}, "update_slots")
+
+
 OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {
     "sgd": SGD,
     "momentum": Momentum,
     "adam": Adam,
     "adamw": AdamWeightDecay,
+    "rmsprop": RMSProp,
+    "adagrad": Adagrad,
 }
 """By the name that ``--optimizer`` takes."""
 

@@ -321,7 +321,7 @@ _OPTIMIZERS: Final[Mapping[str, tuple[int, int]]] = {
     "ApplyAdamD": (0, 9),
     "AdamWeightDecay": (0, 8),
     "ApplyAdagrad": (0, 3),
-    "ApplyRMSProp": (0, 4),
+    **dict.fromkeys(("ApplyRMSProp", "ApplyCenteredRMSProp"), (0, 4)),
     "ApplyFtrl": (0, 3),
     "ApplyGradientDescent": (0, 2),
     "Lamb": (0, 9),
@@ -333,6 +333,7 @@ _STATE: Final = frozenset(
         *("moment1", "moment2", "moments", "moment", "accum", "stat", "learning_rate", "momentum"),
         *("scale_sense", "global_step", "beta1_power", "beta2_power", "current_iterator_step"),
         *("last_overflow_iterator_step", "accum_momentum", "weight_decay"),
+        *("adam_m", "adam_v", "mean_square", "mean_grad"),
     }
 )
 """First components of names that parameters of an optimizer have, which are no weights."""

@@ -9,12 +9,14 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
+import msdump
 from msdump.errors import InputError
 from msdump.graph import loader
 from msdump.training import OPTIMIZERS, step_graph
 from msdump.training.optimizers import SGD, optimizer_of
 from tests.texts import parsed
 from tests.training.differences import WEIGHTED, bindings_of, one_operator
+from tests.training.mlp import batch, mlp
 
 _RNG = np.random.default_rng(5)
 _STEPS = 4
@@ -75,6 +77,21 @@ def _adam_weight_decay(w, g, s, t, *, rate, beta1=0.9, beta2=0.999, decay=0.0):
     return w - rate * (m / (np.sqrt(v) + 1e-6) + decay * w)
 
 
+def _rmsprop(w, g, s, t, *, rate, decay=0.9, momentum=0.0, share=0.0, centered=False):
+    g = g + share * w
+    s["mean_square"] = decay * s.get("mean_square", 1) + (1 - decay) * g * g
+    if centered:
+        s["mean_grad"] = decay * s.get("mean_grad", 0) + (1 - decay) * g
+    root = np.sqrt(s["mean_square"] - s.get("mean_grad", 0) ** 2 + 1e-10)
+    s["moment"] = momentum * s.get("moment", 0) + rate * g / root
+    return w - s["moment"]
+
+
+def _adagrad(w, g, s, t, *, rate, accum=0.1, moves=True):
+    s["accum"] = s.get("accum", accum) + (g * g if moves else 0 * g)
+    return w - rate * g / np.sqrt(s["accum"])
+
+
 FORMULAS = {
     "sgd:0.1,0.9": (_sgd, {"rate": 0.1, "momentum": 0.9}),
     "sgd:0.1,0.9,dampening=0.5": (_sgd, {"rate": 0.1, "momentum": 0.9, "dampening": 0.5}),
@@ -89,7 +106,40 @@ FORMULAS = {
         _adam_weight_decay,
         {"rate": 0.01, "beta1": 0.8, "beta2": 0.9, "decay": 0.1},
     ),
+    "rmsprop:0.1,0.8,0.5,weight_decay=0.1": (
+        _rmsprop,
+        {"rate": 0.1, "decay": 0.8, "momentum": 0.5, "share": 0.1},
+    ),
+    "rmsprop:0.1,0.8,0.5,centered=true": (
+        _rmsprop,
+        {"rate": 0.1, "decay": 0.8, "momentum": 0.5, "centered": True},
+    ),
+    "adagrad:0.1": (_adagrad, {"rate": 0.1}),
+    "adagrad:0.1,0.4,update_slots=false": (_adagrad, {"rate": 0.1, "accum": 0.4, "moves": False}),
 }
+
+# losses of MindSpore 2.10 on the CPU, of a perceptron with the same weights and batches
+LOSSES = {
+    "sgd:0.1,0.9,0.1": (1.44902, 1.4672675, 1.3893559, 1.483156),
+    "sgd:0.1,0.9,0.1,nesterov=true": (1.44902, 1.5102623, 1.3841946, 1.5120842),
+    "adam:0.1,use_nesterov=true": (1.44902, 2.183285, 1.4324448, 1.9326942),
+    "rmsprop:0.1,0.8,0.5,weight_decay=0.1": (1.44902, 1.471993, 1.3939406, 1.4587996),
+    "rmsprop:0.1,0.8,0.5,centered=true": (1.44902, 1.4738991, 1.3969853, 1.4633148),
+    "adagrad:0.1,weight_decay=0.1": (1.44902, 1.534676, 1.3895612, 1.4681915),
+}
+
+
+def _losses(**choices):
+    """Return the losses of a perceptron's first steps."""
+    network = msdump.load(step_graph(mlp(has_norm=True), **choices))
+    return [float(network.train_step(*batch(step))) for step in range(4)]
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("text", LOSSES)
+def test_losses_of_mindspore(text):
+    """Four steps have the losses of MindSpore's own optimizers, but for the rounding of float32."""
+    np.testing.assert_allclose(_losses(optimizer=text), LOSSES[text], rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -121,7 +171,7 @@ def test_windows_of_one_element(text):
     }
 
 
-@pytest.mark.parametrize("text", ["sgd:0.1", "momentum:0.1", "adam:0.1", "adamw:0.1"])
+@pytest.mark.parametrize("text", [f"{name}:0.1" for name in OPTIMIZERS])
 def test_learning_rate_is_an_input(text):
     """A caller may feed another learning rate for one step."""
     gradients = [_GRADIENTS[0].astype(np.float32)]
@@ -175,7 +225,7 @@ def test_decayed_by_name():
 
 
 def test_order():
-    """Momentum and SGD go through the parameters backwards, the others forwards, as in MindSpore."""
+    """Adam's kinds go through the parameters forwards, the others backwards, as in MindSpore."""
     model = _normalized("norm.gamma", "norm.beta")
     order = ["fc.weight", "fc.bias", "norm.gamma", "norm.beta"]
     orders = {
@@ -189,16 +239,20 @@ def test_order():
             ("momentum", "ApplyMomentum"),
             ("adam", "Adam"),
             ("adamw", "AdamWeightDecay"),
+            ("rmsprop", "ApplyRMSProp"),
+            ("rmsprop:centered=true", "ApplyCenteredRMSProp"),
+            ("adagrad", "ApplyAdagrad"),
         ]
     }
 
-    assert {"sgd": order[::-1], "momentum": order[::-1], "adam": order, "adamw": order} == orders
+    forwards = {"adam", "adamw"}
+    assert {text: order if text in forwards else order[::-1] for text in orders} == orders
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sdg", "allowed are sgd, momentum, adam, adamw (did you mean 'sgd'?)"),
+        ("sdg", "allowed are sgd, momentum, adam, adamw, rmsprop, adagrad (did you mean 'sgd'?)"),
         ("sgd:0.1,lr=3", "unknown option 'lr'; the options are learning_rate=0.1, momentum=0,"),
         ("sgd:fast", "learning_rate is 'fast', a number is expected"),
         ("sgd:-1", "learning_rate is -1.0, allowed is 0 or more"),
@@ -239,7 +293,10 @@ def test_page(name):
 
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
-OPTIMIZER_TEXTS = ("sgd:0.1", "momentum:0.1,0.9", "adam:0.001,weight_decay=0.02", "adamw:0.001")
+OPTIMIZER_TEXTS = (
+    *("sgd:0.1", "momentum:0.1,0.9", "adam:0.001,weight_decay=0.02", "adamw:0.001"),
+    *("rmsprop", "rmsprop:centered=true", "adagrad"),
+)
 
 _NORMALIZED = """
 <ir_version: 10, opset_import: ["": 20]>
