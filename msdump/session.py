@@ -33,7 +33,8 @@ from msdump.execute import (
     collectives_of,
     emulated,
     gpu_runtime,
-    is_faulty_loss,
+    is_finite,
+    losses,
     values,
 )
 from msdump.graph import Graph, Node, opaque_control_flow
@@ -259,7 +260,7 @@ class Network:
         except BaseException:
             self._variables.values = before
             raise
-        if not self._shared.has_warned and any(map(is_faulty_loss, outputs)):
+        if not self._shared.has_warned and not all(map(is_finite, losses(self.graph, outputs))):
             self._shared.has_warned = True
             reason = "other ranks take part in the step, which is not repeated to find out why"
             if self._collectives is None:

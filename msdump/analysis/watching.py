@@ -19,6 +19,7 @@ from msdump.analysis.overflow import Task, overflowed_tasks
 from msdump.encode import operator_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.executors import ExecutorChoice, directory_size, map_items
+from msdump.graph import LOSS_CELL
 from msdump.plan import OperatorStatistic
 from msdump.read import (
     Cell,
@@ -222,12 +223,13 @@ def _overflows(folder: DumpedFolder, record: Record) -> int | None:
 
 
 def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
-    """Return whether an output is a training loss: one float that a graph with gradients returns."""
+    """Return whether a graph with gradients returns an output, one float or from the cell of the loss."""
     if graph is None or node is None or not graph.is_output(node.full_name):
         return False
     form = node.outputs[slot] if slot < len(node.outputs) else ValueForm()
-    is_number = form.dtype.lower().startswith(_FLOATING) and form.shape in {(), (1,)}
-    return is_number and any(each.startswith(GRADIENTS) for each in graph.operators)
+    is_number = form.shape in {(), (1,)} or LOSS_CELL in node.full_name
+    is_loss = is_number and form.dtype.lower().startswith(_FLOATING)
+    return is_loss and any(each.startswith(GRADIENTS) for each in graph.operators)
 
 
 def _see(folder: DumpedFolder, record: Record, need: StatisticNeed) -> Seen:

@@ -572,11 +572,11 @@ def _weights(graph: Graph) -> frozenset[str]:
 
 
 def _gives_loss(graph: Graph, node: Node, slot: int) -> bool:
-    """Return whether an output is the loss: a floating-point number that a training step returns."""
+    """Return whether a training step returns an output, one float or from the cell of the loss."""
     name = node.outputs[slot] if slot < len(node.outputs) else ""
     returned = {value.name for value in graph.outputs} - {*graph.bindings.values()}
     if not graph.bindings or name not in returned:
         return False
     value_type = graph.type_of(name)
     is_float = value_type.dtype is not None and value_type.dtype.saved.kind == "f"
-    return is_float and value_type.shape in {(), (1,)}
+    return is_float and (value_type.shape in {(), (1,)} or name in graph.losses)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from msdump.cli import messages, options, output
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
 from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
-from msdump.execute import TrainingState, bind_inputs
+from msdump.execute import TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
 from msdump.plan import Tree
@@ -98,7 +97,8 @@ class ModelRun:
         request: Options of the run.
         rank: Number of its rank, 0 where it runs alone.
         completed: Numbers of the iterations that are complete.
-        losses: The loss of each step of training; none where the steps return none.
+        losses: The loss of each step of training, the mean where it has several elements; none where the
+            steps return none.
         outputs: Outputs of the last iteration, by name.
     """
 
@@ -122,8 +122,9 @@ class ModelRun:
         fed = self.feed(len(self.completed))
         if self.request.train:
             outputs = self.network.train_step(**fed)
-            self.losses += _losses(outputs)
             self.outputs = _named(self.network.graph, outputs)
+            found = losses(self.network.graph, self.outputs.values())
+            self.losses += [float(np.mean(item)) for item in found[:1]]
         else:
             self.outputs = self.network.run(fed)
 
@@ -223,8 +224,7 @@ def _of_rank(path: str) -> str:
 
 def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
     """Return the results of a training step by name: the outputs that are not bound to variables."""
-    bound = {*graph.bindings.values()}
-    names = [value.name for value in graph.outputs if value.name not in bound]
+    names = [value.name for value in graph.results]
     return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
 
 
@@ -238,13 +238,6 @@ def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
             yield name, value.astype(np.str_)
         else:
             yield name, dtypes.widen(value, dtypes.from_numpy(value.dtype))
-
-
-def _losses(outputs: Any) -> list[float]:
-    """Return the first output of a step that is a single number, in a list; an empty list if none is."""
-    each = outputs if isinstance(outputs, tuple) else (outputs,)
-    numbers = (float(item.item()) for item in each if isinstance(item, np.ndarray) and item.size == 1)
-    return list(itertools.islice(numbers, 1))
 
 
 _MOST_LOSSES: Final = 10

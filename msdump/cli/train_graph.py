@@ -18,10 +18,10 @@ from msdump.training import LOSSES, OPTIMIZERS, step_graph, write_step
 @click.option("-o", "--output", required=True, type=click.Path(), metavar="STEP.onnx", help="The file.")
 @click.option(
     "--loss",
-    metavar=f"[{'|'.join(LOSSES)}]",
+    metavar=f"[{'|'.join(LOSSES)}][:OPTIONS]",
     default="softmax_cross_entropy",
     show_default=True,
-    help="What is made small.",
+    help="What is made small; its options in order or by name, mse:sum, smooth_l1:beta=0.5,reduction=none.",
 )
 @click.option(
     "--optimizer",

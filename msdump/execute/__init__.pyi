@@ -16,7 +16,8 @@ from .runtime import gpu_runtime as gpu_runtime
 from .training import Runs as Runs
 from .training import TrainingState as TrainingState
 from .training import Values as Values
-from .training import is_faulty_loss as is_faulty_loss
+from .training import is_finite as is_finite
+from .training import losses as losses
 from .values import bind_inputs as bind_inputs
 from .variants import SINGLE as SINGLE
 from .variants import Change as Change

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,9 +29,14 @@ def is_finite(array: Array) -> bool:
     return bool(np.isfinite(array).all())
 
 
-def is_faulty_loss(output: Any) -> bool:
-    """Return whether an output of a step is a single number (a loss) that is NaN or infinite."""
-    return isinstance(output, np.ndarray) and output.size == 1 and not is_finite(output)
+def losses(graph: Graph, outputs: Iterable[Any]) -> list[np.ndarray]:
+    """Return the results of a training step that are losses: single numbers, or from the cell of the loss."""
+    known = graph.losses
+    return [
+        output
+        for value, output in zip(graph.results, outputs, strict=True)
+        if isinstance(output, np.ndarray) and (output.size == 1 or value.name in known)
+    ]
 
 
 def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:

@@ -27,6 +27,7 @@ from .compilation import with_model_types as with_model_types
 from .graph import CLEAR_FLOAT_STATUS as CLEAR_FLOAT_STATUS
 from .graph import GET_FLOAT_STATUS as GET_FLOAT_STATUS
 from .graph import IN_MEMORY as IN_MEMORY
+from .graph import LOSS_CELL as LOSS_CELL
 from .graph import MINDSPORE_DOMAIN as MINDSPORE_DOMAIN
 from .graph import UNKNOWN as UNKNOWN
 from .graph import UNKNOWN_RANK as UNKNOWN_RANK

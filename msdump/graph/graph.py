@@ -27,6 +27,9 @@ GE_DOMAIN: Final = "ge"
 GE_PREFIX: Final = "GE_"
 """Begins their names: onnxruntime takes a function for ONNX's operator of the same name, and crashes."""
 
+LOSS_CELL: Final = "/_loss_fn-"
+"""Stands in the full names of the operators of MindSpore's cell of the loss."""
+
 WORLD_GROUP: Final = "hccl_world_group"
 """HCCL's name of the group of all ranks, in which collectives take part that name none."""
 
@@ -301,6 +304,13 @@ class Graph:
         """The outputs that a training step returns: all that are not bound to initializers."""
         bound = set(self.bindings.values())
         return tuple(value for value in self.outputs if value.name not in bound)
+
+    @property
+    def losses(self) -> frozenset[str]:
+        """Names of the values that MindSpore's cell of the loss writes."""
+        return frozenset(
+            name for node in self.nodes if LOSS_CELL in node.operator.full_name for name in node.outputs
+        )
 
     @property
     def file_stem(self) -> str:

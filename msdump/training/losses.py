@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.errors import GraphError, InputError, name_hint
+from msdump.errors import GraphError
+from msdump.training import options
 from msdump.training.body import INT64, Value, operator
 from msdump.training.operators.shapes import as_matrix, joined, reduced, reshaped
+from msdump.training.options import Options, Rules
 from msdump.training.rules import Backward, Gradients, lowering, mindspore_gradient
 from msdump.training.tape import op
-from msdump.training.writer import Shape, StepOperator, StepTensor
+from msdump.training.writer import Item, Shape, StepOperator, StepTensor
 
 
 @operator("SparseSoftmaxCrossEntropyWithLogits")
@@ -47,25 +50,51 @@ def softmax_cross_entropy(logits: Value, labels: Value) -> tuple[Value, Value]:
     return losses, op.Softmax(logits, axis=-1) - labels
 
 
+@operator("OneHot", element=2)
+def one_hot(indices: Value, depth: Value, on_value: Value, off_value: Value, _axis: Value) -> Value:
+    """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class."""
+    classes = op.Range(0, depth, 1)
+    is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [-1]), classes)
+    return op.Where(is_class, on_value, off_value)
+
+
 @operator("BCEWithLogitsLoss")
 def bce_with_logits(
     logits: Value,
     labels: Value,
-    weight: Value,
-    pos_weight: Value,
+    _weight: Value,
+    _pos_weight: Value,
     _reduction: Value,
     *,
     reduction: str,
 ) -> Value:
-    """Return weight (pos_weight labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid))), reduced.
+    """Return labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid)), reduced.
 
     Only exponentials of negative numbers occur, which cannot overflow.
     """
-    slope = labels * (pos_weight - 1.0) + 1.0
     below = op.Max(-logits, 0.0)
     decayed = op.Log(op.Exp(-op.Abs(logits)) + 1.0) + below
-    losses = weight * ((1.0 - labels) * logits + slope * decayed)
-    return _reduced_losses(losses, reduction)
+    return _reduced_losses((1.0 - labels) * logits + decayed, reduction)
+
+
+@operator("SmoothL1Loss")
+def smooth_l1_loss(
+    prediction: Value, target: Value, beta: Value, _reduction: Value, *, reduction: str
+) -> Value:
+    """Return error^2 / 2 beta where the error is below beta, else error - beta / 2, reduced."""
+    error, beta = op.Abs(prediction - target), op.CastLike(beta, prediction)
+    is_small = error < beta
+    return _reduced_losses(op.Where(is_small, error * error * 0.5 / beta, error - beta * 0.5), reduction)
+
+
+@operator("SmoothL1LossGrad")
+def smooth_l1_loss_grad(
+    prediction: Value, target: Value, dy: Value, beta: Value, _reduction: Value, *, reduction: str
+) -> Value:
+    """Return dy times the error / beta, between -1 and 1; divided by the number of elements for a mean."""
+    error, beta = prediction - target, op.CastLike(beta, prediction)
+    slope = op.Max(op.Min(error / beta, 1.0), -1.0) * dy
+    return slope / op.CastLike(op.Size(prediction), prediction) if reduction == "mean" else slope
 
 
 @operator("OnesLike")
@@ -178,19 +207,12 @@ def _write_nll_loss(node: StepOperator, x: StepTensor) -> None:
     )
 
 
-def _scaled(gradient: StepTensor, dy: StepTensor) -> StepTensor:
-    """Return a gradient times ``dy``, the gradient of the loss itself; unchanged if ``dy`` is constant 1."""
-    if dy.value is not None and dy.value.size == 1 and dy.value == 1:
-        return gradient
-    return gradient * dy
-
-
 @mindspore_gradient("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_softmax_cross_entropy_gradient(back: Backward) -> Gradients:
     logits, labels = back.x, back.input(1)
     gradient = op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=logits, is_grad=1)
     # the gradient of the loss itself, 1 or the loss scale, is no input of the operator
-    return _scaled(gradient, back.dy)
+    return gradient * back.dy
 
 
 @mindspore_gradient("SoftmaxCrossEntropyWithLogits")
@@ -202,16 +224,29 @@ def _softmax_cross_entropy_gradient(back: Backward) -> Gradients:
 
 @mindspore_gradient("BCEWithLogitsLoss")
 def _binary_cross_entropy_gradient(back: Backward) -> Gradients:
-    """Write ((pos_weight labels + 1 - labels) sigmoid - pos_weight labels) dy weight / n."""
-    logits, labels, weight, pos_weight = (back.input(slot) for slot in range(4))
+    """Write ((labels ones + 1 - labels) sigmoid - labels ones) dy ones / n, n for a mean.
+
+    MindSpore's kernels but Ascend's have no BinaryCrossEntropyWithLogitsBackward: operators replace it so
+    late that no pass leaves out products with ones, which are the weights of elements and of positive labels.
+    """
+    logits, labels = back.x, back.input(1)
+    weight, pos_weight = (op.call("OnesLike", labels, like=labels) for _ in range(2))
+    sigmoid = op.Sigmoid(logits)
     positive = labels * pos_weight
-    slope = (positive + 1.0 - labels) * op.Sigmoid(logits)
-    dx = _scaled(slope - positive, back.dy) * weight
+    slope = (positive + 1.0 - labels) * sigmoid
+    dx = op.Mul(op.Mul(slope - positive, back.dy), weight)
     if back.attributes["reduction"] == "mean":
         count = joined(logits.shape)
         divisor = op.Cast(op.Size(logits), to=logits.dtype.onnx) if count is None else float(count)
         dx = op.call("RealDiv", dx, divisor, like=logits)
     return dx
+
+
+@mindspore_gradient("SmoothL1Loss")
+def _smooth_l1_gradient(back: Backward) -> Gradients:
+    prediction, target, *settings = back.inputs
+    slots = (prediction, target, back.dy, *settings)
+    return op.call("SmoothL1LossGrad", *slots, like=prediction, **back.attributes)
 
 
 @mindspore_gradient("NLLLoss")
@@ -223,18 +258,53 @@ def _nll_loss(back: Backward) -> Gradients:
 
 
 @dataclass(frozen=True, slots=True)
+class NoOptions(Options):
+    """Options of a loss that has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(Options):
+    """Option of a loss of many elements or rows.
+
+    Attributes:
+        reduction: ``mean`` or ``sum`` of all losses; ``none``: each is returned, and the gradient is that of
+            their sum.
+    """
+
+    reduction: str = "mean"
+    rules: ClassVar[Rules] = {"reduction": options.one_of(("mean", "sum", "none"))}
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothL1Options(Options):
+    """Options of SmoothL1Loss.
+
+    Attributes:
+        beta: The error from which the loss is linear.
+        reduction: As for ``Reduction``.
+    """
+
+    beta: float = 1.0
+    reduction: str = "mean"
+    rules: ClassVar[Rules] = {"beta": options.above(0), **Reduction.rules}
+
+
+@dataclass(frozen=True, slots=True)
 class Loss:
     """A loss over the first output of a network.
 
     Attributes:
         cell: MindSpore's class, the scope's name.
         label: Returns element type and shape of the labels for an output of the network; None: no labels.
-        write: Writes the operators for output and labels (without labels: output twice); returns a scalar.
+        write: Writes the operators for output and labels (without labels: output twice); returns the loss, a
+            tensor of any shape. It takes the options as keywords.
+        options: Their class.
     """
 
     cell: str
     label: Callable[[StepTensor], tuple[DType, Shape]] | None
-    write: Callable[[StepTensor, StepTensor], StepTensor]
+    write: Callable[..., StepTensor]
+    options: type[Options] = NoOptions
 
 
 def _classes(logits: StepTensor) -> tuple[DType, Shape]:
@@ -259,38 +329,60 @@ def _alike(output: StepTensor) -> tuple[DType, Shape]:
     return output.dtype, output.shape
 
 
-def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
+def _reduced(losses: StepTensor, reduction: str) -> StepTensor:
+    if reduction == "none":
+        return losses
+    name = "ReduceMean" if reduction == "mean" else "ReduceSum"
+    return reduced(name, losses, range(losses.rank), keep_dims=False)
+
+
+def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:
+    """Write MindSpore's operator of the mean, or the dense loss of one-hot labels."""
     if logits.rank != 2:
         rows = (joined(logits.shape[:-1]),)
         logits, labels = as_matrix(logits), reshaped(labels, (rows))
-    scalar = logits.shaped(())
-    return op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
+    if reduction == "mean":
+        scalar = logits.shaped(())
+        return op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
+    values = np.eye(2, 1, dtype=logits.dtype.numpy).reshape(2)
+    slots = (labels, *logits.sizes_from(1), *values, -1)
+    return _dense_cross_entropy(logits, op.call("OneHot", *slots, like=logits), reduction)
 
 
-def _dense_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
-    """Write MindSpore's operator, which returns loss and gradient of each row, and the mean of losses."""
+def _dense_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:
+    """Write MindSpore's operator, which returns loss and gradient of each row."""
     if logits.rank != 2:
         logits, labels = as_matrix(logits), as_matrix(labels)
     rows = logits.shaped(logits.shape[:1])
     losses, _ = op.call("SoftmaxCrossEntropyWithLogits", logits, labels, like=[rows, logits])
-    return reduced("ReduceMean", losses, (0,), keep_dims=False)
+    return _reduced(losses, reduction)
 
 
-def _mean_squared_error(output: StepTensor, labels: StepTensor) -> StepTensor:
-    difference = output - labels
-    square = op.call("Square", difference, like=output)
-    return reduced("ReduceMean", square, range(output.rank), keep_dims=False)
+def _mean_squared_error(output: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:
+    return _reduced(op.call("Square", output - labels, like=output), reduction)
 
 
-def _binary_cross_entropy(logits: StepTensor, labels: StepTensor) -> StepTensor:
-    # ``ones`` are the weights of elements, and of positive labels
-    if logits.is_fixed:
-        ones = op.constant(np.ones(logits.sizes(), logits.dtype.numpy))
-    else:
-        ones = op.call("OnesLike", logits, like=logits)
-    scalar = logits.shaped(())
-    slots = (logits, labels, ones, ones, REDUCTIONS["mean"])
-    return op.call("BCEWithLogitsLoss", *slots, like=scalar, reduction="mean")
+def _absolute_error(output: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:
+    return _reduced(op.Abs(output - labels), reduction)
+
+
+def _smooth_absolute_error(
+    output: StepTensor, labels: StepTensor, beta: float = 1.0, reduction: str = "mean"
+) -> StepTensor:
+    return _reducing("SmoothL1Loss", reduction, output, labels, np.array(beta, np.float32))
+
+
+def _binary_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:
+    # weights of elements and of positive labels are absent
+    return _reducing("BCEWithLogitsLoss", reduction, logits, labels, None, None)
+
+
+def _reducing(name: str, reduction: str, output: StepTensor, *slots: Item) -> StepTensor:
+    """Write an operator that reduces its losses itself."""
+    like = output if reduction == "none" else output.shaped(())
+    number = REDUCTIONS[reduction]
+    loss: StepTensor = op.call(name, output, *slots, number, like=like, reduction=reduction)
+    return loss
 
 
 def _own(output: StepTensor, _labels: StepTensor) -> StepTensor:
@@ -303,26 +395,31 @@ def _own(output: StepTensor, _labels: StepTensor) -> StepTensor:
     return reshaped(output, (()))
 
 
+_CROSS_ENTROPY: Final = "SoftmaxCrossEntropyWithLogits"
+
 LOSSES: Final = {
-    "softmax_cross_entropy": Loss("SoftmaxCrossEntropyWithLogits", _classes, _sparse_cross_entropy),
-    "dense_softmax_cross_entropy": Loss(
-        "SoftmaxCrossEntropyWithLogits", _probabilities, _dense_cross_entropy
-    ),
-    "mse": Loss("MSELoss", _alike, _mean_squared_error),
-    "bce_with_logits": Loss("BCEWithLogitsLoss", _alike, _binary_cross_entropy),
+    "softmax_cross_entropy": Loss(_CROSS_ENTROPY, _classes, _sparse_cross_entropy, Reduction),
+    "dense_softmax_cross_entropy": Loss(_CROSS_ENTROPY, _probabilities, _dense_cross_entropy, Reduction),
+    "mse": Loss("MSELoss", _alike, _mean_squared_error, Reduction),
+    "l1": Loss("L1Loss", _alike, _absolute_error, Reduction),
+    "smooth_l1": Loss("SmoothL1Loss", _alike, _smooth_absolute_error, SmoothL1Options),
+    "bce_with_logits": Loss("BCEWithLogitsLoss", _alike, _binary_cross_entropy, Reduction),
     "none": Loss("", None, _own),
 }
 """By the name that ``--loss`` takes; with "none" the network's own first output is the loss."""
 
 
-def loss_of(name: str | Loss) -> Loss:
-    """Return a loss by its name.
+def loss_of(choice: str | Loss) -> Loss:
+    """Return a loss.
+
+    Args:
+        choice: Its name, and behind a colon its options, ``smooth_l1:beta=0.5,reduction=sum``; or a loss.
 
     Raises:
-        InputError: An unknown one.
+        InputError: An unknown name or option, or a value that it does not take.
     """
-    if isinstance(name, Loss):
-        return name
-    if name not in LOSSES:
-        raise InputError(f"unknown loss {name!r}: allowed are {', '.join(LOSSES)}{name_hint(name, LOSSES)}")
-    return LOSSES[name]
+    if isinstance(choice, Loss):
+        return choice
+    chosen = options.parsed(choice, {name: loss.options for name, loss in LOSSES.items()}, "loss")
+    loss = LOSSES[choice.partition(":")[0]]
+    return replace(loss, write=partial(loss.write, **asdict(chosen)))

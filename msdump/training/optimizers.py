@@ -296,7 +296,7 @@ class Optimizer(Options):
         """The operator that updates one parameter."""
         raise NotImplementedError
 
-    def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - of those that have variables
+    def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - protocol
         """Write the operands that the updates of all parameters share; return them by names of slots."""
         return {}
 

@@ -82,7 +82,8 @@ def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> An
         return kind(**_values(rest, allowed))
     except InputError as error:
         example = ", ".join(f"{option}={_shown(field.default)}" for option, field in allowed.items())
-        raise InputError(f"{title} {text!r}: {error}; the options are {example}") from None
+        told = f"the options are {example}" if allowed else "it has no options"
+        raise InputError(f"{title} {text!r}: {error}; {told}") from None
 
 
 def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:

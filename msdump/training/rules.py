@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from msdump.errors import UnsupportedOpError
 from msdump.graph import MINDSPORE_DOMAIN
 from msdump.training.tape import op
-from msdump.training.writer import StepOperator, StepTensor
+from msdump.training.writer import ROOT, StepOperator, StepTensor
 
 Gradients = StepTensor | Sequence[StepTensor | None]
 """The gradient of each input, None for none; may end early. A single value: the first input's."""
@@ -134,13 +136,14 @@ class BackwardPass:
         """Write all gradients.
 
         Args:
-            loss: A scalar.
-            seed: The gradient of the loss itself: 1, or the loss scale.
+            loss: A tensor of any shape; its gradients are the gradients of its sum.
+            seed: The gradient of each element itself: 1, or the loss scale.
 
         Raises:
             UnsupportedOpError: An operator between the loss and a parameter has no rule.
         """
-        self._gradients[loss.name] = [seed]
+        with op.at(ROOT):
+            self._gradients[loss.name] = [_filled(loss, seed)]
         for node in reversed(self._operators):
             if not any(out.name in self._wanted for out in node.outputs):
                 continue
@@ -172,6 +175,15 @@ class BackwardPass:
                 total = op.Sum(*parts[::-1])
             parts = self._gradients[tensor.name] = [total]
         return parts[0] if parts else None
+
+
+def _filled(loss: StepTensor, number: StepTensor) -> StepTensor:
+    """Return a tensor of one number in the shape of the loss."""
+    if not loss.is_fixed:
+        return op.call("OnesLike", loss, like=loss) * number
+    if number.value is not None:
+        return op.constant(np.full(loss.sizes(), number.value))
+    return op.constant(np.ones(loss.sizes(), loss.dtype.numpy)) * number
 
 
 def _no_rule(node: StepOperator) -> str:

@@ -53,7 +53,7 @@ def step_graph(
 
     Args:
         model: A path, an ``onnx.ModelProto``, or a serialised one.
-        loss: Name of a loss, or a ``Loss``.
+        loss: Name of a loss and its options, ``mse``, ``smooth_l1:beta=0.5,reduction=sum``, or a ``Loss``.
         optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer.
         trainable: Names of the trained initializers, or the one; None: all floating-point ones that the loss
             depends on, but for moving statistics.
@@ -129,7 +129,7 @@ def eval_graph(
 
     Args:
         model: A path, an ``onnx.ModelProto``, or a serialised one.
-        loss: Name of a loss, or a ``Loss``; None: no loss.
+        loss: As for ``step_graph``; None: no loss.
         sizes: Sizes of dynamic dimensions by name.
         precision: As for ``step_graph``.
         device_target: As for ``step_graph``.

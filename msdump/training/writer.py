@@ -27,7 +27,7 @@ from msdump.errors import GraphError
 from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, array_of, names, primitive_name, value_type
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training.body import OPERATORS, Structure, function, overload
-from msdump.training.tape import Operand, Tape, single
+from msdump.training.tape import Operand, Tape, op, single
 
 Cell = tuple[str, str]
 """Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""
@@ -115,6 +115,17 @@ class StepTensor(Operand):
     dtype: DType
     shape: Shape
     value: np.ndarray | None = field(default=None, compare=False)
+
+    def __mul__(self, other: Any) -> Any:
+        """Add Mul, but for a factor of ones, which MindSpore's passes leave out."""
+        for factor, rest in ((self, other), (other, self)):
+            if isinstance(factor, StepTensor) and isinstance(rest, StepTensor) and factor.is_one_for(rest):
+                return rest
+        return op.Mul(self, other)
+
+    def is_one_for(self, other: StepTensor) -> bool:
+        """Return whether the product with another tensor is the other one itself: it is constant, of ones."""
+        return self.value is not None and self.shape in {(), other.shape} and bool((self.value == 1).all())
 
     @property
     def rank(self) -> int:

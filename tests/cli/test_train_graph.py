@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx.parser
 import pytest
@@ -11,6 +13,7 @@ import msdump
 from msdump.cli import main
 from msdump.training import write_step
 from msdump.training.rules import RULES
+from tests.dump import settings
 from tests.training.mlp import batch, mlp
 
 pytestmark = pytest.mark.usefixtures("fresh")
@@ -154,3 +157,26 @@ def test_models_that_cannot_be_converted_are_named(tmp_path):
 
     assert done.exit_code == 2
     assert done.stderr.startswith(f"msdump: error: {path}: the model has opset 13 and cannot be converted")
+
+
+def test_losses_without_a_reduction(tmp_path, model, monkeypatch):
+    """The losses of elements are shown by their mean, and are the loss to rules, in a run and in its dump."""
+    step, dump, saved, rules = (tmp_path / name for name in ("step.onnx", "dump", "last.npz", "rules.json"))
+    # every loss is above a thousandth of the one before
+    watched = {"watch": [{"condition": "loss_spike", "after": 1, "growth_gt": 1e-3}]}
+    rules.write_text(json.dumps(watched), encoding="utf-8")
+    config = settings.write(tmp_path / "dump.json", dump, own=watched)
+    monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", str(config))
+    call(model, "-o", step, "--loss", "l1:none", "--loss-scale", "dynamic:8", "--dim", "N=3")
+
+    run = CliRunner().invoke(
+        main, ["run", str(step), "--train", "--steps", "4", "--save-outputs", str(saved)]
+    )
+    found = CliRunner().invoke(main, ["watch", str(dump), "--rules", str(rules), "-j", "1"])
+
+    assert run.exit_code == 0, run.output
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("loss "))
+    losses = next(array for array in np.load(saved).values() if array.shape == (3, 4))
+    assert pytest.approx(losses.mean(), rel=1e-6) == float(line.split()[-1])
+    assert "_loss_fn-L1Loss/Abs-op0 output.0" in run.stderr
+    assert "_loss_fn-L1Loss/Abs-op0 output.0" in found.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import msdump
 from msdump.errors import GraphError, InputError
 from msdump.training import step_graph
 from tests.texts import parsed
@@ -27,19 +28,29 @@ def _log_softmax(x, axis=-1):
 
 
 def _sparse(x, labels):
-    return -np.take_along_axis(_log_softmax(x), labels[..., None].astype(int), -1).mean()
+    rows, count = x.reshape(-1, x.shape[-1]), x.shape[-1]
+    known = np.eye(count + 1)[np.where((labels < 0) | (labels > count), count, labels).ravel()]
+    return -(_log_softmax(rows) * known[:, :count]).sum(-1)
 
 
 def _dense(x, labels):
-    return -(labels * _log_softmax(x)).sum(-1).mean()
+    return -(labels * _log_softmax(x)).sum(-1).ravel()
 
 
 def _squares(x, labels):
-    return ((x - labels) ** 2).mean()
+    return (x - labels) ** 2
+
+
+def _smooth(beta):
+    def losses(x, labels):
+        error = np.abs(x - labels)
+        return np.where(error < beta, error**2 / (2 * beta), error - beta / 2)
+
+    return losses
 
 
 def _binary(x, labels):
-    return -(labels * np.log(1 / (1 + np.exp(-x))) + (1 - labels) * np.log(1 / (1 + np.exp(x)))).mean()
+    return -(labels * np.log(1 / (1 + np.exp(-x))) + (1 - labels) * np.log(1 / (1 + np.exp(x))))
 
 
 def _classes(count, *shape):
@@ -52,8 +63,13 @@ LOSSES = {
     "dense": ("dense_softmax_cross_entropy", _dense, _normal(5, 4), _shares(5, 4)),
     "dense_sequence": ("dense_softmax_cross_entropy", _dense, _normal(2, 3, 4), _shares(2, 3, 4)),
     "mse": ("mse", _squares, _normal(4, 2), _normal(4, 2)),
+    "l1": ("l1", lambda x, labels: np.abs(x - labels), _normal(4, 2), _normal(4, 2)),
+    "smooth": ("smooth_l1", _smooth(1.0), _normal(4, 2), _normal(4, 2)),
+    "smooth_beta": ("smooth_l1:beta=0.25", _smooth(0.25), _normal(4, 2), _normal(4, 2)),
     "bce": ("bce_with_logits", _binary, _normal(4, 2), _RNG.integers(0, 2, (4, 2)).astype(np.float32)),
 }
+
+REDUCED = {"mean": np.mean, "sum": np.sum, "none": lambda losses: losses}
 
 
 def _fed(shape, names=None):
@@ -63,24 +79,66 @@ def _fed(shape, names=None):
     return parsed(f"net (float[{shown}] x) => (float[{shown}] y) {{ y = Add(x, w) }}", **arrays)
 
 
+def _with(loss, reduction):
+    return f"{loss}{',' if ':' in loss else ':'}reduction={reduction}"
+
+
+@pytest.mark.parametrize("reduction", REDUCED)
 @pytest.mark.parametrize("is_free", [False, True])
 @pytest.mark.parametrize("case", LOSSES)
-def test_losses(case, is_free):
-    """A loss follows its formula, and its gradient differences, with free sizes, too."""
+def test_losses(case, is_free, reduction):
+    """A loss follows its formula, and its gradient the differences of its sum, with free sizes, too."""
     name, formula, x, labels = LOSSES[case]
     names = [f"n{axis}" for axis in range(x.ndim - 1)] + [x.shape[-1]] if is_free else None
-    step = step_graph(_fed(x.shape, names), name, "momentum:0")
+    step = step_graph(_fed(x.shape, names), _with(name, reduction), "momentum:0")
 
     loss, gradient = outputs_of(
         step, [step.graph.output[0].name, bindings_of(step)["moments.w"]], {"inputs0": x, "inputs1": labels}
     )
 
-    wide = x.astype(np.float64)
+    wide, reduced = x.astype(np.float64), REDUCED[reduction]
     steps = np.eye(x.shape[-1]) * 1e-6
-    expected = [(formula(wide + one, labels) - formula(wide - one, labels)) / 2e-6 for one in steps]
-    assert () == loss.shape
-    assert pytest.approx(formula(wide, labels), abs=1e-6) == loss
+    sides = [[reduced(formula(wide + one * sign, labels)).sum() for sign in (1, -1)] for one in steps]
+    expected = [(above - below) / 2e-6 for above, below in sides]
+    np.testing.assert_allclose(reduced(formula(wide, labels)), loss, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(expected, gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss_scale", [None, 8, "dynamic:8"])
+def test_scaled_losses(loss_scale):
+    """A loss scale multiplies the gradient of each loss, and leaves losses and updates as they are."""
+    x, labels = _normal(4, 2), _normal(4, 2)
+    step = step_graph(_fed(x.shape), "mse:none", "momentum:0", loss_scale=loss_scale)
+
+    loss, gradient = outputs_of(
+        step, [step.graph.output[0].name, bindings_of(step)["moments.w"]], {"inputs0": x, "inputs1": labels}
+    )
+
+    np.testing.assert_allclose(_squares(x, labels), loss, rtol=1e-5)
+    np.testing.assert_allclose(2 * (x - labels).sum(0), gradient, rtol=1e-5)
+
+
+def test_faulty_losses_are_told(caplog):
+    """One loss of many that is not finite is warned of."""
+    network = msdump.load(step_graph(_fed((2, 2)), "l1:none"))
+
+    network.train_step(np.array([[1, 2], [np.inf, 3]], np.float32), np.zeros((2, 2), np.float32))
+
+    assert "iteration 0: the loss is not finite: 'inputs0' held such values" in caplog.text
+
+
+@pytest.mark.parametrize("label", [-1, 4])
+def test_labels_without_a_class(label):
+    """Where losses are no mean, a label that is no class has no loss, as with MindSpore's one-hot labels."""
+    step = step_graph(_fed((1, 4)), "softmax_cross_entropy:none")
+
+    (loss,) = outputs_of(
+        step,
+        [step.graph.output[0].name],
+        {"inputs0": _normal(1, 4), "inputs1": np.array([label], np.int32)},
+    )
+
+    assert [0.0] == loss.tolist()
 
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "dense_softmax_cross_entropy", "bce_with_logits"])
@@ -95,10 +153,10 @@ def test_large_logits(name):
     assert (1e4 if name == "bce_with_logits" else 2e4) == loss
 
 
-def _types(step, scope):
-    """Return MindSpore's names of the operators in a scope."""
+def _operators(step, scope):
+    """Return MindSpore's names of the operators in a scope, and which of their slots are dumped."""
     return [
-        node.name.removeprefix(f"{scope}/")
+        (node.name.removeprefix(f"{scope}/"), [slot for slot, name in enumerate(node.input) if name])
         for node in step.graph.node
         if node.name.startswith(scope) and node.op_type != "Constant"
     ]
@@ -107,11 +165,48 @@ def _types(step, scope):
 OPERATORS = {
     "dense_softmax_cross_entropy": (
         "SoftmaxCrossEntropyWithLogits",
-        ["SoftmaxCrossEntropyWithLogits", "ReduceMean"],
+        [("SoftmaxCrossEntropyWithLogits", [0, 1]), ("ReduceMean", [0, 1, 2])],
         [
-            "Grad_ReduceMean/RealDiv",
-            "Grad_SoftmaxCrossEntropyWithLogits/ExpandDims",
-            "Grad_SoftmaxCrossEntropyWithLogits/Mul",
+            ("Grad_ReduceMean/RealDiv", [0, 1]),
+            ("Grad_SoftmaxCrossEntropyWithLogits/ExpandDims", [0, 1]),
+            ("Grad_SoftmaxCrossEntropyWithLogits/Mul", [0, 1]),
+        ],
+    ),
+    "softmax_cross_entropy:none": (
+        "SoftmaxCrossEntropyWithLogits",
+        [("OneHot", [0, 1, 2, 3, 4]), ("SoftmaxCrossEntropyWithLogits", [0, 1])],
+        [
+            ("Grad_SoftmaxCrossEntropyWithLogits/ExpandDims", [0, 1]),
+            ("Grad_SoftmaxCrossEntropyWithLogits/Mul", [0, 1]),
+        ],
+    ),
+    "mse:sum": (
+        "MSELoss",
+        [("Sub", [0, 1]), ("Square", [0]), ("ReduceSum", [0, 1, 2, 3])],
+        [("Grad_Square/Pow", [0, 1]), ("Grad_Square/Mul", [0, 1])],
+    ),
+    "l1": ("L1Loss", [("Sub", [0, 1]), ("Abs", [0]), ("ReduceMean", [0, 1, 2])], None),
+    "l1:none": ("L1Loss", [("Sub", [0, 1]), ("Abs", [0])], None),
+    "smooth_l1:0.5,sum": (
+        "SmoothL1Loss",
+        [("SmoothL1Loss", [0, 1, 2, 3])],
+        [("Grad_SmoothL1Loss/SmoothL1LossGrad", [0, 1, 2, 3, 4])],
+    ),
+    "bce_with_logits": (
+        "BCEWithLogitsLoss",
+        [("BCEWithLogitsLoss", [0, 1, 4])],
+        [
+            ("Grad_BCEWithLogitsLoss/OnesLike", [0]),
+            ("Grad_BCEWithLogitsLoss/OnesLike_1", [0]),
+            ("Grad_BCEWithLogitsLoss/Sigmoid", [0]),
+            ("Grad_BCEWithLogitsLoss/Mul", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/Add", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/Sub", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/Mul_1", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/Sub_1", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/Mul_2", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/Mul_3", [0, 1]),
+            ("Grad_BCEWithLogitsLoss/RealDiv", [0, 1]),
         ],
     ),
 }
@@ -119,13 +214,13 @@ OPERATORS = {
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(name):
-    """The operators of a loss and of its gradient are MindSpore's."""
+    """The operators of a loss and of its gradient are MindSpore's, with its slots."""
     cell, forward, backward = OPERATORS[name]
     step = step_graph(_fed((4, 2)), name)
     scope = f"Default/network-WithLossCell/_loss_fn-{cell}"
 
-    assert forward == _types(step, scope)
-    assert backward == _types(step, f"Gradients/{scope}")
+    assert forward == _operators(step, scope)
+    assert backward is None or backward == _operators(step, f"Gradients/{scope}")
 
 
 _SCORES, _LABELS = _normal(4, 3), np.array([0, 2, 1, 2], np.int64)
@@ -139,7 +234,7 @@ def test_own_loss():
 
     (loss,) = outputs_of(step, [step.graph.output[0].name], {})
 
-    assert pytest.approx(_sparse(_SCORES, _LABELS), abs=1e-6) == loss
+    assert pytest.approx(_sparse(_SCORES, _LABELS).mean(), abs=1e-6) == loss
     assert ["learning_rate"] == [value.name for value in step.graph.input]
 
 
@@ -155,10 +250,20 @@ def test_own_loss_is_a_number():
     )
 
 
-def test_unknown():
-    """An unknown loss is refused with the known ones."""
-    with pytest.raises(InputError, match=r"unknown loss 'mes': .*, mse, .* \(did you mean 'mse'\?\)"):
-        step_graph(_fed((4, 2)), "mes")
+REFUSED = {
+    "mes": r"unknown loss 'mes': .*, mse, .* \(did you mean 'mse'\?\)",
+    "mse:max": "Reduction: reduction is max, allowed is mean or sum or none; the options are reduction=mean",
+    "smooth_l1:0": "beta is 0.0, allowed is more than 0; the options are beta=1, reduction=mean",
+    "l1:beta=1": "unknown option 'beta'; the options are reduction=mean",
+    "none:sum": "'sum' is one value too many; it has no options",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    """An unknown loss, option or value is refused with the known ones."""
+    with pytest.raises(InputError, match=REFUSED[name]):
+        step_graph(_fed((4, 2)), name)
 
 
 @pytest.mark.parametrize("loss", ["softmax_cross_entropy", "dense_softmax_cross_entropy"])

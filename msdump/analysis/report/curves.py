@@ -67,7 +67,7 @@ def _losses(
         is_loss = watching.is_loss_output(graph, operator.described, tensor.slot)
         told = subject(operator.op_type, operator.name, tensor.io, tensor.slot, is_loss=is_loss)
         # without a graph file only the shape distinguishes the loss from the second output, a gradient
-        if Role.LOSS in told.roles and tensor.shape in {"", "1"}:
+        if Role.LOSS in told.roles and (is_loss or tensor.shape in {"", "1"}):
             yield TrainingCurve("loss", operator.rank, operator.name, tuple(table[row].tolist()))
 
 
