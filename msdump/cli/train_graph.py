@@ -44,6 +44,16 @@ from msdump.training import LOSSES, OPTIMIZERS, step_graph, write_step
     help="What the loss is multiplied with; dynamic:65536,factor=2,window=2000 adapts to overflows.",
 )
 @click.option(
+    "--accumulate",
+    metavar="STEPS|mean:STEPS",
+    help="Update in each STEPS-th step, by the sum or the mean of the gradients.",
+)
+@click.option(
+    "--clip-gradients",
+    metavar="global_norm:LIMIT|value:MIN,MAX",
+    help="Limit the norm of all gradients together, or each element.",
+)
+@click.option(
     "--data-parallel",
     type=click.IntRange(min=1),
     metavar="RANKS",

@@ -8,7 +8,7 @@ Each call of a function of the model therefore gets a copy of it first, with nod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Final
 
@@ -17,6 +17,7 @@ from onnx import inliner
 
 from msdump.errors import GraphError, passing_over
 from msdump.graph.graph import MINDSPORE_DOMAIN, canonical_domain
+from msdump.graph.operators import update_of
 from msdump.graph.order import rename_values, subgraphs, walk_graphs, walk_nodes
 
 _SEQUENCE_MAP: Final = ("", "SequenceMap")
@@ -184,15 +185,24 @@ def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -
         while source in removable:  # the source is itself removed: Identity of Identity
             source = removable[source]  # noqa: PLW2901 - follows the chain
         sources[name] = source
+    unchanged = {*variables, *_new_values(graph, variables)}
     for node in graph.node:
         rename_values(node, sources)
         for inner in subgraphs(node):
-            _hand_on(inner, variables)
-            remove_identities(inner, variables)
+            _hand_on(inner, unchanged)
+            remove_identities(inner, unchanged)
+
+
+def _new_values(graph: onnx.GraphProto, variables: Collection[str]) -> Iterator[str]:
+    """Yield the names of the values that operators write into variables."""
+    for node in graph.node:
+        for slot, output in update_of(node.op_type, node.domain).new_values.items():
+            if slot < len(node.input) and node.input[slot] in variables and output < len(node.output):
+                yield node.output[output]
 
 
 def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
-    """Make a body return outer variables directly, without an Identity in between."""
+    """Make a body return outer variables, or their new values, directly, without an Identity in between."""
     own = {value.name for value in body.input} | {name for node in body.node for name in node.output}
     kept = {
         node.output[0]: node.input[0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
 from msdump.training import options
+from msdump.training.conditional import update_if
 from msdump.training.optimizers import Trained, Variables, assign
 from msdump.training.options import Options, Rules
 from msdump.training.tape import op
@@ -93,7 +94,7 @@ class DynamicLossScale(Options):
         with op.at(MANAGER):
             self._change(seed, overflow, is_finite, update.state)
         with op.at(ROOT):
-            _update_unless(overflow, lambda: update.write(trained))
+            update_if(overflow, otherwise=lambda: update.write(trained))
         return (overflow,)
 
     def _change(
@@ -110,22 +111,6 @@ class DynamicLossScale(Options):
         new = op.Where(op.And(grows, is_finite), grown, after_overflow)
         assign(scale, new)
         assign(step, step + np.array(1, np.int32))
-
-
-def _update_unless(overflow: StepTensor, update: Callable[[], None]) -> None:
-    """Write an If: variables keep their values after an overflow, else the optimizer updates them."""
-    before = dict(op.bindings)
-
-    def updated() -> Sequence[StepTensor]:
-        update()
-        return [value for name, value in op.bindings.items() if before.get(name) is not value]
-
-    otherwise, _ = op.body("else_branch", updated)
-    changed = [name for name, value in op.bindings.items() if before.get(name) is not value]
-    then, kept = op.body("then_branch", lambda: [op.Identity(op.types[name]) for name in changed])
-    results = [replace(item, name=op.value_name("If"), value=None) for item in kept]
-    op.emit("If", [overflow], {"then_branch": then, "else_branch": otherwise}, outputs=results)
-    op.bindings.update(zip(changed, results, strict=True))
 
 
 LOSS_SCALES: Final[Mapping[str, Callable[..., LossScale]]] = {
@@ -146,14 +131,6 @@ def loss_scale_of(choice: float | str | LossScale | None) -> LossScale:
     """
     if choice is None:
         return StaticLossScale()
-    if isinstance(choice, str) and not _is_number(choice):
+    if isinstance(choice, str) and not options.is_number(choice):
         return options.parsed(choice, LOSS_SCALES, "loss scale")
     return StaticLossScale(float(choice)) if isinstance(choice, (int, float, str)) else choice
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -249,9 +249,9 @@ DECAY: Final = {"weight_decay": options.at_least(0.0), "decayed": options.one_of
 MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
 
 
-def assign(variable: StepTensor, value: StepTensor) -> StepTensor:
-    """Write the operator that gives a variable another value; return that value."""
-    new: StepTensor = op.call("Assign", variable, value, like=variable)
+def assign(variable: StepTensor, value: Item, operator: str = "Assign") -> StepTensor:
+    """Write the operator that gives a variable another value, or AssignAdd; return the new value."""
+    new: StepTensor = op.call(operator, variable, value, like=variable)
     op.bindings[variable.name] = new
     return new
 
@@ -303,7 +303,7 @@ class Optimizer(Options):
     def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
         """Write the operators that update the parameters, in the network's order, and bind the new values."""
         step = state("global_step", np.zeros(1, np.int32))
-        op.bindings[step.name] = op.call("AssignAdd", step, np.ones(1, np.int32), like=step)
+        assign(step, np.ones(1, np.int32), "AssignAdd")
         rate = state("learning_rate", np.array(self.learning_rate, np.float32), is_input=True)
         slots = self.operator.slots.split()
         shared: dict[str, Item] = {"rate": rate, **self.shared(state)}

@@ -62,6 +62,15 @@ class Options:
             raise InputError(f"{type(self).__name__}: {'; '.join(faults)}")
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is one number, without a name in front of it."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> Any:
     """Return an object from a text.
 

@@ -14,6 +14,8 @@ from msdump import env
 from msdump.errors import InputError, name_hint
 from msdump.graph import Graph
 from msdump.plan import DeviceTarget, OverflowMode
+from msdump.training.accumulation import Accumulation, accumulation_of
+from msdump.training.clipping import Clipping, clipping_of
 from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.files import OLDEST_OPSET, OPSET, Model, loaded
 from msdump.training.forward import ForwardWriter, scales_and_shifts
@@ -42,6 +44,8 @@ def step_graph(
     batch_statistics: bool = True,
     precision: str | Mapping[str, str] | None = None,
     loss_scale: float | str | LossScale | None = None,
+    accumulate: int | str | Accumulation | None = None,
+    clip_gradients: str | Clipping | None = None,
     device_target: str = "CPU",
     overflow_mode: str | None = None,
 ) -> onnx.ModelProto:
@@ -67,6 +71,10 @@ def step_graph(
             or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
             in the model's own types.
         loss_scale: Factor of the loss, ``dynamic:65536,factor=2,window=2000``, or a scale.
+        accumulate: Number of steps whose gradients are added before each update, ``mean:4`` for their mean,
+            or an ``Accumulation``; None: each step has an update.
+        clip_gradients: ``global_norm:1.0`` limits the norm of all gradients together, ``value:-1,1`` each
+            element, as a ``Clipping`` does; None: no limit. Of accumulated gradients the sum is limited.
         device_target: The device. On "CPU" operators of half types that have only
             float32 kernels there read casts; on "Ascend" one operator, AllFinite, checks all gradients for
             overflow, elsewhere operators for each one.
@@ -78,7 +86,8 @@ def step_graph(
     Raises:
         GraphError: The model is faulty, or sizes that a gradient needs are not known.
         UnsupportedOpError: An operator without a gradient rule; it is named with scope and source line.
-        InputError: An unknown loss, optimizer, parameter, element type, layer, device or overflow mode.
+        InputError: An unknown loss, optimizer, clipping, accumulation, parameter, element type, layer, device
+            or overflow mode.
     """
     graph = loaded(model, sizes)
     device = _chosen(DeviceTarget, device_target, "device")
@@ -96,7 +105,10 @@ def step_graph(
     check, scale = overflow_check(device, mode, parallel), loss_scale_of(loss_scale)
     with writing(writer):
         forward = ForwardWriter(graph, chosen, _renamed(graph, data))
-        update = Update(updater, parallel, forward.state, scales_and_shifts(graph), check)
+        update = Update(
+            *(updater, parallel, forward.state, scales_and_shifts(graph), check),
+            *(accumulation_of(accumulate), clipping_of(clip_gradients)),
+        )
 
         output, *_ = forward.network(layers)
         value = forward.loss(criterion, output, label)

@@ -47,19 +47,28 @@ def test_written_step_trains(tmp_path, model):
 
 
 def test_options_reach_the_graph(tmp_path, model):
-    """Types, scale, size, device and ranks decide about operators and shapes."""
+    """Types, scale, size, device, ranks, accumulation and clipping decide about operators and shapes."""
     output = tmp_path / "step.onnx"
 
     done = call(
         *(model, "-o", output, "--precision", "fc1=float16", "--loss-scale", "dynamic:1024"),
         *("--dim", "N=3", "--device-target", "Ascend", "--data-parallel", "2"),
+        *("--accumulate", "4", "--clip-gradients", "value:-1,1"),
     )
 
     assert done.exit_code == 0, done.output
     graph = onnx.load(output).graph
     assert {"Cast", "AllFinite", "AllReduce", "If"} <= {node.op_type for node in graph.node}
     assert [3, 8] == [size.dim_value for size in graph.input[0].type.tensor_type.shape.dim]
-    assert "scale_sense" in {tensor.name for tensor in graph.initializer}
+    assert {"scale_sense", "counter_"} <= {tensor.name for tensor in graph.initializer}
+    (skipping,) = (node for node in graph.node if node.op_type == "If")
+    (due,) = (node for node in _branch(skipping, "else_branch") if node.op_type == "If")
+    assert {"Max", "Min", "ApplyMomentum"} <= {node.op_type for node in _branch(due, "then_branch")}
+
+
+def _branch(node, name):
+    """Return the operators of a branch."""
+    return next(attribute.g.node for attribute in node.attribute if attribute.name == name)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +82,8 @@ def test_options_reach_the_graph(tmp_path, model):
         (["--precision", "fc1=int8"], "unknown precision 'int8'"),
         (["--precision", "float16", "--precision", "float16"], "--precision: the network is given twice"),
         (["--loss-scale", "-1"], "value is -1.0, allowed is more than 0"),
+        (["--accumulate", "mean"], "steps is 0, allowed is a whole number from 1"),
+        (["--clip-gradients", "norm:1"], "unknown clipping 'norm': allowed are global_norm, value"),
         (["--device-target", "TPU"], "unknown device 'TPU'"),
         (["--output", "step.txt"], "its name must end in .onnx"),
     ],

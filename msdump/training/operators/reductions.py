@@ -34,9 +34,9 @@ def _reduction(name: str) -> Callable[..., Value]:
 operators(
     {
         "ReduceSum": (
-            "Sum over axes.",
-            lambda x, axis, _keep_dims, _skip_mode, *, keep_dims: op.ReduceSum(
-                x, op.Reshape(axis, [-1]), keepdims=keep_dims
+            "Sum over axes, or over all.",
+            lambda x, axis, _keep_dims, _skip_mode, *, keep_dims, of_all=0: op.ReduceSum(
+                x, *(() if of_all else (op.Reshape(axis, [-1]),)), keepdims=keep_dims
             ),
         ),
         "ReduceMean": ("Average over axes.", _reduction("ReduceMean")),

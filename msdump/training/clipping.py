@@ -1,0 +1,123 @@
+"""Clipping of gradients in front of the optimizer, by their global norm or each element by itself.
+
+The operators are those of MindSpore's ``ops.clip_by_global_norm`` and ``ops.clip_by_value``, called in the
+construct of a training cell: their scope is ``Default``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.errors import InputError
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.training import options
+from msdump.training.optimizers import Trained
+from msdump.training.options import Options, Rules
+from msdump.training.tape import op
+from msdump.training.writer import StepTensor
+
+
+class Clipping(Protocol):
+    """A limit of gradients."""
+
+    def write(self, trained: Trained) -> Trained:
+        """Write the operators that limit the gradients of all parameters; return the parameters with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipByGlobalNorm(Options):
+    """Scales all gradients by one factor, so that the norm of all elements together is at most a limit.
+
+    The squares of half types are summed in their own type, and the sums of all gradients in float32, as
+    MindSpore does it. An infinite norm makes finite gradients 0 and infinite ones NaN; a NaN in any gradient
+    leaves all gradients as they are.
+
+    Attributes:
+        clip_norm: The largest norm.
+    """
+
+    clip_norm: float = 1.0
+    rules: ClassVar[Rules] = {"clip_norm": options.above(0)}
+
+    def write(self, trained: Trained) -> Trained:
+        """Write the norm of all gradients, and a product and a quotient for each gradient."""
+        if not trained:
+            return trained
+        limit = op.constant(np.array([self.clip_norm], np.float32))
+        squares = [_sum_of_squares(gradient) for _, gradient in trained]
+        norm = op.Sqrt(op.Sum(*squares) if len(squares) > 1 else squares[0])
+        divisor = op.Where(op.GreaterOrEqual(norm, limit), norm, limit)
+        return [(variable, _scaled(gradient, limit, divisor)) for variable, gradient in trained]
+
+
+def _sum_of_squares(gradient: StepTensor) -> StepTensor:
+    square = op.call("Square", gradient)
+    total = op.call("ReduceSum", square, None, False, False, like=square.shaped(()), keep_dims=0, of_all=1)
+    return op.Unsqueeze(_cast(total, FLOAT32), (0,))
+
+
+def _scaled(gradient: StepTensor, limit: StepTensor, divisor: StepTensor) -> StepTensor:
+    # a half type times float32 is float32, float64 times float32 is float64
+    wide = FLOAT32 if gradient.dtype in HALVES else gradient.dtype
+    product = _cast(gradient, wide) * _cast(limit, wide)
+    return _cast(product / _cast(divisor, wide), gradient.dtype)
+
+
+def _cast(tensor: StepTensor, dtype: DType) -> StepTensor:
+    return tensor if tensor.dtype is dtype else op.Cast(tensor, to=dtype.onnx)
+
+
+@dataclass(frozen=True, slots=True)
+class ClipByValue(Options):
+    """Raises smaller elements of each gradient to a lowest value, and lowers larger ones to a highest.
+
+    Attributes:
+        clip_value_min: The lowest value; minus infinity: none.
+        clip_value_max: The highest value; infinity: none.
+    """
+
+    clip_value_min: float = -math.inf
+    clip_value_max: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse a range without a limit, and an empty one.
+
+        Raises:
+            InputError: Neither value is finite, or the lowest is not below the highest.
+        """
+        low, high = self.clip_value_min, self.clip_value_max
+        if not low < high or not (math.isfinite(low) or math.isfinite(high)):
+            raise InputError(
+                f"{type(self).__name__}: clip_value_min is {low}, clip_value_max is {high}, allowed are a "
+                "smaller and a larger number, or one of them"
+            )
+
+    def write(self, trained: Trained) -> Trained:
+        """Write a Maximum and a Minimum for each gradient."""
+        return [(variable, self._limited(gradient)) for variable, gradient in trained]
+
+    def _limited(self, gradient: StepTensor) -> StepTensor:
+        raised = gradient if self.clip_value_min == -math.inf else op.Max(gradient, self.clip_value_min)
+        return raised if self.clip_value_max == math.inf else op.Min(raised, self.clip_value_max)
+
+
+CLIPPINGS: Final[Mapping[str, Callable[..., Clipping]]] = {
+    "global_norm": ClipByGlobalNorm,
+    "value": ClipByValue,
+}
+"""By the name that ``--clip-gradients`` takes."""
+
+
+def clipping_of(choice: str | Clipping | None) -> Clipping | None:
+    """Return a clipping by its name and options, ``global_norm:1.0`` or ``value:-1,1``; None: none.
+
+    Raises:
+        InputError: An unknown name or option, or a value that an option does not take.
+    """
+    return options.parsed(choice, CLIPPINGS, "clipping") if isinstance(choice, str) else choice
