@@ -63,6 +63,8 @@ NONE: Final[Networks] = (("", 1),)
 RESNET: Final[Networks] = (("resnet50", 1), ("resnet50", 8))
 RESNET_B8: Final[Networks] = (("resnet50", 8),)
 LANGUAGE: Final[Networks] = (("bert", 1), ("gpt2", 1))
+LLAMA: Final[Networks] = (("llama", 1),)
+LLAMAS: Final[Networks] = (*LLAMA, ("llama-int4", 1))
 LARGE: Final[Networks] = (*RESNET, *LANGUAGE)
 MOBILE: Final[Networks] = (("mobilenetv2", 1),)
 LENET: Final[Networks] = (("lenet", 1),)
@@ -89,6 +91,7 @@ ROWS: Final = (
     Row("filtered", "1 % dumped / whole graph, not optimised", "running.filtered:none",
         (*LARGE, *MOBILE), BOTH, 1.10),
     Row("loop", "Loop of 1000 passes, 5 operators / onnxruntime's", "running.of_whole", LOOP, BOTH, 6),
+    Row("decode", "decode step, Ascend O0 / CPU", "running.ascend_of_cpu", LLAMAS, BOTH, 1.3),
     Row("sync", "synchronous dump / all outputs + np.save", "dumping.of_saved",
         (*LARGE, *MOBILE), BOTH, 0.95),
     Row("sync-inputs", "dump of inputs and outputs / all of them + np.save", "dumping.with_inputs",
@@ -103,6 +106,10 @@ ROWS: Final = (
         (*RESNET_B8, ("bert", 1), *MOBILE), BOTH, 1.2),
     Row("files", "files of 1 KB a second", "dumping.files_a_second", KILOBYTES, TWO, 25_000, is_floor=True),
     Row("dump-memory", "peak memory of dump / all outputs + np.save", "dumping.memory", RESNET_B8, TWO, 0.33),
+    Row("steps-memory", "peak memory, one step of three dumped / all of them", "dumping.memory_of_all:turns",
+        LLAMA, TWO, 1.05),
+    Row("steps-memory", "peak memory, no step dumped / all of them", "dumping.memory_of_all:idle",
+        LLAMA, TWO, 1.05),
     Row("dump-o2", "O2 dump files / O0 .npy, float32", "dumping.compiled:must_keep_origin_dtype",
         RESNET_B8, TWO, 1.1),
     Row("dump-o2", "O2 dump files / O0 .npy, float16", "dumping.compiled:allow_fp32_to_fp16",
@@ -125,8 +132,10 @@ ROWS: Final = (
     Row("watch", "watch rules / default statistics", "looking.rules:statistics", WATCHED, TWO, 1.1),
     Row("round", "float32 to float16 / copy", "looking.rounding", NONE, TWO, 1.5),
     Row("layout", "NCHW to NC1HWC0 / copy", "looking.layout", NONE, TWO, 1.3),
-    Row("load", "load and first run / onnxruntime's, time", "loading.seconds", LANGUAGE, TWO, 1.3),
-    Row("load", "load and first run / onnxruntime's, memory", "loading.memory", LANGUAGE, TWO, 1.2),
+    Row("load", "load and first run / onnxruntime's, time", "loading.seconds",
+        (*LANGUAGE, *LLAMAS), TWO, 1.3),
+    Row("load", "load and first run / onnxruntime's, memory", "loading.memory",
+        (*LANGUAGE, *LLAMAS), TWO, 1.2),
     Row("nodes", "100,000 nodes: load and run / onnxruntime's, time", "loading.seconds", NODES, TWO, 3),
     Row("nodes", "100,000 nodes: load and run / onnxruntime's, memory", "loading.memory", NODES, TWO, 2),
     Row("commands", "`import msdump`, CPU ms", "tools.importing", NONE, ONE, 20),

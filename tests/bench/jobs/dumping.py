@@ -156,13 +156,22 @@ def asynchronous_memory(case: Case) -> Figure:
     return Figure.of([ours - idle])
 
 
+def memory_of_all(case: Case, side: str) -> Figure:
+    """Peak memory of runs of which one or none is dumped against that of runs that are all dumped."""
+    ours, theirs = (work.measured(f"dumping.peak:{each}", case).value for each in (side, "sync"))
+    return Figure.of([ours / theirs])
+
+
+_ITERATIONS = {"idle": sides.NEVER, "turns": "1"}
+
+
 def peak(case: Case, side: str) -> Figure:
-    """Peak memory in MiB of runs: of a session with saved outputs, of a dump, or of an idle one."""
+    """Peak memory in MiB of runs: of a session with saved outputs, of dumps, of one dump, or of none."""
     if side == "saved":
         session = _all_values(case)
         run = whole.saving(session, whole.inputs(session), case.folder)
     else:
-        plan = sides.plan(case.folder, sides.NEVER if side == "idle" else "all", waits=side != "async")
+        plan = sides.plan(case.folder, _ITERATIONS.get(side, "all"), waits=side != "async")
         run = partial(sides.network(case.path, plan).run, sides.inputs(case.path))
     for _ in range(_RUNS):
         run()

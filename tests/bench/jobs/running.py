@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
+from msdump.capture import Process
+from msdump.graph import loader
+from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.session import Network
 from tests.bench import measure, sides, whole
 from tests.bench.measure import Case, Figure
@@ -34,6 +39,28 @@ def filtered(case: Case, optimize: str) -> Figure:
     kernels = names[_EVERY // 2 :: _EVERY] or [names[len(names) // 2]]
     plan = sides.plan(case.folder, dump_mode=1, kernels=kernels, msdump={"optimize": optimize})
     return _of_whole(sides.network(case.path, plan), case, is_optimised=optimize == "all")
+
+
+def ascend_of_cpu(case: Case) -> Figure:
+    """Generate tokens one by one under Ascend O0 against the same in CPU mode: the cache grows."""
+    ascend, cpu = (
+        Network(loader.load(case.path), process=Process(), context=context)
+        for context in (Context(DeviceTarget.ASCEND, JitLevel.O0), Context())
+    )
+    feeds = sides.inputs(case.path)
+    return measure.ratio(*(partial(_decode, network, {**feeds}) for network in (ascend, cpu)), case)
+
+
+def _decode(network: Network, feeds: dict[str, np.ndarray]) -> None:
+    """Run a decoder on one token; change its feeds to those of the next token."""
+    results = network.run(feeds)
+    feeds["input_ids"] = results["logits"].argmax(-1)
+    if "position_ids" in feeds:  # the int4 decoder counts its mask
+        feeds["position_ids"] = feeds["position_ids"] + 1
+    feeds["attention_mask"] = np.pad(feeds["attention_mask"], ((0, 0), (0, 1)), constant_values=1)
+    for name, array in results.items():
+        if name != "logits":
+            feeds[name.replace("present", "past_key_values")] = array
 
 
 def _of_whole(ours: Network, case: Case, *, is_optimised: bool = False) -> Figure:
