@@ -16,6 +16,7 @@ from msdump.training import options
 from msdump.training.conditional import update_if
 from msdump.training.optimizers import Trained, Variables, assign
 from msdump.training.options import OptionRule, Options, Rules
+from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.writer import StepTensor
 
@@ -78,7 +79,7 @@ class MeanAccumulation(Accumulation):
 
     def share(self, gradient: StepTensor) -> StepTensor:
         """Return the gradient over the number of steps."""
-        return gradient / float(self.steps)
+        return by_number("Div", gradient, float(self.steps))
 
 
 ACCUMULATIONS: Final[Mapping[str, Callable[..., Accumulation]]] = {

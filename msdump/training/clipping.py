@@ -19,6 +19,7 @@ from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training import options
 from msdump.training.optimizers import Trained
 from msdump.training.options import Options, Rules
+from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.writer import StepTensor
 
@@ -65,8 +66,8 @@ def _sum_of_squares(gradient: StepTensor) -> StepTensor:
 def _scaled(gradient: StepTensor, limit: StepTensor, divisor: StepTensor) -> StepTensor:
     # a half type times float32 is float32, float64 times float32 is float64
     wide = FLOAT32 if gradient.dtype in HALVES else gradient.dtype
-    product = _cast(gradient, wide) * _cast(limit, wide)
-    return _cast(product / _cast(divisor, wide), gradient.dtype)
+    product = by_number("Mul", _cast(gradient, wide), _cast(limit, wide))
+    return _cast(by_number("Div", product, _cast(divisor, wide)), gradient.dtype)
 
 
 def _cast(tensor: StepTensor, dtype: DType) -> StepTensor:
@@ -103,8 +104,11 @@ class ClipByValue(Options):
         return [(variable, self._limited(gradient)) for variable, gradient in trained]
 
     def _limited(self, gradient: StepTensor) -> StepTensor:
-        raised = gradient if self.clip_value_min == -math.inf else op.Max(gradient, self.clip_value_min)
-        return raised if self.clip_value_max == math.inf else op.Min(raised, self.clip_value_max)
+        if self.clip_value_min != -math.inf:
+            gradient = by_number("Maximum", gradient, self.clip_value_min)
+        if self.clip_value_max != math.inf:
+            gradient = by_number("Minimum", gradient, self.clip_value_max)
+        return gradient
 
 
 CLIPPINGS: Final[Mapping[str, Callable[..., Clipping]]] = {

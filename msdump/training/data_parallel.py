@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from msdump.communication import current
 from msdump.errors import InputError
 from msdump.training.optimizers import Trained
+from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.writer import ROOT, StepTensor
 
@@ -67,7 +68,7 @@ class DataParallel:
         ]
 
     def _mean(self, gradient: StepTensor) -> StepTensor:
-        return self.total(gradient) * (1.0 / self.ranks)
+        return by_number("Mul", self.total(gradient), 1.0 / self.ranks)
 
     def total(self, tensor: StepTensor) -> StepTensor:
         """Write the sum of a tensor over the ranks."""

@@ -12,6 +12,7 @@ from msdump.training import options
 from msdump.training.conditional import update_if
 from msdump.training.optimizers import Trained, Variables, assign
 from msdump.training.options import Options, Rules
+from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.update import Update
 from msdump.training.writer import ROOT, StepTensor
@@ -49,7 +50,7 @@ class StaticLossScale(Options):
         trained = update.reduced(trained)
         if self.value != 1:
             with op.at(update.place):
-                trained = [(item, gradient * (1 / self.value)) for item, gradient in trained]
+                trained = [(item, by_number("Mul", gradient, 1 / self.value)) for item, gradient in trained]
         update.write(trained)
         return ()
 
@@ -86,7 +87,7 @@ class DynamicLossScale(Options):
         """Write the update of finite gradients and that of the scale; return whether they overflowed."""
         with op.at(ROOT):
             inverse = op.Reciprocal(seed)
-            trained = [(item, gradient * inverse) for item, gradient in trained]
+            trained = [(item, by_number("Mul", gradient, inverse)) for item, gradient in trained]
         trained = update.reduced(trained)
         with op.at(ROOT):
             overflow = update.check.overflow([gradient for _, gradient in trained])

@@ -19,6 +19,7 @@ from msdump.errors import InputError
 from msdump.training import options
 from msdump.training.body import Structure, Value, operator
 from msdump.training.options import Options
+from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.writer import Item, StepTensor
 
@@ -312,7 +313,7 @@ class Optimizer(Options):
             decay = self.weight_decay if DECAYED[self.decayed](item) else 0.0
             gradient = item.gradient
             if decay and "weight_decay" not in slots:
-                gradient = op.Sum(item.variable * decay, gradient)
+                gradient = op.Sum(by_number("Mul", item.variable, decay), gradient)
             updates.append((item.variable, gradient, decay))
         for variable, gradient, decay in updates[::-1] if self.is_last_first else updates:
             share = np.array(decay, np.float32)
