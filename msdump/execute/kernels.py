@@ -19,7 +19,7 @@ from msdump.errors import UnsupportedOpError, is_final
 from msdump.execute import values
 from msdump.execute.fallback import Pinned, ReferenceRun, is_rounded_outside, kept
 from msdump.execute.runtime import OrtValue, Run, Runtime, short
-from msdump.execute.weights import Initializers, WeightStore, packed, tells_overflow
+from msdump.execute.weights import Initializers, WeightStore, tells_overflow
 from msdump.graph import CONTROL_FLOW, MINDSPORE_DOMAIN, Graph, Node, forget_pages, reads
 from msdump.graph.kernel import HALVES, ReferenceNode, Rounding, onenode
 
@@ -263,14 +263,10 @@ class KernelFactory:
         model = onenode.build(
             self._graph, node, bindings, self._runtime.limits, roundings if has_casts else None
         )
-        session = self._runtime.session(
-            model.data,
-            self._initializers.values(node, model, initializers),
-            has_memory=model.has_memory,
-        )
-        for _, name in model.shared:
-            if name in packed(node):  # the session has packed a copy: pages of the mapped file may be evicted
-                forget_pages(initializers.arrays[name])
+        shared = [self._initializers.shared(name, initializers.arrays[name]) for name in model.shared]
+        session = self._runtime.session(model.data, shared, has_memory=model.has_memory)
+        for array in shared:
+            forget_pages(array)  # mostly packed
         run = session.run_with_ort_values
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)  # only the slower ``run`` takes maps, which are no OrtValues

@@ -40,7 +40,7 @@ SYMBOLS: Final = (
     "OrtValue.ortvalue_from_numpy",
     "OrtValue.ortvalue_from_shape_and_onnx_type",
     "OrtValue.shape",
-    "SessionOptions.add_external_initializers",
+    "SessionOptions.add_external_initializers_from_files_in_memory",
     "SessionOptions.add_session_config_entry",
     "SessionOptions.enable_mem_pattern",
     "SessionOptions.graph_optimization_level",

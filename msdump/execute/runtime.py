@@ -12,11 +12,9 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime
 
 from msdump import dtypes
 from msdump.errors import ExecutionError, MsdumpError, NotAvailableError, is_final, is_foreign, shortage
@@ -37,9 +35,6 @@ _log = logging.getLogger("msdump.execute")
 _CPU: Final = "CPUExecutionProvider"
 _CUDA: Final = "CUDAExecutionProvider"
 _ERRORS_ONLY: Final = 3
-_PLACEHOLDER: Final = Path(__file__).parent / "placeholder"
-"""Folder of an empty file that stands for shared initializers: the runtime wants it to exist."""
-
 _GLOBAL_POOL: Final = "use_per_session_threads must be false"
 _DEFAULT_LIMITS: Final = onenode.RuntimeLimits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
@@ -115,7 +110,7 @@ class Runtime:
     def session(
         self,
         model: bytes,
-        shared: Mapping[str, Any] | None = None,
+        shared: Sequence[np.ndarray] = (),
         *,
         has_memory: bool = False,
         use: SessionUse = ONE_OPERATOR,
@@ -126,19 +121,20 @@ class Runtime:
 
         Args:
             model: A serialised model.
-            shared: External initializers: public OrtValues by name, kept by the caller.
+            shared: External initializers in the order of their numbers (``onenode.placeholder``), in C order;
+                the caller keeps them alive and unchanged as long as the session.
             has_memory: Whether the model's results depend on the number of earlier runs (random numbers).
             use: Settings of the session.
         """
         if shared or has_memory:
-            return self._create(model, shared or {}, use)
+            return self._create(model, shared, use)
         session = self._sessions.get((model, use))
         if session is None:
-            session = self._create(model, {}, use)
+            session = self._create(model, (), use)
             self._sessions.put((model, use), session)
         return session
 
-    def _create(self, model: bytes, shared: Mapping[str, Any], use: SessionUse = ONE_OPERATOR) -> Any:
+    def _create(self, model: bytes, shared: Sequence[np.ndarray] = (), use: SessionUse = ONE_OPERATOR) -> Any:
         try:
             return self._opened(model, shared, use)
         except RuntimeError as error:
@@ -147,13 +143,13 @@ class Runtime:
             self._has_own_threads = False  # the program has set up onnxruntime's global thread pool
             return self._opened(model, shared, use)
 
-    def _opened(self, model: bytes, shared: Mapping[str, Any], use: SessionUse) -> Any:
+    def _opened(self, model: bytes, shared: Sequence[np.ndarray], use: SessionUse) -> Any:
         session = native.InferenceSession(self._options(shared, use), model, False, True)
         session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
         _SESSIONS.add(session)
         return session
 
-    def _options(self, shared: Mapping[str, Any], use: SessionUse) -> Any:
+    def _options(self, shared: Sequence[np.ndarray], use: SessionUse) -> Any:
         options = native.SessionOptions()
         options.use_per_session_threads = self._has_own_threads
         if self._has_own_threads:
@@ -175,10 +171,11 @@ class Runtime:
 
             options.register_custom_ops_library(str(compiled.LIBRARY))
         if shared:
-            options.add_session_config_entry(
-                "session.model_external_initializers_file_folder_path", str(_PLACEHOLDER)
-            )
-            options.add_external_initializers(list(shared), list(shared.values()))
+            # an aligned array is read where it lies; a runtime that does not know the entry copies it
+            options.add_session_config_entry("session.use_external_initializer_file_buffers_directly", "1")
+            data = [each.reshape(-1).view(np.uint8) for each in shared]
+            names, sizes = [*map(str, range(len(data)))], [*map(len, data)]
+            options.add_external_initializers_from_files_in_memory(names, data, sizes)
         return options
 
     @functools.cached_property
@@ -204,7 +201,7 @@ class Runtime:
             return False
         need = StatisticNeed(extremes=True)
         try:
-            session = self._create(linked.probe_model(need), {}, SessionUse(looks=True))
+            session = self._create(linked.probe_model(need), use=SessionUse(looks=True))
             found = SessionMeasures(1)
             feeds = {"x": np.array([-1, 2], np.float32), linked.ADDRESSES: found.addresses}
             session.run([linked.made_name("y")], feeds, None)
@@ -218,7 +215,7 @@ class Runtime:
 
     def _newest(self, pattern: re.Pattern[str], model: bytes, default: int) -> int:
         try:
-            self._create(model, {})
+            self._create(model)
         except Exception as error:
             if is_final(error):
                 raise
@@ -289,11 +286,6 @@ def _cuda_runtime() -> Runtime | str:
             raise
         return f"no GPU answers ({short(error)})"
     return on_gpu
-
-
-def public_value(array: Any) -> Any:
-    """Return a public OrtValue over an array; the OrtValue keeps the array alive."""
-    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
 def short(error: Exception) -> str:

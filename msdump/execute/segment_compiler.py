@@ -18,7 +18,7 @@ from msdump.execute.fallback import is_rounded_outside
 from msdump.execute.kernels import RoundingsOf
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.variants import LEVELS
-from msdump.execute.weights import Bound, Initializers, WeightStore, binds_weights, packed, tells_overflow
+from msdump.execute.weights import Bound, Initializers, WeightStore, binds_weights, tells_overflow
 from msdump.graph import (
     WITH_MEMORY,
     Graph,
@@ -153,7 +153,8 @@ def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
 
 def packed_nbytes(graph: Graph, node: Node) -> int:
     """Return the total size in bytes of an operator's weights that its session packs (copies)."""
-    names = (name for name in packed(node) if name in graph.weights and name not in graph.changeable)
+    read = (name for part in node.members if binds_weights(part) for name in part.inputs)
+    names = {name for name in read if name in graph.weights and name not in graph.changeable}
     return sum(graph.weights[name].nbytes for name in names)
 
 
@@ -376,10 +377,7 @@ class SegmentCompiler:
             Exception: Memory or threads ran out, or the runtime does not say which operator it cannot run.
         """
         model = self._linked(nodes, fed, outputs, looks)
-        shared = {
-            inner: self._initializers.shared_value(nodes[number], name, array)
-            for inner, (array, name, number) in model.shared.items()
-        }
+        shared = [self._initializers.shared(name, array) for array, name in model.shared]
         try:
             is_settled = all(self._graph.type_of(name).is_settled for _, name in model.feeds)
             use = replace(self._use_of(nodes), plans=is_settled, looks=bool(looks))
@@ -389,9 +387,8 @@ class SegmentCompiler:
             if culprit is None or int(culprit[1]) >= len(nodes):
                 raise
             raise UnlinkableError(int(culprit[1]), error) from error
-        for array, name, number in model.shared.values():
-            if name in packed(nodes[number]):  # the session has its own copy
-                forget_pages(array)
+        for array in shared:
+            forget_pages(array)  # mostly packed
         names = {name: inner for inner, name in model.outputs}
         return SegmentSession(session.run_with_ort_values, model.feeds, names, looks)
 

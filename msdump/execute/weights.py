@@ -1,10 +1,10 @@
 """Weights as runtime values, and the choice of initializers of an operator's session.
 
-Values are shared between sessions, aligned, and released once a kernel has packed them. A kernel packs a
-weight (copies it into its preferred layout) once, when its session is created, only if the weight is an
-initializer: a MatMul with a fed weight takes up to 1.4 times as long. Feeding weights lets equal operators
-share one session. Weights that the device rounds are always initializers: they are rounded once, and kernels
-see constants, not a Cast.
+Sessions read weights where they lie, and pages of mapped files are released once a session is made: a kernel
+that packs a weight (copies it into its preferred layout) reads the original only then. It does so if the
+weight is an initializer: a MatMul with a fed weight takes up to 1.4 times as long. Feeding weights lets equal
+operators share one session. Weights that the device rounds are always initializers: they are rounded once,
+and kernels see constants, not a Cast.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from msdump.device import precision, rounded
 from msdump.dtypes import STRING, DType
 from msdump.errors import passing_over
 from msdump.execute import values
-from msdump.execute.runtime import OrtValue, public_value
+from msdump.execute.runtime import OrtValue
 from msdump.graph import SMALL_BYTES, Node, forget_pages, subgraphs
-from msdump.graph.kernel import FLOAT16, FLOAT32, NodeModel, Rounding, is_cast
+from msdump.graph.kernel import FLOAT16, FLOAT32, Rounding, is_cast
 from msdump.threads import new_lock
 
 _WORTH_A_FILE: Final = 1 << 20
@@ -74,9 +74,11 @@ class WeightStore:
         """Return a weight as a value to feed; an unaligned one is copied once."""
         return self._value_and_array(name)[0]
 
-    def public(self, name: str) -> Any:
-        """Return a weight as a public OrtValue, aligned, for sessions that read its memory directly."""
-        return public_value(self._value_and_array(name)[1])
+    def contiguous(self, name: str) -> np.ndarray:
+        """Return the array of a weight in C order and native byte order; the store keeps it alive."""
+        array = self._arrays[name]
+        is_plain = array.flags.c_contiguous and array.dtype.isnative
+        return array if is_plain else self._value_and_array(name)[1]
 
     def _value_and_array(self, name: str) -> tuple[OrtValue, np.ndarray]:
         array, known = self._arrays[name], self.copies.values
@@ -105,10 +107,6 @@ class WeightStore:
             known[id(array)] = array.dtype == FLOAT32.numpy and precision.overflows(array)
         return known[id(array)]
 
-    def packable(self, name: str) -> Any:
-        """Return a weight as a public OrtValue, possibly unaligned, for kernels that copy (pack) it."""
-        return public_value(values.contiguous(self._arrays[name]))
-
 
 def _aligned_value(array: np.ndarray) -> tuple[OrtValue, np.ndarray]:
     """Return a weight as a value to feed, and the array that it reads."""
@@ -134,19 +132,10 @@ def _on_disk(array: np.ndarray) -> np.ndarray:
     return array  # no disk space: the array stays in memory
 
 
-_PACKED_SLOTS: Final[Mapping[str, frozenset[int]]] = {
-    "MatMul": frozenset({0, 1}),
-    "Gemm": frozenset({0, 1}),
-    "LSTM": frozenset({1, 2}),
-    "GRU": frozenset({1, 2}),
-    "RNN": frozenset({1, 2}),
-    "MatMulInteger": frozenset({1}),
-}
-"""Inputs of which the runtime's kernel keeps a packed copy when they are initializers."""
+_PACKING_OPS: Final = frozenset({"MatMul", "Gemm", "LSTM", "GRU", "RNN", "MatMulInteger"})
+"""Operators whose kernels keep packed copies of weights that are initializers."""
 
-_BOUND_OPS: Final = frozenset(
-    {*_PACKED_SLOTS, "ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
-)
+_BOUND_OPS: Final = _PACKING_OPS | {"ConvTranspose", "ConvInteger", "QLinearConv", "QLinearMatMul"}
 """Operators that are faster, or only possible, with their weights as initializers."""
 
 
@@ -208,21 +197,15 @@ class Initializers:
         }
         return Bound(arrays, rounded)
 
-    def values(self, node: Node, model: NodeModel, bound: Bound) -> dict[str, Any]:
-        """Return the values of shared initializers by their names in the model."""
-        return {inner: self.shared_value(node, name, bound.arrays[name]) for inner, name in model.shared}
-
-    def shared_value(self, node: Node, name: str, array: np.ndarray) -> Any:
-        """Return the value of an external initializer of an operator's session.
+    def shared(self, name: str, array: np.ndarray) -> np.ndarray:
+        """Return an external initializer of a session in C order.
 
         Args:
-            node: The operator.
             name: The weight.
             array: The weight in the type that the operator reads.
         """
-        if array is not self._weights.array(name):
-            return public_value(array)
-        return self._weights.packable(name) if name in packed(node) else self._weights.public(name)
+        is_rounded = array is not self._weights.array(name)
+        return array if is_rounded else self._weights.contiguous(name)
 
     def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
         """Return a weight in the type that the operator reads; rounded copies are cached."""
@@ -248,7 +231,7 @@ class Initializers:
         The runtime packs weights of a body only if they belong to the directly enclosing graph. Results with
         and without packing may differ in the last bit, so ``distant`` weights are fed, which prevents it.
         """
-        is_distant = name in self._distant and part.op_type in _PACKED_SLOTS
+        is_distant = name in self._distant and part.op_type in _PACKING_OPS
         return (binds_weights(part) and not is_distant) or self._is_rounded(name, part, rounding)
 
     def _is_rounded(self, name: str, part: Node, rounding: Rounding | None) -> bool:
@@ -264,16 +247,6 @@ def binds_weights(part: Node) -> bool:
 
 def _parts(node: Node, roundings: Sequence[Rounding] | None) -> tuple[tuple[Node, Rounding | None], ...]:
     return tuple(zip(node.members, roundings or (None,) * len(node.members), strict=True))
-
-
-def packed(node: Node) -> frozenset[str]:
-    """Return the names of an operator's weights of which the runtime keeps a packed copy."""
-    return frozenset(
-        name
-        for part in node.members
-        for slot, name in enumerate(part.inputs)
-        if slot in _PACKED_SLOTS.get(part.op_type, ()) and not part.domain
-    )
 
 
 def _readers(node: Node, name: str) -> list[int]:

@@ -176,14 +176,13 @@ class LinkedModel:
     Attributes:
         data: The model.
         feeds: (name in the model, value of the graph) for every fed input.
-        shared: By name in the model, each external initializer: the array, the weight of the graph, and the
-            number of the first operator that reads it.
+        shared: The external initializers in the order of their numbers: array and weight of the graph.
         outputs: (name in the model, value of the graph) for every output.
     """
 
     data: bytes
     feeds: tuple[tuple[str, str], ...]
-    shared: Mapping[str, tuple[np.ndarray, str, int]]
+    shared: tuple[tuple[np.ndarray, str], ...]
     outputs: tuple[tuple[str, str], ...]
 
 
@@ -230,7 +229,7 @@ class _Writer:
     count: int = 0
     names: dict[str, str] = field(default_factory=dict)
     initializers: dict[tuple[str, int], str] = field(default_factory=dict)
-    shared: dict[str, tuple[np.ndarray, str, int]] = field(default_factory=dict)
+    shared: list[tuple[np.ndarray, str]] = field(default_factory=list)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
 
     def add(self, part: LinkedOperator) -> None:
@@ -288,8 +287,9 @@ class _Writer:
         if key not in self.initializers:
             inner = self.initializers[key] = f"w{len(self.initializers)}"
             if name in bindings.shared:
-                self.model.graph.initializer.append(onenode.placeholder(inner, array))
-                self.shared[inner] = (array, name, self.count)
+                number = len(self.shared)
+                self.model.graph.initializer.append(onenode.placeholder(inner, array, number))
+                self.shared.append((array, name))
             else:
                 self._embed(inner, array)
         return self.initializers[key]
@@ -320,7 +320,7 @@ class _Writer:
             (output.name, name) for output, name in zip(graph.output, around.outputs, strict=True)
         )
         data = self.model.SerializeToString(deterministic=True)  # equal bytes may share a session
-        return LinkedModel(data, feeds, self.shared, outputs)
+        return LinkedModel(data, feeds, tuple(self.shared), outputs)
 
 
 ADDRESSES: Final = "measurements"

@@ -86,7 +86,6 @@ class ReferenceNode:
 
 
 OLDEST_IR: Final = 4  # before IR 4 every initializer must be an input
-EXTERNAL_FILE: Final = "weights"  # placeholder name of shared initializers
 _TYPE_TEXT: Final = re.compile(r"(?P<outer>\w+)\((?P<inner>.*)\)")
 # onnxruntime's spelling where it differs from MindSpore's
 _ELEMENTS: Final = {
@@ -137,7 +136,7 @@ class NodeModel:
 
     Attributes:
         feeds: (name in the model, value of the graph) for every fed input.
-        shared: (name in the model, value of the graph) for every external initializer.
+        shared: The values of the graph that are external initializers, in the order of their numbers.
         outputs: (name in the model, position in the node's outputs) for every used output.
         has_status: Whether the model also gives the device's overflow status, ``STATUS``.
         has_memory: Whether its results depend on how often its session has run, as random numbers do.
@@ -145,7 +144,7 @@ class NodeModel:
 
     data: bytes
     feeds: tuple[tuple[str, str], ...]
-    shared: tuple[tuple[str, str], ...]
+    shared: tuple[str, ...]
     outputs: tuple[tuple[str, int], ...]
     has_status: bool = False
     has_memory: bool = False
@@ -310,8 +309,9 @@ def _too_new(node: Node, version: int, newest: int) -> str:
 
 def _declare_inputs(
     graph: onnx.GraphProto, model_names: Mapping[str, str], bindings: Bindings, whole: onnx.ModelProto
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    feeds, shared = [], []
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    feeds: list[tuple[str, str]] = []
+    shared: list[str] = []
     for value, name in model_names.items():
         # no empty optional can be fed: an operator in front of the node makes it
         if value in bindings.absent:
@@ -320,8 +320,8 @@ def _declare_inputs(
         elif value in bindings.embedded:
             graph.initializer.append(numpy_helper.from_array(contiguous(bindings.embedded[value]), name))
         elif value in bindings.shared:
-            graph.initializer.append(placeholder(name, bindings.shared[value]))
-            shared.append((name, value))
+            graph.initializer.append(placeholder(name, bindings.shared[value], len(shared)))
+            shared.append(value)
         else:
             text = bindings.types[value]
             kind = type_proto(text) if text else _declared(whole, value)
@@ -335,16 +335,22 @@ def contiguous(array: np.ndarray) -> np.ndarray:
     return array if array.flags.c_contiguous else array.copy()
 
 
-def placeholder(name: str, array: np.ndarray) -> onnx.TensorProto:
-    """Return an initializer without contents, for an array that the session is given beside the model."""
+def placeholder(name: str, array: np.ndarray, number: int) -> onnx.TensorProto:
+    """Return an initializer without contents, for an array that the session is given beside the model.
+
+    Args:
+        name: Name of the initializer.
+        array: The array.
+        number: Its place among the arrays that the session is given.
+    """
     tensor = onnx.TensorProto(
         name=name,
         dims=array.shape,
         data_type=dtypes.from_numpy(array.dtype).onnx,
-        # the file does not exist: onnxruntime takes the array that the session is given instead
+        # no file has this name: onnxruntime finds the array by it
         data_location=onnx.TensorProto.EXTERNAL,
     )
-    for key, text in (("location", EXTERNAL_FILE), ("offset", "0"), ("length", str(array.nbytes))):
+    for key, text in (("location", str(number)), ("offset", "0"), ("length", str(array.nbytes))):
         tensor.external_data.add(key=key, value=text)
     return tensor
 
