@@ -60,6 +60,7 @@ STEPS = {
     "convolutions-CASES": (0.5, 2e-5),
     "convolutions-TRANSPOSED": (0.5, 2e-5),
     "convolutions-POOLING": (1 / 32, 5e-4),
+    "grid_sample-CASES": (1 / 512, 2e-3),
     "normalization-BY_RUNTIME": (1 / 128, 1e-3),
     "recurrent-CASES": (1 / 64, 1e-3),
     "resize-CASES": (0.5, 2e-5),
