@@ -253,7 +253,7 @@ class ForwardWriter:
         outputs = [*map(info, results), *(info(value) for value in op.bindings.values())]
         written = {value.name for value in outputs}
         graph = helper.make_graph(
-            op.written(),
+            op.written(value.name for value in outputs),
             self._graph.name or "step",
             [info(tensor) for tensor in self.inputs],
             outputs,

@@ -66,7 +66,7 @@ class Operand:
 
     __slots__ = ()
 
-    __add__ = _infix("Add")
+    __add__, __radd__ = _infix("Add"), _infix("Add", is_reflected=True)
     __sub__, __rsub__ = _infix("Sub"), _infix("Sub", is_reflected=True)
     __mul__ = _infix("Mul")
     __truediv__, __rtruediv__ = _infix("Div"), _infix("Div", is_reflected=True)

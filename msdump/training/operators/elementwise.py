@@ -14,7 +14,7 @@ import numpy as np
 from msdump.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel import FLOAT32
 from msdump.training.body import Value, operator, operators
-from msdump.training.operators.shapes import reduced, unbroadcast
+from msdump.training.operators.shapes import reduced, shape_of, swapped_with_last, unbroadcast
 from msdump.training.rules import (
     Backward,
     Gradients,
@@ -32,9 +32,7 @@ operators(
     {
         "RealDiv": ("Divide.", lambda x, y: x / y),
         "Square": ("Multiply by itself.", lambda x: x * x),
-        "AbsGrad": ("Return dy with the sign of x.", lambda x, dy: dy * op.Sign(x)),
         "SqrtGrad": ("Return dy / 2y.", lambda y, dy: dy * 0.5 / y),
-        "ReciprocalGrad": ("Return -dy y².", lambda y, dy: -dy * (y * y)),
         "AsinGrad": ("Return dy / sqrt(1 - x²).", lambda x, dy: dy / op.Sqrt(1.0 - x * x)),
         "ACosGrad": ("Return -dy / sqrt(1 - x²).", lambda x, dy: -(dy / op.Sqrt(1.0 - x * x))),
         "AtanGrad": ("Return dy / (1 + x²).", lambda x, dy: dy / (x * x + 1.0)),
@@ -58,8 +56,10 @@ operators(
             lambda dy, x, negative_slope, _is_result: op.Where(x > 0.0, dy, dy * negative_slope),
         ),
         "EluGrad": (
-            "Return dy where the forward output is positive, elsewhere dy (y + alpha).",
-            lambda dy, y, *, alpha: op.Where(y > 0.0, dy, dy * (y + float(alpha))),
+            "Return dy where the forward output is positive, elsewhere dy (y / scale + alpha).",
+            lambda dy, y, *, alpha, scale=1.0: op.Where(
+                y > 0.0, dy, dy * ((y if scale == 1.0 else y / float(scale)) + float(alpha))
+            ),
         ),
         **dict.fromkeys(
             ("SoftShrinkGrad", "HShrinkGrad"),
@@ -88,6 +88,12 @@ operators(
 )
 
 
+@operator("FillV2", element=1)
+def fill(shape: Value, number: Value) -> Value:
+    """Return a tensor of a shape, full of a number."""
+    return op.Expand(number, shape)
+
+
 @lowering("Max", "Min")
 def _lower_extreme(node: StepOperator) -> None:
     """Write the largest or smallest of several as MindSpore does: of two at a time."""
@@ -111,9 +117,9 @@ def of_operands(back: Backward, *parts: Callable[[], StepTensor]) -> Gradients:
     )
 
 
-def _times(dy: StepTensor, other: StepTensor) -> StepTensor:
-    # MindSpore's order of operands: dy * number, tensor * dy
-    return dy * other if other.value is not None and not other.rank else other * dy
+def _is_number(operand: StepTensor) -> bool:
+    """Return whether an operand is a constant scalar, for which MindSpore has operators of its own."""
+    return operand.value is not None and not operand.rank
 
 
 def _shares(back: Backward, dy: StepTensor) -> Gradients:
@@ -129,12 +135,26 @@ gradients(
         "Sub": lambda back: of_operands(back, lambda: back.dy, lambda: -back.dy),
         "Mul": lambda back: of_operands(
             back,
-            lambda: _times(back.dy, back.input(1)),
-            lambda: _times(back.dy, back.x),
+            # Muls, by a number, has the gradient first, Mul the other operand
+            lambda: back.dy * back.input(1) if _is_number(back.input(1)) else back.input(1) * back.dy,
+            lambda: back.x * back.dy,
+        ),
+        "Div": lambda back: of_operands(
+            back, lambda: back.dy / back.input(1), lambda: -back.dy * (back.y / back.input(1))
         ),
         "Neg": lambda back: -back.dy,
-        "Exp": lambda back: back.y * back.dy,
+        "Abs": lambda back: back.dy * op.Sign(back.x),
+        "Reciprocal": lambda back: -back.dy * (back.y * back.y),
+        "Exp": lambda back: back.dy * back.y,
         "Log": lambda back: back.dy / back.x,
+        "Sin": lambda back: back.dy * op.Cos(back.x),
+        "Cos": lambda back: back.dy * -op.Sin(back.x),
+        "Tan": lambda back: back.dy * (1.0 + _square(back.y)),
+        "Sinh": lambda back: op.Cosh(back.x) * back.dy,
+        "Cosh": lambda back: op.Sinh(back.x) * back.dy,
+        "Atanh": lambda back: back.dy / (1.0 - _square(back.x)),
+        "Erf": lambda back: back.dy * (2 / math.sqrt(math.pi)) * op.Exp(-op.Pow(back.x, 2.0)),
+        "Softsign": lambda back: back.dy * (1.0 / _square(1.0 + op.Abs(back.x))),
         **dict.fromkeys(("Cast", "CastLike"), lambda back: op.Cast(back.dy, to=back.x.dtype.onnx)),
         "LeakyRelu": lambda back: op.call(
             "LeakyReLUGradExt", back.dy, back.x, float(back.attribute("alpha", 0.01)), False, like=back.x
@@ -153,16 +173,9 @@ def _quotient(dy: StepTensor, divisor: float) -> StepTensor:
 
 @gradient("Selu")
 def _selu(back: Backward) -> Gradients:
-    x, y = back.x, back.y
     alpha = float(back.attribute("alpha", 1.6732631921768188))
     gamma = float(back.attribute("gamma", 1.0507010221481323))
-    return back.dy * op.Where(x > 0.0, gamma, y + alpha * gamma)
-
-
-@gradient("Div")
-def _div(back: Backward) -> Gradients:
-    quotient = back.dy / back.input(1)
-    return of_operands(back, lambda: quotient, lambda: -(quotient * back.y))
+    return op.call("EluGrad", back.dy, back.y, like=back.y, alpha=alpha, scale=gamma) * gamma
 
 
 @gradient("Pow")
@@ -171,7 +184,9 @@ def _pow(back: Backward) -> Gradients:
 
     def of_base() -> StepTensor:
         power, lower = _powers(base, exponent)
-        return op.Pow(base, lower) * power * back.dy
+        if _is_number(power):  # MindSpore's PowTensorScalar
+            return back.dy * (op.Pow(base, lower) * power)
+        return power * op.Pow(base, lower) * back.dy
 
     def of_exponent() -> StepTensor:
         # where the base is not positive, its logarithm counts as zero
@@ -199,20 +214,22 @@ def _extreme(back: Backward) -> Gradients:
         return back.dy
     a, b, dy = back.x, back.input(1), back.dy
     shared = op.Where(op.Equal(a, b), dy / 2.0, dy)
+    zeros = op.call("FillV2", shape_of(dy), np.zeros((), dy.dtype.numpy), like=dy)
     loses, wins = (op.Less, op.Greater) if back.op_type == "Max" else (op.Greater, op.Less)
     return of_operands(
-        back, lambda: op.Where(loses(a, b), 0.0, shared), lambda: op.Where(wins(a, b), 0.0, shared)
+        back, lambda: op.Where(loses(a, b), zeros, shared), lambda: op.Where(wins(a, b), zeros, shared)
     )
 
 
 @gradient("Where")
 def _where(back: Backward) -> Gradients:
     condition, dy = back.x, back.dy
+    zeros = op.call("ZerosLike", dy, like=dy)
     return of_operands(
         back,
         lambda: condition,  # never called: a condition needs no gradient
-        lambda: op.Where(condition, dy, 0.0),
-        lambda: op.Where(condition, 0.0, dy),
+        lambda: op.Where(condition, dy, zeros),
+        lambda: op.Where(condition, zeros, dy),
     )
 
 
@@ -222,12 +239,9 @@ GradientOperator = tuple[str, str, Mapping[str, float]]
 """MindSpore's operator that gives a gradient, its inputs (``"dy x"``), its attributes with their defaults."""
 
 _GRADIENTS: Final[Mapping[str, GradientOperator]] = {
-    **{name: (f"{name}Grad", "x dy", {}) for name in ("Abs", "Asin", "Atan")},
+    **{name: (f"{name}Grad", "x dy", {}) for name in ("Asin", "Atan")},
     "Acos": ("ACosGrad", "x dy", {}),
-    **{
-        name: (f"{name}Grad", "y dy", {})
-        for name in ("Sqrt", "Reciprocal", "Asinh", "Acosh", "Sigmoid", "Tanh")
-    },
+    **{name: (f"{name}Grad", "y dy", {}) for name in ("Sqrt", "Asinh", "Acosh", "Sigmoid", "Tanh")},
     "Relu": ("ReluGrad", "dy y", {}),
     "ReLU6": ("ReLU6Grad", "dy x", {}),
     "Elu": ("EluGrad", "dy y", {"alpha": 1.0}),
@@ -252,24 +266,6 @@ def _square(x: StepTensor) -> StepTensor:
     return op.call("Square", x, like=x)
 
 
-_SLOPES: Final[Mapping[str, Callable[[StepTensor], StepTensor]]] = {
-    "Sin": lambda x: op.Cos(x),
-    "Cos": lambda x: -op.Sin(x),
-    "Tan": lambda x: _square(op.Reciprocal(op.Cos(x))),
-    "Sinh": lambda x: op.Cosh(x),
-    "Cosh": lambda x: op.Sinh(x),
-    "Atanh": lambda x: 1.0 / (1.0 - op.Pow(x, 2.0)),
-    "Erf": lambda x: op.Exp(-_square(x)) * (2 / math.sqrt(math.pi)),
-    "Softsign": lambda x: 1.0 / _square(op.Abs(x) + 1.0),
-}
-"""The slope of a function at x, where MindSpore decomposes the gradient."""
-
-
-@gradient(*_SLOPES)
-def _slope(back: Backward) -> Gradients:
-    return _SLOPES[back.op_type](back.x) * back.dy
-
-
 @operator("PReLUGrad")
 def prelu_grad(dy: Value, x: Value, weight: Value, *, axes: tuple[int, ...]) -> tuple[Value, Value]:
     """Return the gradients of input and slopes; the slopes repeat along some axes."""
@@ -278,13 +274,6 @@ def prelu_grad(dy: Value, x: Value, weight: Value, *, axes: tuple[int, ...]) -> 
     dw = op.Where(is_positive, 0.0, dy * x)
     summed = op.ReduceSum(dw, axes, keepdims=0) if axes else dw
     return dx, op.Reshape(summed, op.Shape(weight))
-
-
-@operator("SiLUGrad")
-def silu_grad(dy: Value, x: Value) -> Value:
-    """Return dy s (1 + x (1 - s)) with s = sigmoid(x)."""
-    s = op.Sigmoid(x)
-    return dy * (s * (x * (1.0 - s) + 1.0))
 
 
 @operator("HSwishGrad")
@@ -394,8 +383,11 @@ def _shrink(back: Backward) -> Gradients:
 @gradient("Swish")
 def _silu(back: Backward) -> Gradients:
     """Write the gradient of x sigmoid(alpha x), which has the slope of SiLU at alpha x."""
-    x, alpha = back.x, float(back.attribute("alpha", 1.0))
-    return op.call("SiLUGrad", back.dy, x if alpha == 1.0 else x * alpha, like=x)
+    dy, alpha = back.dy, float(back.attribute("alpha", 1.0))
+    x = back.x if alpha == 1.0 else back.x * alpha
+    sigmoid = op.Sigmoid(x)
+    along, rest = x * dy, sigmoid * dy
+    return op.call("SigmoidGrad", sigmoid, along, like=x) + rest
 
 
 @gradient("Gelu")
@@ -406,9 +398,11 @@ def _gelu(back: Backward) -> Gradients:
 
 @mindspore_gradient("Softmax")
 def _softmax(back: Backward) -> Gradients:
-    y, axis = back.y, back.attributes["axis"]
-    total = reduced("ReduceSum", y * back.dy, [axis], keep_dims=True)
-    return y * (back.dy - total)
+    """Write MindSpore's SoftmaxBackward, which works along the last axis: another one is swapped with it."""
+    axis = back.attributes["axis"]
+    y, dy = swapped_with_last(back.y, axis), swapped_with_last(back.dy, axis)
+    dx = y * (dy - reduced("ReduceSum", y * dy, [-1], keep_dims=True))
+    return swapped_with_last(dx, axis)
 
 
 @mindspore_gradient("LogSoftmax")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from msdump.errors import GraphError
 from msdump.training.body import INT64, Value, operator
 from msdump.training.operators.shapes import (
+    as_matrix,
     is_fixed,
     joined,
     numbered,
     reshaped,
     scattered,
     shape_of,
+    swapped,
+    swapped_with_last,
     transposed,
 )
 from msdump.training.rules import (
@@ -95,18 +100,29 @@ def _gather(back: Backward) -> Gradients:
 
 @gradient("GatherElements")
 def _gather_elements(back: Backward) -> Gradients:
-    return _into(back, back.input(1), back.dy, back.attribute("axis", 0))
+    """Add the gradient up at the indices along an axis."""
+    x, axis = back.x, back.attribute("axis", 0)
+    return op.call("GatherDGradV2", x, axis, back.input(1), back.dy, like=x, dim=axis)
 
 
 @gradient("TopK")
 def _top_k(back: Backward) -> Gradients:
-    return _into(back, back.outputs[1], back.dy, back.attribute("axis", -1))
+    """Scatter the gradient to the largest elements, by their numbers in all rows.
 
-
-def _into(back: Backward, indices: StepTensor, dy: StepTensor, axis: int) -> StepTensor:
-    """Return the gradient of ``back.x``: ``dy`` added up at the indices along an axis."""
-    x = back.x
-    return op.call("GatherDGradV2", x, axis, indices, dy, like=x, dim=axis)
+    Rows are the last axis: another one is swapped with it.
+    """
+    x, axis = back.x, back.attribute("axis", -1)
+    places, dy = swapped_with_last(back.outputs[1], axis), swapped_with_last(back.dy, axis)
+    size = joined(x.shape)
+    if size is None:
+        starts = op.Reshape(op.Range(0, op.Size(x), op.Gather(op.Shape(x), axis)), [-1, 1])
+        total = op.Reshape(op.Size(x), [1])
+    else:
+        starts, total = np.arange(0, size, x.sizes()[axis]).reshape(-1, 1), [size]
+    numbers = reshaped(as_matrix(places) + starts, (joined(dy.shape), 1))
+    flat = op.call("ScatterNd", numbers, reshaped(dy, (joined(dy.shape),)), total, batch_dims=0)
+    turned = x.shaped(tuple(swapped(x.shape, axis)))
+    return swapped_with_last(reshaped(flat, turned), axis)
 
 
 @gradient("GatherND")

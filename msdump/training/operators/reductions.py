@@ -148,7 +148,7 @@ def _reduce_extreme(back: Backward) -> Gradients:
     y, dy = kept(back, back.y), kept(back, back.dy)
     is_taken = op.Cast(op.Equal(y, x), to=x.dtype.onnx)
     count = reduced("ReduceSum", is_taken, reduced_axes(back), keep_dims=True)
-    return is_taken / count * dy
+    return dy / count * is_taken
 
 
 @mindspore_gradient("ReduceProd")

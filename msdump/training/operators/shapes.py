@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate, chain
-from typing import Final
+from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 
@@ -80,6 +80,19 @@ def transposed(x: StepTensor, order: Sequence[int] | None = None) -> StepTensor:
     if key not in op.layouts:
         op.layouts[key] = op.Transpose(x, perm=order)
     return op.layouts[key]
+
+
+def swapped(items: Sequence[Any], axis: int) -> list[Any]:
+    """Return sizes or axes with one of them and the last one in each other's place."""
+    order = [*items]
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
+
+
+def swapped_with_last(x: StepTensor, axis: int) -> StepTensor:
+    """Return a tensor with an axis and the last one in each other's place; the last one: unchanged."""
+    order = swapped(range(x.rank), axis)
+    return x if order == [*range(x.rank)] else transposed(x, order)
 
 
 @lowering("Reshape")
@@ -242,16 +255,11 @@ def _transpose(back: Backward) -> Gradients:
 @gradient("Tile")
 def _tile(back: Backward) -> Gradients:
     """Sum over the copies: their number is a dimension of its own in front of each dimension."""
-    x = back.x
-    repeats = constant(back, 1, "repeats").tolist()
-    copied = [axis for axis, count in enumerate(repeats) if count != 1]
-    if not copied:
+    x, repeats = back.x, constant(back, 1, "repeats").tolist()
+    if set(repeats) <= {1}:
         return back.dy
-    parts = [(repeats[axis], size) if axis in copied else (size,) for axis, size in enumerate(x.shape)]
-    apart = tuple(chain.from_iterable(parts))
-    starts = [0, *accumulate(len(part) for part in parts)]
-    axes = [starts[axis] for axis in copied]
-    return reduced("ReduceSum", reshaped(back.dy, apart), axes, keep_dims=False)
+    apart = tuple(chain.from_iterable(zip(repeats, x.shape, strict=True)))
+    return reduced("ReduceSum", reshaped(back.dy, apart), range(0, len(apart), 2), keep_dims=False)
 
 
 @gradient("Concat")
