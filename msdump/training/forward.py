@@ -11,7 +11,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump import dtypes
-from msdump.errors import GraphError, InputError, UnsupportedOpError
+from msdump.errors import GraphError, InputError, UnsupportedOpError, name_hint
 from msdump.graph import Graph, Node
 from msdump.training import operators  # noqa: F401 - they fill the tables
 from msdump.training.losses import Loss
@@ -85,7 +85,7 @@ def infer_outputs(
     if node.domain:
         raise GraphError(
             f"{node.operator.full_name}: what {node.domain}.{node.op_type} writes is of unknown type, "
-            "but gradients need it"
+            "but gradients need it; declare it in the model's value_info"
         )
     given = ["" if item is None else item.name for item in inputs]
     attributes: dict[str, Any] = dict(node.attributes)
@@ -216,7 +216,8 @@ class ForwardWriter:
         kind = self._graph.type_of(name)
         if kind.dtype is None or kind.shape is None:
             raise GraphError(
-                f"{self._graph.source}: type and rank of value {name!r} are not known, which gradients need"
+                f"{self._graph.source}: type and rank of value {name!r} are not known, which gradients need; "
+                "declare it in the model's value_info"
             )
         return StepTensor(self._renamed.get(name, name), kind.dtype, kind.shape)
 
@@ -248,6 +249,19 @@ class ForwardWriter:
         # an initializer that is listed as an input, too, is that input's default
         return self.input(tensor) if is_input else tensor
 
+    def _no_variable(self, name: str) -> str:
+        """Say why a value cannot have a new value after a step, and the remedy."""
+        if name in _values_in_slots(self._graph, _STATE):
+            return (
+                f"{name!r}, a moving statistic, is no initializer, and only initializers have new values "
+                "after a step; make it one, or use it as it is by batch_statistics=False"
+            )
+        return (
+            f"the step gives {name!r} a new value, but has no variable of this name"
+            f"{name_hint(name, self.weights)}; give new values to the tensors that state() returns, by the "
+            "names that they have there: a name that the model has already gets a number"
+        )
+
     def assembled(self, results: Sequence[StepTensor]) -> onnx.ModelProto:
         """Return the model of the step; the new values of variables follow the results."""
         outputs = [*map(info, results), *(info(value) for value in op.bindings.values())]
@@ -276,10 +290,7 @@ class ForwardWriter:
             model.training_info.add()
         for name, value in op.bindings.items():
             if name not in self.weights:
-                raise GraphError(
-                    f"{self._graph.source}: {name!r}, a moving statistic, is no initializer and cannot move; "
-                    "batch_statistics=False uses it as it is"
-                )
+                raise GraphError(f"{self._graph.source}: {self._no_variable(name)}")
             model.training_info[0].update_binding.add(key=name, value=value.name)
         return model
 

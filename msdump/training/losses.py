@@ -320,7 +320,8 @@ def _logits(output: StepTensor) -> StepTensor:
     if not output.shape:
         raise GraphError(
             f"output {output.name!r} is one number and has no classes to choose from: "
-            "other losses are mse and none, for a network that ends in its loss"
+            "losses without classes are mse, l1, smooth_l1 and bce_with_logits, and none for a network that "
+            "ends in its loss"
         )
     return output
 

@@ -158,7 +158,10 @@ class StepTensor(Operand):
         """
         if self.is_fixed:
             return tuple(size for size in self.shape if isinstance(size, int))
-        raise GraphError(f"value {self.name!r} has the shape {self.shape}; its gradient needs fixed sizes")
+        raise GraphError(
+            f"value {self.name!r} has the shape {self.shape}; its gradient needs fixed sizes: give the "
+            "model's dynamic dimensions sizes"
+        )
 
     def sizes_from(self, start: int, stop: int | None = None) -> tuple[int, ...]:
         """Return the dimensions from an axis on, or between two; others may be free.

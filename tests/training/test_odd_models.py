@@ -12,8 +12,10 @@ from onnx import parser
 import msdump
 from msdump.errors import ExecutionError, GraphError, UnsupportedOpError
 from msdump.training import eval_graph, step_graph
+from msdump.training.losses import Loss
+from msdump.training.tape import op
 from tests.texts import parsed
-from tests.training.differences import WEIGHTED
+from tests.training.differences import WEIGHTED, one_operator
 
 HEAD = '<ir_version: 10, opset_import: ["": 20]>'
 X = np.arange(6, dtype=np.float32).reshape(2, 3) / 6
@@ -207,3 +209,15 @@ def test_missing_rule(operator):
 
     assert f"head/{operator}: {reason}" in str(refused.value)
     assert 'File "/net/model.py", line 12, in forward; return self.head(x);' in str(refused.value)
+
+
+def test_a_new_value_of_no_variable():
+    """A new value under a name that no variable has is refused with the closest one, and with the remedy."""
+
+    def write(output, labels):
+        op.bindings["beta2_powers"] = output
+        return WEIGHTED.write(output, labels)
+
+    loss = Loss("Renaming", WEIGHTED.label, write)
+    with pytest.raises(GraphError, match=r"\(did you mean 'beta2_power'\?\); give new values to the tensors"):
+        step_graph(one_operator("Neg", [np.ones(2, np.float32)], {}), loss, "adam")
