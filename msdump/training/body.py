@@ -37,14 +37,16 @@ Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 class Body(OnnxBody, Tape):
     """The body of one of MindSpore's operators, with tensors of one element type."""
 
-    def __init__(self, element: DType, pattern: str) -> None:
+    def __init__(self, element: DType, pattern: str, opset: int) -> None:
         """Begin an empty body.
 
         Args:
             element: Element type of the tensors; plain numbers become constants of it.
             pattern: Name of a value of that type.
+            opset: Version of ONNX's operators, the model's.
         """
         super().__init__()
+        self.opset = opset
         self._element = element
         self._pattern = Value(self, pattern)
 
@@ -135,7 +137,7 @@ def function(
     """Return the function of an operator for a number of inputs, a structure and an element type."""
     entry = OPERATORS[name]
     inputs = [f"i{slot}" for slot in range(count)]
-    body = Body(element, inputs[entry.element])
+    body = Body(element, inputs[entry.element], opset)
     with writing(body):
         result = entry.build(*(Value(body, name) for name in inputs), **structure)
     results = [value.name for value in ((result,) if isinstance(result, Value) else result)]

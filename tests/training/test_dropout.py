@@ -8,7 +8,7 @@ import pytest
 import msdump
 from msdump.training import step_graph
 from tests.texts import parsed
-from tests.training.differences import WEIGHTED, analytic, bindings_of, one_operator, session_of
+from tests.training.differences import OPSET, WEIGHTED, analytic, bindings_of, one_operator, session_of
 
 X = np.random.default_rng(11).uniform(1, 2, (40, 50)).astype(np.float32)
 ONES = np.ones_like(X)
@@ -35,10 +35,11 @@ def _values(model, count=1, **options):
     return [session.run(names, {"inputs0": ONES}) for _ in range(count)]
 
 
+@pytest.mark.parametrize("opset", [OPSET, 22, 24])
 @pytest.mark.parametrize("case", DROPPING)
-def test_mask(case):
+def test_mask(case, opset):
     """Dropout keeps the elements of the mask, divided by their share, and so does its gradient."""
-    ((y, mask, gradient),) = _values(one_operator("Dropout", DROPPING[case], {}))
+    ((y, mask, gradient),) = _values(one_operator("Dropout", DROPPING[case], {}, opset=opset))
 
     assert {0.0, 1.0} == set(np.unique(mask))
     assert 0.65 < mask.mean() < 0.75
@@ -89,9 +90,10 @@ def test_computed_mode(training):
     np.testing.assert_allclose(mask / (0.75 if training else 1), gradient, rtol=1e-6)
 
 
-def test_networks_draw_for_themselves():
+@pytest.mark.parametrize("opset", [OPSET, 22])
+def test_networks_draw_for_themselves(opset):
     """A network draws the numbers of its seed, whatever other networks of the same operators have drawn."""
-    step = step_graph(one_operator("Dropout", [X, RATIO], {}), WEIGHTED, "sgd:0.0")
+    step = step_graph(one_operator("Dropout", [X, RATIO], {}, opset=opset), WEIGHTED, "sgd:0.0")
 
     first, second = msdump.load(step), msdump.load(step)
     losses = [[float(network.train_step(ONES)) for _ in range(2)] for network in (first, second)]

@@ -411,6 +411,10 @@ def _log_softmax(back: Backward) -> Gradients:
     return op.call("LogSoftmaxGrad", y, back.dy, axis, like=y)
 
 
+_DROPPING_OPSET: Final = 22
+"""From this opset on onnxruntime has one kernel that draws numbers, ONNX's Dropout, which draws others."""
+
+
 @operator("Dropout")
 def dropout(
     x: Value, keep_prob: Value, _seed0: Value, _seed1: Value, *, generator_seed: int
@@ -419,8 +423,13 @@ def dropout(
 
     The random numbers go on from step to step, so that each has a mask of its own.
     """
-    numbers = op.RandomUniformLike(x, dtype=FLOAT32.onnx, seed=float(generator_seed))
-    mask = op.CastLike(numbers < keep_prob, x)
+    if op.opset < _DROPPING_OPSET:
+        is_kept = op.RandomUniformLike(x, dtype=FLOAT32.onnx, seed=float(generator_seed)) < keep_prob
+    else:
+        ones = op.Expand(np.ones((), np.float32), op.Shape(x))
+        dropped = op.Sub(np.ones((), np.float32), keep_prob)
+        _, is_kept = op.Dropout(ones, dropped, np.array(True), seed=int(generator_seed), outputs=2)
+    mask = op.CastLike(is_kept, x)
     return x * mask / op.CastLike(keep_prob, x), mask
 
 
