@@ -38,6 +38,7 @@ from msdump.execute import (
     values,
 )
 from msdump.graph import Graph, Node, opaque_control_flow
+from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
 from msdump.record import lies_below
 from msdump.selector import DumpMode, IterationSet
@@ -128,6 +129,8 @@ class Network:
             context=context,
             model=model,
             variables=self._variables.arrays,
+            # other ranks would have to take part in it
+            can_rehearse=self._collectives is None,
         )
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -282,11 +285,26 @@ class Network:
     def device_memory(self) -> MemoryUse | None:
         """Memory of the emulated device in the current run, else in the last one; None on CPU and GPU.
 
-        None, too, after a run that is neither dumped nor limited (``max_device_memory``), if the sizes of its
-        tensors depend on contents (NonZero). It has addresses from the moment at which tensors are captured:
+        A run that is neither dumped nor limited (``max_device_memory``) is not measured while it goes on: its
+        memory is None then, and its operators run once more when the memory is first read. It stays None if
+        the run failed, or if the sizes of its tensors depend on contents (NonZero). Any other run has
+        addresses from the moment at which tensors are captured:
         ``network.device_memory.block(position, io, slot)``.
+
+        Raises:
+            MsdumpError: The operators fail the second time, because the inputs have changed.
         """
+        if self._shared.runner is None:
+            with self._shared.lock:
+                self._recorder.measure(self._rehearse)
         return self._recorder.memory_use
+
+    def _rehearse(self, inputs: Mapping[str, Any], observer: Observer) -> None:
+        """Run the operators for an observer, in a program without effects on this one's random numbers."""
+        assert self._device is not None
+        runs = Runs(Program(self.graph, self._device.roundings), self._variables)
+        runs.forget_sessions()
+        runs.infer(inputs, observer)
 
     @property
     def iteration(self) -> int:

@@ -158,31 +158,40 @@ class Metered(Relay):
 
 _MOST_RUNS: Final = 64  # kept address maps, one for each combination of input shapes
 
+Rehearse = Callable[[Mapping[str, Any], Observer], object]
+"""Runs the operators of a network on inputs, for an observer alone: nothing is dumped, counted or updated."""
+
 
 class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
-    The addresses of a run are found operator by operator, and reused by runs with the same input shapes,
-    unless sizes depend on contents: then a run is measured if it is dumped or limited.
+    The addresses of a run are found operator by operator if it is dumped or limited, and reused by runs with
+    the same input shapes, unless sizes depend on contents. Any other run is not observed, which would double
+    its time and its packed weights: ``measure`` finds its addresses by a rehearsal.
 
     Attributes:
         now: Memory of the current run, or else of the last one; None before the first run and for a run
             that is not measured.
     """
 
-    def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
+    def __init__(
+        self, device: Ascend, plan: DumpPlan | None, limit: int | None, *, can_rehearse: bool = True
+    ) -> None:
         """Follow the runs of a network from its first one on.
 
         Args:
             device: The emulated device with the graph.
             plan: The plan: outputs that the watcher reads again stay in memory.
             limit: Bytes of the device, None: as many as needed.
+            can_rehearse: Whether the network can run once more for its memory alone.
         """
         self._device = device
         self._plan = plan
         self._limit = limit
         self._remembered: dict[Hashable, MemoryUse] = {}
+        self._can_rehearse = can_rehearse
         self._new_key: Hashable = None  # input shapes of a run that ``end`` may remember
+        self._inputs: Mapping[str, Any] | None = None  # of the current run or the last one, if not measured
         self._inner_residences: dict[int, Residence] = {}
         self.now: MemoryUse | None = None
 
@@ -193,20 +202,40 @@ class RunMemory:
             DeviceMemoryError: Weights and inputs do not fit.
         """
         key = tuple((name, _sizes(item)) for name, item in inputs.items())
-        self.now, self._new_key = self._remembered.get(key), None
+        self.now, self._new_key, self._inputs = self._remembered.get(key), None, None
         if self.now is not None:
             return capture  # the same addresses: no operator needs to be watched for them
         varies = self._varies(frozenset(inputs) | self._device.graph.variables)
-        if varies and capture is None and self._limit is None:
-            return None  # measuring makes a run several times as slow, and nothing reads its addresses
+        self._new_key = None if varies else key
+        if capture is None and self._limit is None and (varies or self._can_rehearse):
+            return None
+        return self._measured(inputs, capture)
+
+    def _measured(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer:
         arrays = {**self._device.graph.weights, **inputs}
         self.now = MemoryUse.begin(self._main_residence, self._limit, arrays)
-        self._new_key = None if varies else key
         return Metered(self.now, capture, self._device.graph, self._residence_inside)
 
-    def end(self) -> None:
-        """Remember the run that has ended, where the shapes of its inputs decide all sizes."""
-        if self._new_key is None or self.now is None:
+    def measure(self, rehearse: Rehearse) -> None:
+        """Find the addresses of the last run by a rehearsal, if its input shapes decide them all.
+
+        Does nothing if the run was measured or failed.
+        """
+        inputs, self._inputs = self._inputs, None
+        if inputs is not None:
+            rehearse(inputs, self._measured(inputs, None))
+            self.end(inputs)
+
+    def end(self, inputs: Mapping[str, Any]) -> None:
+        """Remember a run that has ended, where the shapes of its inputs decide all sizes.
+
+        Args:
+            inputs: Its inputs; kept until the next run where it was not measured.
+        """
+        if self._new_key is None:
+            return
+        if self.now is None:
+            self._inputs = inputs
             return
         if len(self._remembered) >= _MOST_RUNS:
             del self._remembered[next(iter(self._remembered))]

@@ -17,7 +17,7 @@ import numpy as np
 from msdump.capture.capture import Capture, Marks
 from msdump.capture.compiled.dump import CompiledDump, SingleDump, SingleOperator
 from msdump.capture.graph_files import GraphDump
-from msdump.capture.memory import FaultyMemory, RunMemory, faulty_memory
+from msdump.capture.memory import FaultyMemory, Rehearse, RunMemory, faulty_memory
 from msdump.capture.process import DumpWriter, Process, claim
 from msdump.capture.selection import inside, operators, selectable, used_items
 from msdump.capture.steps import Memory
@@ -234,6 +234,7 @@ class Recorder:
         context: Context,
         model: Model,
         variables: Variables = dict,
+        can_rehearse: bool = True,
     ) -> None:
         """Check that the dump path is writable, and write the graph files of the dump.
 
@@ -246,6 +247,7 @@ class Recorder:
             context: Where the network runs.
             model: The model's name.
             variables: Gives the present values of the initializers that training writes.
+            can_rehearse: Whether the network can run once more for its memory alone.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -254,7 +256,9 @@ class Recorder:
         self.marks = Marks()
         self._process = process
         self._has_nodes = bool(graph.nodes)
-        self._memory = None if device is None else RunMemory(device, plan, context.memory_limit)
+        self._memory = None
+        if device is not None:
+            self._memory = RunMemory(device, plan, context.memory_limit, can_rehearse=can_rehearse)
         self._faults = None if device is None else self._faulty_memory(device, plan)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
         self._watch: RunWatch | None = None  # rules and history of the last dumped run
@@ -286,6 +290,11 @@ class Recorder:
     def memory_use(self) -> MemoryUse | None:
         """Device memory of the current run, or else of the last one; None on CPU and GPU."""
         return None if self._memory is None else self._memory.now
+
+    def measure(self, rehearse: Rehearse) -> None:
+        """Find the device memory of the last run by a rehearsal, if the run was not measured."""
+        if self._memory is not None:
+            self._memory.measure(rehearse)
 
     @property
     def summary(self) -> Summary | None:
@@ -347,5 +356,5 @@ class Recorder:
             observer = self._faults.begin(observer)
         # the memory's observer comes first: the others need the addresses of results
         outputs = execute(self._memory.begin(inputs, observer))
-        self._memory.end()  # not after a failure: the addresses are incomplete
+        self._memory.end(inputs)  # not after a failure: the addresses are incomplete
         return outputs

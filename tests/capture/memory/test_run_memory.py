@@ -153,10 +153,38 @@ def observed(door, monkeypatch, model, runs, **context):
 
 
 def test_runs_with_known_sizes_are_not_observed(door, monkeypatch):
-    """Where shapes tell every size, only the first run of each shape is measured."""
+    """Where shapes tell every size, only the first run of each shape is measured against a limit."""
     runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 1, 2, 1, 2)]
 
-    assert [True, False, True, False, False] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
+    actual = observed(door, monkeypatch, nets.cosine(), runs, **O0, **LIMITED)
+
+    assert [True, False, True, False, False] == actual
+
+
+def test_runs_without_limit_are_not_observed(door, monkeypatch):
+    """No undumped run without a limit is measured, whatever its shapes: a decoder's grow at every step."""
+    runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 1, 2)]
+
+    assert [False] * 3 == observed(door, monkeypatch, nets.cosine(), runs, **O0)
+
+
+def random_sum():
+    """Return a network that adds random numbers to a weight that every run reads."""
+    nodes = [nets.node("RandomNormalLike", "x", "r", seed=1.0), nets.node("Add", "r w", "y")]
+    return nets.model(nodes, [nets.value("x", ["n", 4])], ["y"], {"w": np.ones(4, np.float32)})
+
+
+@pytest.mark.parametrize("build", [nets.cosine, random_sum])
+def test_memory_is_measured_when_it_is_read(door, build):
+    """An unobserved run has the memory of an observed one, and reading it does not change later results."""
+    limited, free = door.load(build(), **O0, **LIMITED), door.load(build(), **O0)
+    for rows in (1, 9, 1):
+        feeds = {"x": np.ones((rows, 4), np.float32)}
+        expected = limited.run(feeds)
+        actual = free.run(feeds)
+
+        assert all(np.array_equal(expected[name], actual[name]) for name in expected)
+        assert use(limited) == use(free)
 
 
 @pytest.mark.parametrize(("limit", "is_observed"), [({}, False), (LIMITED, True)], ids=["free", "limited"])
@@ -172,7 +200,9 @@ def test_oldest_shapes_are_forgotten(door, monkeypatch):
     monkeypatch.setattr(run_memory, "_MOST_RUNS", 2)
     runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 2, 3, 2, 3, 1)]
 
-    assert [True, True, True, False, False, True] == observed(door, monkeypatch, nets.cosine(), runs, **O0)
+    actual = observed(door, monkeypatch, nets.cosine(), runs, **O0, **LIMITED)
+
+    assert [True, True, True, False, False, True] == actual
 
 
 def test_run_that_fails_is_not_remembered(door, monkeypatch):
@@ -183,6 +213,7 @@ def test_run_that_fails_is_not_remembered(door, monkeypatch):
     x = np.ones((4, 64), np.float32)
     with pytest.raises(RuntimeError, match="Gather"):
         network.run({"x": x, "i": np.array([0, 9])})
+    assert network.device_memory is None
 
     network.run({"x": x, "i": np.array([0, 1])})
 
