@@ -44,13 +44,25 @@ def _of_rank(model, ranks):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("bucket_bytes", [0, 1 << 18], ids=["each", "buckets"])
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_ranks_end_as_one(tmp_path, ranks, bucket_bytes):
+@pytest.mark.parametrize(
+    ("ranks", "bucket_bytes", "choices"),
+    [
+        (2, 0, {}),
+        (4, 0, {}),
+        (2, 1 << 18, {}),
+        (4, 1 << 18, {}),
+        (2, 0, {"accumulate": 2, "clip_gradients": "global_norm:0.5"}),
+    ],
+    ids=str,
+)
+def test_ranks_end_as_one(tmp_path, ranks, bucket_bytes, choices):
     """LeNet on several ranks ends with the weights of one rank on the joined batch, bit-equal on each."""
-    whole = step_graph(build("lenet", tmp_path, batch=BATCH))
-    choice = DataParallel(ranks, bucket_bytes)
-    part = step_graph(build("lenet", tmp_path, batch=BATCH // ranks), data_parallel=choice)
+    whole = step_graph(build("lenet", tmp_path, batch=BATCH), **choices)
+    part = step_graph(
+        build("lenet", tmp_path, batch=BATCH // ranks),
+        data_parallel=DataParallel(ranks, bucket_bytes),
+        **choices,
+    )
 
     losses, expected = _trained(whole, _batches(BATCH))
     results = communication.spawn(ranks, _of_rank, part, ranks)
