@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -25,10 +26,19 @@ from msdump.training import LOSSES, OPTIMIZERS, step_graph, write_step
 )
 @click.option(
     "--optimizer",
-    metavar=f"[{'|'.join(OPTIMIZERS)}][:OPTIONS]",
-    default="momentum:0.01,0.9",
+    multiple=True,
+    metavar=f"[PATTERN=][{'|'.join(OPTIMIZERS)}][:OPTIONS]",
+    default=("momentum:0.01,0.9",),
     show_default=True,
-    help="What updates the parameters; its options in order or by name, adam:0.001,weight_decay=0.02.",
+    help="What updates the parameters; its options in order or by name, adam:0.001,weight_decay=0.02. "
+    "Several with patterns of parameters' names: the first match counts; the one without takes the others.",
+)
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="PATTERN=OPTIONS",
+    help="Rate and decay of the parameters with such names: '*.bias=learning_rate=0.01,weight_decay=0'.",
 )
 @click.option("--trainable", multiple=True, metavar="NAME", help="A parameter to train; without it, all.")
 @options.dimensions
@@ -74,6 +84,8 @@ def command(
     *,
     model: str,
     output: str,
+    optimizer: tuple[str, ...],
+    groups: tuple[str, ...],
     trainable: tuple[str, ...],
     dimensions: dict[str, int],
     precision: tuple[str, ...],
@@ -89,6 +101,8 @@ def command(
     """
     step = step_graph(
         model,
+        optimizer=_optimizers(optimizer),
+        groups=_by_pattern("--group", map(_split_at_pattern, groups)),
         trainable=trainable or None,
         sizes=dimensions,
         precision=_types(precision),
@@ -98,6 +112,45 @@ def command(
     mark_started()  # from here on only the writing of the file can fail, not the model
     for path in write_step(step, output):
         print(path)
+
+
+def _optimizers(texts: tuple[str, ...]) -> dict[str, str]:
+    """Return the optimizers by pattern, the one without a pattern last.
+
+    Raises:
+        InputError: A pattern is given twice.
+    """
+    pairs = []
+    for text in texts:
+        pattern, equals, optimizer = text.partition("=")
+        # in momentum:learning_rate=0.1 an option has the first equals sign
+        has_pattern = equals and ":" not in pattern
+        pairs.append((pattern, optimizer) if has_pattern else ("*", text))
+    named = _by_pattern("--optimizer", pairs)
+    rest = {"*": named.pop("*")} if "*" in named else {}
+    return named | rest
+
+
+def _split_at_pattern(text: str) -> tuple[str, str]:
+    pattern, equals, values = text.partition("=")
+    if not equals:
+        raise InputError(f"--group: {text!r} is not PATTERN=OPTIONS, such as *.bias=weight_decay=0")
+    return pattern, values
+
+
+def _by_pattern(option: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return pairs by pattern.
+
+    Raises:
+        InputError: A pattern is given twice.
+    """
+    found: dict[str, str] = {}
+    for pattern, text in pairs:
+        if pattern in found:
+            names = f"the pattern {pattern!r}" if pattern != "*" else "one for all parameters"
+            raise InputError(f"{option}: {names} is given twice")
+        found[pattern] = text
+    return found
 
 
 def _types(texts: tuple[str, ...]) -> dict[str, str] | None:

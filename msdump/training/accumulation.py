@@ -14,10 +14,10 @@ import numpy as np
 
 from msdump.training import options
 from msdump.training.conditional import update_if
-from msdump.training.optimizers import Trained, Variables, assign
 from msdump.training.options import OptionRule, Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
+from msdump.training.variables import Trained, Variables, assign
 from msdump.training.writer import StepTensor
 
 

@@ -17,10 +17,10 @@ from msdump.dtypes import DType
 from msdump.errors import InputError
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training import options
-from msdump.training.optimizers import Trained
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
+from msdump.training.variables import Trained
 from msdump.training.writer import StepTensor
 
 

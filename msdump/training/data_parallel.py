@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from msdump.communication import current
 from msdump.errors import InputError
-from msdump.training.optimizers import Trained
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
+from msdump.training.variables import Trained
 from msdump.training.writer import ROOT, StepTensor
 
 PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))

@@ -10,11 +10,11 @@ import numpy as np
 
 from msdump.training import options
 from msdump.training.conditional import update_if
-from msdump.training.optimizers import Trained, Variables, assign
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.update import Update
+from msdump.training.variables import Trained, Variables, assign
 from msdump.training.writer import ROOT, StepTensor
 
 MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))
@@ -49,8 +49,7 @@ class StaticLossScale(Options):
         """Write a Mul with 1 / scale for every gradient, in the optimizer's scope, and the update."""
         trained = update.reduced(trained)
         if self.value != 1:
-            with op.at(update.place):
-                trained = [(item, by_number("Mul", gradient, 1 / self.value)) for item, gradient in trained]
+            trained = update.optimizers.scaled(trained, 1 / self.value)
         update.write(trained)
         return ()
 

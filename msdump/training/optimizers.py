@@ -1,7 +1,4 @@
-"""Optimizers under MindSpore's class names, and the operators that update variables.
-
-The formulas are from MindSpore's kernels. Learning rate, moments' coefficients and the like are always
-float32; a body converts them to the parameter's type.
+"""Optimizers under MindSpore's class names.
 
 All have a ``learning_rate``, which a run can change, a ``weight_decay``, the share of a parameter that is
 added to its gradient, and ``decayed``, a key of ``DECAYED``.
@@ -17,244 +14,40 @@ import numpy as np
 
 from msdump.errors import InputError
 from msdump.training import options
-from msdump.training.body import Structure, Value, operator
+from msdump.training.body import Structure
+from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate, write_rates
 from msdump.training.options import Options
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
+from msdump.training.variables import Variables, assign
 from msdump.training.writer import Item, StepTensor
-
-
-@operator("AssignAdd")
-def assign_add(variable: Value, value: Value) -> Value:
-    """Add to a variable."""
-    return variable + value
-
-
-@operator("Assign")
-def assign_body(_variable: Value, value: Value) -> Value:
-    """Give a variable another value."""
-    return op.Identity(value)
-
-
-@operator("ApplyMomentum")
-def apply_momentum(
-    variable: Value,
-    accumulation: Value,
-    rate: Value,
-    gradient: Value,
-    momentum: Value,
-    *,
-    use_nesterov: int,
-    rank: int,
-) -> tuple[Value, Value]:
-    """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
-    rate, momentum = _number(rate, rank), _number(momentum, rank)
-    moved = accumulation * momentum + gradient
-    step = moved * momentum + gradient if use_nesterov else moved
-    return variable - step * rate, moved
-
-
-@operator("SGD")
-def sgd(
-    variable: Value,
-    gradient: Value,
-    rate: Value,
-    accumulation: Value,
-    momentum: Value,
-    stat: Value,
-    *,
-    dampening: float,
-    nesterov: int,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable, accumulation and stat.
-
-    accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
-    when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
-    """
-    rate, momentum = _number(rate, rank), _number(momentum, rank)
-    going = accumulation * momentum + gradient * _number(1.0 - dampening, rank)
-    moved = op.Where(stat > 0.0, gradient, going)
-    step = gradient + moved * momentum if nesterov else moved
-    has_momentum = momentum > 0.0
-    return (
-        variable - op.Where(has_momentum, step, gradient) * rate,
-        op.Where(has_momentum, moved, accumulation),
-        op.Where(has_momentum, stat * 0.0, stat),
-    )
-
-
-@operator("Adam")
-def adam(
-    variable: Value,
-    m: Value,
-    v: Value,
-    beta1_power: Value,
-    beta2_power: Value,
-    rate: Value,
-    beta1: Value,
-    beta2: Value,
-    epsilon: Value,
-    gradient: Value,
-    *,
-    use_nesterov: int,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable and moments.
-
-    var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
-    """
-    beta1, beta2 = _number(beta1, rank), _number(beta2, rank)
-    first, second = _moving_averages(m, v, beta1, beta2, gradient)
-    correction = op.Sqrt(1.0 - op.of_element(beta2_power)) / (1.0 - op.of_element(beta1_power))
-    step = _number(rate, rank) * correction
-    ahead = first * beta1 + gradient * (1.0 - beta1) if use_nesterov else first
-    change = ahead * step / (op.Sqrt(second) + _number(epsilon, rank))
-    return variable - change, first, second
-
-
-@operator("AdamWeightDecay")
-def adam_weight_decay(
-    variable: Value,
-    m: Value,
-    v: Value,
-    rate: Value,
-    beta1: Value,
-    beta2: Value,
-    epsilon: Value,
-    decay: Value,
-    gradient: Value,
-    _use_locking: Value,
-    *,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
-    first, second = _moving_averages(m, v, _number(beta1, rank), _number(beta2, rank), gradient)
-    scaled = first / (op.Sqrt(second) + _number(epsilon, rank))
-    change = scaled + variable * _number(decay, rank)
-    return variable - change * _number(rate, rank), first, second
-
-
-@operator("ApplyRMSProp")
-def apply_rms_prop(
-    variable: Value,
-    mean_square: Value,
-    moment: Value,
-    rate: Value,
-    gradient: Value,
-    decay: Value,
-    momentum: Value,
-    epsilon: Value,
-    *,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable, mean square and moment.
-
-    moment = momentum moment + rate g / sqrt(mean of g squared + eps); var -= moment
-    """
-    square = mean_square + (gradient * gradient - mean_square) * (1.0 - _number(decay, rank))
-    step = gradient * _number(rate, rank) / op.Sqrt(square + _number(epsilon, rank))
-    moved = moment * _number(momentum, rank) + step
-    return variable - moved, square, moved
-
-
-@operator("ApplyCenteredRMSProp")
-def apply_centered_rms_prop(
-    variable: Value,
-    mean_gradient: Value,
-    mean_square: Value,
-    moment: Value,
-    gradient: Value,
-    rate: Value,
-    decay: Value,
-    momentum: Value,
-    epsilon: Value,
-    *,
-    rank: int,
-) -> tuple[Value, Value, Value, Value]:
-    """Return the new variable, mean gradient, mean square and moment.
-
-    As ApplyRMSProp, with the variance of the gradient in place of its mean square. Where rounding makes the
-    variance negative, variable and moment stay as they are.
-    """
-    share = 1.0 - _number(decay, rank)
-    mean = mean_gradient + (gradient - mean_gradient) * share
-    square = mean_square + (gradient * gradient - mean_square) * share
-    variance = square - mean * mean + _number(epsilon, rank)
-    step = gradient * _number(rate, rank) / op.Sqrt(variance)
-    moved = moment * _number(momentum, rank) + step
-    is_positive = variance > 0.0
-    return (
-        op.Where(is_positive, variable - moved, variable),
-        mean,
-        square,
-        op.Where(is_positive, moved, moment),
-    )
-
-
-@operator("ApplyAdagrad")
-def apply_adagrad(
-    variable: Value, accumulation: Value, rate: Value, gradient: Value, *, update_slots: int, rank: int
-) -> tuple[Value, Value]:
-    """Return the new variable and accumulation: accum += g squared; var -= rate g / sqrt(accum)."""
-    total = accumulation + gradient * gradient if update_slots else accumulation
-    return variable - gradient * _number(rate, rank) / op.Sqrt(total), total
-
-
-def _number(number: Value | float, rank: int) -> Value:
-    """Return a number in the element type of the variables, with as many dimensions as they have.
-
-    A runtime may need a hundred times as long to multiply a tensor with a last dimension of 1 by a scalar.
-    """
-    element = op.of_element(number) if isinstance(number, Value) else op.value(number)
-    return op.Reshape(element, (1,) * rank) if rank else element
-
-
-def _moving_averages(m: Value, v: Value, beta1: Value, beta2: Value, gradient: Value) -> tuple[Value, Value]:
-    """Return the moving averages of a gradient and of its square."""
-    first = m + (gradient - m) * (1.0 - beta1)
-    second = v + (gradient * gradient - v) * (1.0 - beta2)
-    return first, second
-
-
-Variables = Callable[..., StepTensor]
-"""Adds a variable of a name with a first value; with ``is_input`` a caller may feed another one in a step."""
-
-Trained = Sequence[tuple[StepTensor, StepTensor]]
-"""Parameters in the network's order, each with its gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedParameter:
-    """A parameter with its gradient; ``is_normalization``: whether it scales or shifts in a normalisation."""
+    """A parameter with its gradient, learning rate and weight decay."""
 
     variable: StepTensor
     gradient: StepTensor
-    is_normalization: bool = False
+    rate: LearningRate
+    decay: float
 
 
-DECAYED: Final[Mapping[str, Callable[[TrainedParameter], bool]]] = {
-    "weights": lambda item: not item.is_normalization,
-    "matrices": lambda item: item.variable.rank > 1,
-    "all": lambda _: True,
+DECAYED: Final[Mapping[str, Callable[[StepTensor, bool], bool]]] = {
+    "weights": lambda _, is_normalization: not is_normalization,
+    "matrices": lambda variable, _: variable.rank > 1,
+    "all": lambda *_: True,
 }
 """Parameters with weight decay: MindSpore's rule (all but scales and shifts of normalisations), the habit of
 transformers (neither these nor biases), PyTorch's optimizers as they come."""
 
-RATE: Final = options.at_least(0.0)
+NUMBER: Final = options.at_least(0.0)
 
 SHARE: Final = options.between(0.0, 1.0)
 
-DECAY: Final = {"weight_decay": options.at_least(0.0), "decayed": options.one_of(DECAYED)}
+DECAY: Final = {"weight_decay": NUMBER, "decayed": options.one_of(DECAYED)}
 
 MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
-
-
-def assign(variable: StepTensor, value: Item, operator: str = "Assign") -> StepTensor:
-    """Write the operator that gives a variable another value, or AssignAdd; return the new value."""
-    new: StepTensor = op.call(operator, variable, value, like=variable)
-    op.bindings[variable.name] = new
-    return new
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +81,7 @@ class Optimizer(Options):
     __slots__ = ()
     cell: ClassVar[str]
     is_last_first: ClassVar[bool] = True
-    learning_rate: float
+    learning_rate: Rate
     weight_decay: float
     decayed: str
 
@@ -302,23 +95,27 @@ class Optimizer(Options):
         return {}
 
     def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write the operators that update the parameters, in the network's order, and bind the new values."""
+        """Write the operators that update the parameters, in this order or reversed; bind the new values."""
         step = state("global_step", np.zeros(1, np.int32))
+        own = LearningRate(COMMON, self.learning_rate)
+        rates = write_rates([item.rate for item in trained] or [own], step, state)
         assign(step, np.ones(1, np.int32), "AssignAdd")
-        rate = state("learning_rate", np.array(self.learning_rate, np.float32), is_input=True)
-        slots = self.operator.slots.split()
-        shared: dict[str, Item] = {"rate": rate, **self.shared(state)}
+        shared = self.shared(state)
+        has_slot = "weight_decay" in self.operator.slots.split()
         updates = []
         for item in trained:
-            decay = self.weight_decay if DECAYED[self.decayed](item) else 0.0
             gradient = item.gradient
-            if decay and "weight_decay" not in slots:
-                gradient = op.Sum(by_number("Mul", item.variable, decay), gradient)
-            updates.append((item.variable, gradient, decay))
-        for variable, gradient, decay in updates[::-1] if self.is_last_first else updates:
-            share = np.array(decay, np.float32)
-            operands = {**shared, "variable": variable, "gradient": gradient, "weight_decay": share}
-            self._update(operands, variable, state)
+            if item.decay and not has_slot:
+                gradient = op.Sum(by_number("Mul", item.variable, item.decay), gradient)
+            operands: dict[str, Item] = {
+                "variable": item.variable,
+                "gradient": gradient,
+                "rate": rates[item.rate.name],
+                "weight_decay": np.array(item.decay, np.float32),
+            }
+            updates.append((item.variable, operands))
+        for variable, operands in updates[::-1] if self.is_last_first else updates:
+            self._update({**shared, **operands}, variable, state)
 
     def _update(self, operands: Mapping[str, Item], variable: StepTensor, state: Variables) -> None:
         """Write the operator that updates a parameter, and bind the new values."""
@@ -354,7 +151,7 @@ class SGD(Optimizer):
     The accumulation of the first step is the gradient; without momentum there is none.
     """
 
-    learning_rate: float = 0.1
+    learning_rate: Rate = 0.1
     momentum: float = 0.0
     weight_decay: float = 0.0
     dampening: float = 0.0
@@ -367,7 +164,7 @@ class SGD(Optimizer):
         {"accum": 0.0, "stat": 1.0},
         "dampening nesterov",
     )
-    rules = {"learning_rate": RATE, "momentum": RATE, "dampening": RATE} | DECAY
+    rules = {"learning_rate": RATE, "momentum": NUMBER, "dampening": NUMBER} | DECAY
 
     def __post_init__(self) -> None:
         """Refuse values out of range, and nesterov without momentum."""
@@ -384,7 +181,7 @@ class SGD(Optimizer):
 class Momentum(Optimizer):
     """``var -= learning_rate * accum``, with ``accum = momentum * accum + gradient``."""
 
-    learning_rate: float = 0.01
+    learning_rate: Rate = 0.01
     momentum: float = 0.9
     weight_decay: float = 0.0
     use_nesterov: bool = False
@@ -393,7 +190,7 @@ class Momentum(Optimizer):
     operator = UpdateOperator(
         "ApplyMomentum", "variable moments rate gradient momentum", {"moments": 0.0}, "use_nesterov"
     )
-    rules = {"learning_rate": RATE, "momentum": RATE} | DECAY
+    rules = {"learning_rate": RATE, "momentum": NUMBER} | DECAY
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
         """Add the momentum as a variable."""
@@ -404,7 +201,7 @@ class Momentum(Optimizer):
 class Adam(Optimizer):
     """Adam with weight decay in the gradient (L2), and with correction of the first steps."""
 
-    learning_rate: float = 0.001
+    learning_rate: Rate = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
@@ -438,7 +235,7 @@ class AdamWeightDecay(Optimizer):
     moment that is not corrected.
     """
 
-    learning_rate: float = 0.001
+    learning_rate: Rate = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-6
@@ -463,7 +260,7 @@ class AdamWeightDecay(Optimizer):
 class RMSProp(Optimizer):
     """Steps of the gradient divided by the root of its mean square, or of its variance (``centered``)."""
 
-    learning_rate: float = 0.1
+    learning_rate: Rate = 0.1
     decay: float = 0.9
     momentum: float = 0.0
     epsilon: float = 1e-10
@@ -471,7 +268,12 @@ class RMSProp(Optimizer):
     centered: bool = False
     decayed: str = "weights"
     cell = "RMSProp"
-    rules = {"learning_rate": RATE, "decay": RATE, "momentum": RATE, "epsilon": options.above(0.0)} | DECAY
+    rules = {
+        "learning_rate": RATE,
+        "decay": NUMBER,
+        "momentum": NUMBER,
+        "epsilon": options.above(0.0),
+    } | DECAY
 
     @property
     def operator(self) -> UpdateOperator:
@@ -491,13 +293,13 @@ class Adagrad(Optimizer):
     Without ``update_slots`` the sum stays as it is, as MindSpore documents it; its CPU ignores the option.
     """
 
-    learning_rate: float = 0.001
+    learning_rate: Rate = 0.001
     accum: float = 0.1
     weight_decay: float = 0.0
     update_slots: bool = True
     decayed: str = "weights"
     cell = "Adagrad"
-    rules = {"learning_rate": RATE, "accum": RATE} | DECAY
+    rules = {"learning_rate": RATE, "accum": NUMBER} | DECAY
 
     @property
     def operator(self) -> UpdateOperator:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, fields
+from numbers import Real
 from typing import Any, ClassVar
+
+import numpy as np
 
 from msdump.errors import InputError, name_hint
 
@@ -18,19 +21,37 @@ class OptionRule:
     text: str
 
 
+def _number(holds: Callable[[Any], bool], text: str) -> OptionRule:
+    return OptionRule(lambda value: isinstance(value, Real) and holds(value), text)
+
+
 def at_least(low: float) -> OptionRule:
     """Return the rule of finite numbers that are at least ``low``."""
-    return OptionRule(lambda value: low <= value < math.inf, f"{low:g} or more")
+    return _number(lambda value: low <= value < math.inf, f"{low:g} or more")
 
 
 def above(low: float) -> OptionRule:
     """Return the rule of finite numbers above ``low``."""
-    return OptionRule(lambda value: low < value < math.inf, f"more than {low:g}")
+    return _number(lambda value: low < value < math.inf, f"more than {low:g}")
 
 
 def between(low: float, high: float) -> OptionRule:
     """Return the rule of numbers between ``low`` and ``high``, both excluded."""
-    return OptionRule(lambda value: low < value < high, f"between {low:g} and {high:g}")
+    return _number(lambda value: low < value < high, f"between {low:g} and {high:g}")
+
+
+def each(rule: OptionRule) -> OptionRule:
+    """Return the rule of values that a rule allows, and of lists of such values."""
+
+    def holds(value: Any) -> bool:
+        return np.ndim(value) in {0, 1} and np.size(value) > 0 and all(map(rule.holds, np.atleast_1d(value)))
+
+    return OptionRule(holds, f"{rule.text}, or a list of such numbers")
+
+
+def optional(rule: OptionRule) -> OptionRule:
+    """Return the rule of None and of values that a rule allows."""
+    return OptionRule(lambda value: value is None or rule.holds(value), rule.text)
 
 
 def one_of(names: Collection[str]) -> OptionRule:
@@ -85,14 +106,36 @@ def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> An
     name, _, rest = text.partition(":")
     if name not in kinds:
         raise InputError(f"unknown {title} {name!r}: allowed are {', '.join(kinds)}{name_hint(name, kinds)}")
-    kind = kinds[name]
+    return built(kinds[name], rest, f"{title} {text!r}")
+
+
+def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str) -> Any:
+    """Return an object of a dataclass with defaults for all fields.
+
+    Args:
+        kind: The dataclass.
+        values: The options as a text, ``0.1,momentum=0.9``, or by name.
+        title: How messages call it.
+
+    Raises:
+        InputError: An unknown option, one that is given twice, or a value that it does not take.
+    """
     allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     try:
-        return kind(**_values(rest, allowed))
+        if isinstance(values, str):
+            return kind(**_values(values, allowed))
+        for name in values:
+            _check_known(name, allowed)
+        return kind(**values)
     except InputError as error:
         example = ", ".join(f"{option}={_shown(field.default)}" for option, field in allowed.items())
         told = f"the options are {example}" if allowed else "it has no options"
-        raise InputError(f"{title} {text!r}: {error}; {told}") from None
+        raise InputError(f"{title}: {error}; {told}") from None
+
+
+def _check_known(name: str, allowed: Collection[str]) -> None:
+    if name not in allowed:
+        raise InputError(f"unknown option {name!r}{name_hint(name, allowed)}")
 
 
 def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:
@@ -107,8 +150,7 @@ def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:
             name, value = next(names, ""), name
             if not name:
                 raise InputError(f"{part!r} is one value too many")
-        if name not in allowed:
-            raise InputError(f"unknown option {name!r}{name_hint(name, allowed)}")
+        _check_known(name, allowed)
         if name in values:
             raise InputError(f"{name} is given twice")
         values[name] = _value(name, value, type(allowed[name].default))
@@ -123,9 +165,10 @@ def _value(name: str, text: str, kind: type) -> Any:
             raise InputError(f"{name} is {text!r}, allowed is true or false")
         return flag
     try:
-        return float(text)
+        first, *others = map(float, text.split())
     except ValueError:
         raise InputError(f"{name} is {text!r}, a number is expected") from None
+    return (first, *others) if others else first
 
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}

@@ -22,8 +22,8 @@ from msdump.training.forward import ForwardWriter, scales_and_shifts
 from msdump.training.loss_scale import LossScale, loss_scale_of
 from msdump.training.losses import Loss, loss_of
 from msdump.training.mixed_precision import layers_of
-from msdump.training.optimizers import Optimizer, optimizer_of
 from msdump.training.overflow_check import overflow_check
+from msdump.training.parameter_groups import GroupChoices, OptimizerChoice, optimizers_of
 from msdump.training.rules import BackwardPass
 from msdump.training.tape import writing
 from msdump.training.update import Update
@@ -35,8 +35,9 @@ _log = logging.getLogger("msdump.training")
 def step_graph(
     model: Model,
     loss: str | Loss = "softmax_cross_entropy",
-    optimizer: str | Optimizer = "momentum:0.01,0.9",
+    optimizer: OptimizerChoice = "momentum:0.01,0.9",
     *,
+    groups: GroupChoices = MappingProxyType({}),
     trainable: str | Sequence[str] | None = None,
     sizes: Mapping[str, int] = MappingProxyType({}),
     data_parallel: bool | int | DataParallel = False,
@@ -58,7 +59,11 @@ def step_graph(
     Args:
         model: A path, an ``onnx.ModelProto``, or a serialised one.
         loss: Name of a loss and its options, ``mse``, ``smooth_l1:beta=0.5,reduction=sum``, or a ``Loss``.
-        optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer.
+        optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer; several by patterns of the names
+            of their parameters, ``{"wide*": "sgd:0.1", "*": Adam()}``, of which the first match counts.
+        groups: Learning rates and weight decays of parameters in place of the optimizer's, by patterns of
+            names, ``{"*.bias": {"weight_decay": 0.0}, "embed*": "learning_rate=0.01"}``; the first match
+            counts.
         trainable: Names of the trained initializers, or the one; None: all floating-point ones that the loss
             depends on, but for moving statistics.
         sizes: Sizes of dynamic dimensions by name.
@@ -101,12 +106,12 @@ def step_graph(
     chosen = (trainable,) if isinstance(trainable, str) else trainable
     layers, parallel = layers_of(precision), data_parallel_of(data_parallel)
     *data, label = (f"inputs{number}" for number in range(len(graph.inputs) + 1))
-    criterion, updater = loss_of(loss), optimizer_of(optimizer)
+    criterion, updaters = loss_of(loss), optimizers_of(optimizer, groups)
     check, scale = overflow_check(device, mode, parallel), loss_scale_of(loss_scale)
     with writing(writer):
         forward = ForwardWriter(graph, chosen, _renamed(graph, data))
         update = Update(
-            *(updater, parallel, forward.state, scales_and_shifts(graph), check),
+            *(updaters, parallel, forward.state, scales_and_shifts(graph), check),
             *(accumulation_of(accumulate), clipping_of(clip_gradients)),
         )
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from msdump.training.accumulation import Accumulation
 from msdump.training.clipping import Clipping
 from msdump.training.data_parallel import DataParallel
-from msdump.training.optimizers import Optimizer, Trained, TrainedParameter, Variables
 from msdump.training.overflow_check import OverflowCheck
+from msdump.training.parameter_groups import Optimizers
 from msdump.training.tape import op
-from msdump.training.writer import ROOT, Place
+from msdump.training.variables import Trained, Variables
+from msdump.training.writer import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Update:
     scales write the products and the condition between them.
 
     Attributes:
-        optimizer: Updates the parameters.
+        optimizers: Update the parameters.
         parallel: Mean of the gradients over all ranks; None: one rank.
         state: Adds a variable to the step, by name and first value.
         normalizing: Names of scales and shifts of normalisations.
@@ -31,7 +32,7 @@ class Update:
         clipping: Limits the gradients that the optimizer takes; None: no limit.
     """
 
-    optimizer: Optimizer
+    optimizers: Optimizers
     parallel: DataParallel | None
     state: Variables
     normalizing: Collection[str]
@@ -39,17 +40,12 @@ class Update:
     accumulation: Accumulation | None = None
     clipping: Clipping | None = None
 
-    @property
-    def place(self) -> Place:
-        """The optimizer's scope."""
-        return ROOT.inside(("optimizer", self.optimizer.cell))
-
     def reduced(self, trained: Trained) -> Trained:
         """Write the mean of the gradients over all ranks; return the parameters with it."""
         return trained if self.parallel is None else self.parallel.write(trained)
 
     def write(self, trained: Trained) -> None:
-        """Write the operators behind the check for overflow, the optimizer's last."""
+        """Write the operators behind the check for overflow, the optimizers' last."""
         if self.accumulation is None:
             self._optimize(trained)
         else:
@@ -60,6 +56,4 @@ class Update:
         if self.clipping is not None:
             with op.at(ROOT):
                 trained = self.clipping.write(trained)
-        parameters = [TrainedParameter(item, dy, item.name in self.normalizing) for item, dy in trained]
-        with op.at(self.place):
-            self.optimizer.write(parameters, self.state)
+        self.optimizers.write(trained, self.state, self.normalizing)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -338,6 +339,9 @@ _STATE: Final = frozenset(
 )
 """First components of names that parameters of an optimizer have, which are no weights."""
 
+_ONE_OF_SEVERAL: Final = re.compile(r"optimizer_\d+[._]")
+"""Prefix of the names where a step has several optimizers."""
+
 GRADIENTS: Final = "Gradients"
 """First component of the full names of a backward graph's operators."""
 
@@ -406,8 +410,11 @@ def is_state(name: str) -> bool:
 
     >>> is_state("moment1.fc.weight"), is_state("moment1_fc_weight"), is_state("fc.weight")
     (True, True, False)
+    >>> is_state("optimizer_0.momentum"), is_state("optimizer_1_moments_fc_weight")
+    (True, True)
     """
-    return name in _STATE or any(name.startswith((f"{prefix}.", f"{prefix}_")) for prefix in _STATE)
+    own = _ONE_OF_SEVERAL.sub("", name)
+    return own in _STATE or any(own.startswith((f"{prefix}.", f"{prefix}_")) for prefix in _STATE)
 
 
 def state_of(operators: Iterable[tuple[str, Sequence[str]]]) -> frozenset[str]:

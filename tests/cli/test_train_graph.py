@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import msdump
 from msdump.cli import main
 from msdump.training import write_step
+from msdump.training.optimizers import Momentum
 from msdump.training.rules import RULES
 from tests.dump import settings
 from tests.training.mlp import batch, mlp
@@ -71,12 +72,39 @@ def _branch(node, name):
     return next(attribute.g.node for attribute in node.attribute if attribute.name == name)
 
 
+def test_optimizers_and_groups_by_patterns(tmp_path, model):
+    """Patterns stand in front of an optimizer or of a group's options; the one without takes the others."""
+    output = tmp_path / "step.onnx"
+
+    done = call(
+        *(model, "-o", output, "--optimizer", "momentum:learning_rate=0.1 0.2"),
+        *("--optimizer", "fc1*=sgd:0.1", "--group", "*.bias=weight_decay=0,learning_rate=0.5"),
+    )
+
+    assert done.exit_code == 0, done.output
+    written = msdump.training.step_graph(
+        model,
+        optimizer={"fc1*": "sgd:0.1", "*": Momentum([0.1, 0.2])},
+        groups={"*.bias": {"weight_decay": 0, "learning_rate": 0.5}},
+    )
+    assert written.SerializeToString() == output.read_bytes()
+    network = msdump.load(str(output))
+    losses = [float(network.train_step(*batch(0))) for _ in range(2)]
+    assert losses[1] < losses[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--loss", "mze"], "unknown loss 'mze'"),
         (["--optimizer", "momentun"], "unknown optimizer 'momentun': allowed are"),
         (["--optimizer", "momentum:fast"], "learning_rate is 'fast', a number is expected"),
+        (["--optimizer", "fc9*=sgd", "--optimizer", "adam"], "optimizer 'fc9*': no trained parameter has"),
+        (["--optimizer", "fc1*=sgd"], "no optimizer for fc2.weight, fc2.bias; add one without a pattern"),
+        (["--optimizer", "sgd", "--optimizer", "adam"], "--optimizer: one for all parameters is given twice"),
+        (["--group", "*.bias"], "--group: '*.bias' is not PATTERN=OPTIONS"),
+        (["--group", "*.bias=lr=1"], "group '*.bias': unknown option 'lr'"),
+        (["--group", "*.bias=", "--group", "*.bias="], "--group: the pattern '*.bias' is given twice"),
         (["--trainable", "fc9.weight"], "no parameters to train: fc9.weight; there are fc1.weight"),
         (["--dim", "N"], "'N' is not NAME=SIZE"),
         (["--precision", "fc1=int8"], "unknown precision 'int8'"),

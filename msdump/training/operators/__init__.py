@@ -14,5 +14,6 @@ from msdump.training.operators import (  # noqa: F401 - they fill the tables
     reductions,
     resize,
     shapes,
+    updates,
     windows,
 )

@@ -1,0 +1,79 @@
+"""Learning rates: one number, or one for each step, of all parameters or of a group of them.
+
+Names and operators are as in MindSpore's ``Optimizer``: a list is a variable, of which each step gathers the
+element with the number of the steps so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from msdump.errors import InputError
+from msdump.training import options
+from msdump.training.tape import op
+from msdump.training.variables import Variables
+from msdump.training.writer import StepTensor
+
+Rate = float | Sequence[float]
+"""A learning rate, or the rates of the steps."""
+
+RATE: Final = options.each(options.at_least(0.0))
+
+COMMON: Final = "learning_rate"
+"""Name of the variable of parameters in no group with a rate of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearningRate:
+    """A learning rate, and the name of its variable."""
+
+    name: str
+    value: Rate
+
+    @property
+    def array(self) -> np.ndarray:
+        """The rate or rates as float32, a scalar or a vector."""
+        return np.array(self.value, np.float32)
+
+
+def write_rates(
+    rates: Sequence[LearningRate], step: StepTensor, state: Variables
+) -> Mapping[str, StepTensor]:
+    """Write the operators of the learning rates of a step; return scalars by the names of the variables.
+
+    Args:
+        rates: Rates of the parameters in the optimizer's order.
+        step: The number of the steps before, one element.
+        state: Adds the variables.
+
+    Raises:
+        InputError: Lists of different lengths.
+    """
+    lengths = {rate.array.size for rate in rates if rate.array.ndim}
+    if len(lengths) > 1:
+        raise InputError(
+            f"lists of learning rates have {', '.join(map(str, sorted(lengths)))} elements: groups of one "
+            "optimizer need lists of one length"
+        )
+    is_grouped = any(rate.name != COMMON for rate in rates)
+    scalars: dict[str, StepTensor] = {}
+    for number, rate in enumerate(rates):
+        if rate.name in scalars:
+            continue
+        variable = scalars[rate.name] = state(rate.name, rate.array, is_input=True)
+        # a list of cells, one for each parameter; equal ones are one, under the number of the first
+        place, name = (
+            (op.place.inside((COMMON, "CellList")), str(number)) if is_grouped else (op.place, COMMON)
+        )
+        if variable.rank:
+            with op.at(place.inside((name, "_IteratorLearningRate"))):
+                element = op.call("Gather", variable, step, 0, 0, like=variable.shaped((1,)), axis=0)
+            scalars[rate.name] = op.call("Reshape", element, like=element.shaped(()), shape=())
+        elif lengths:  # vendor: a number beside lists is a schedule too, and may change in the last bit
+            with op.at(place.inside((name, "_ConvertToCell"))):
+                scalars[rate.name] = variable + 1.0 - 1.0
+    return scalars
