@@ -8,7 +8,15 @@ from onnx import helper
 
 from msdump.errors import GraphError
 from msdump.training import step_graph
-from tests.training.differences import WEIGHTED, check, normals, one_operator
+from tests.training.differences import (
+    WEIGHTED,
+    check,
+    forward,
+    label,
+    normals,
+    one_operator,
+    outputs_of,
+)
 
 _RNG = np.random.default_rng(31)
 
@@ -24,6 +32,13 @@ def _attention(q, k, v, mask=None, **attributes):
 
 BOOLS = np.array([[True, False, True, True], [True, True, False, False], [False, True, True, False]])
 
+NOWHERE = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
+
+
+def _numbers(mask, masked):
+    return np.where(mask, 0, masked).astype(np.float32)
+
+
 CASES = {
     "heads": _attention((2, 2, 3, 4), (2, 2, 4, 4), (2, 2, 4, 5)),
     "bool_mask": _attention((1, 2, 3, 3), (1, 2, 4, 3), (1, 2, 4, 3), BOOLS),
@@ -34,6 +49,12 @@ CASES = {
         (1, 4, 8), (1, 4, 4), (1, 4, 6), q_num_heads=4, kv_num_heads=2, is_causal=1
     ),
     "softcap_causal": _attention((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 4), softcap=0.7, is_causal=1),
+}
+
+_EMPTY = {
+    "bools": NOWHERE,
+    "infinities": _numbers(NOWHERE, -np.inf),
+    "lowest": _numbers(NOWHERE, np.finfo(np.float32).min),
 }
 
 ANGLES = _RNG.uniform(0, 3, (6, 2)).astype(np.float32)
@@ -50,6 +71,23 @@ ROTATIONS = {
         23,
     ),
 }
+
+
+@pytest.mark.parametrize("is_causal", [0, 1])
+@pytest.mark.parametrize("mask", _EMPTY)
+def test_rows_that_attend_to_no_place(mask, is_causal):
+    """Such a row is zero, as in onnxruntime, and no gradient comes from it."""
+    arguments = _attention((1, 2, 3, 3), (1, 2, 4, 3), (1, 2, 4, 3), _EMPTY[mask], is_causal=is_causal)
+    model = one_operator(*arguments)
+    step = step_graph(model, WEIGHTED)
+    (node,) = (node for node in step.graph.node if node.op_type == "FlashAttentionScore")
+
+    (output,) = outputs_of(step, [node.output[3]], {"inputs0": label(step)})
+
+    run, values = forward(model, by_runtime=True)
+    np.testing.assert_allclose(run(values), output, atol=1e-6)
+    assert not output[:, :, 1].any()
+    check(model, step=1 / 64, tolerance=1e-3)
 
 
 def test_gradient_of_the_shift():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from msdump.errors import GraphError
+from msdump.graph.kernel import FLOAT32
 from msdump.training.body import Value, operator
 from msdump.training.operators.shapes import unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
@@ -122,14 +123,18 @@ def flash_attention_score(
     """Return softmax(scale query key^T + shift) value.
 
     The other results are the maximum and the sum of each row, eight times, and one that the vendor's kernel
-    does not use. ``attn_mask`` is true where nothing is attended to.
+    does not use. ``attn_mask`` is true where nothing is attended to. A row that attends to no place is zero,
+    as ONNX defines it, and the vendor's kernel with ``inner_precise`` 2. Its maximum is 0 and its sum 1 here,
+    so that its gradient is zero, too.
     """
     heads = _Attention(**structure)
     q, k, v = heads.parts(query, key, value)
     scores, _ = heads.scores(q * scale_value, k, real_shift, attn_mask)
     highest = op.ReduceMax(scores, (-1,), keepdims=1)
+    is_empty = op.LessOrEqual(op.Cast(highest, to=FLOAT32.onnx), np.array(_LOWEST, np.float32))
+    highest = op.Where(is_empty, 0.0, highest)
     powers = op.Exp(scores - highest)
-    total = op.ReduceSum(powers, (-1,), keepdims=1)
+    total = op.Where(is_empty, 1.0, op.ReduceSum(powers, (-1,), keepdims=1))
     attention = heads.joined(op.MatMul(powers / total, v))
     copies = (1, 1, 1, _COPIES)
     return op.Tile(highest, copies), op.Tile(total, copies), op.Expand(0.0, (1,)), attention
