@@ -89,7 +89,8 @@ class DynamicLossScale(Options):
             trained = [(item, by_number("Mul", gradient, inverse)) for item, gradient in trained]
         trained = update.reduced(trained)
         with op.at(ROOT):
-            overflow = update.check.overflow([gradient for _, gradient in trained])
+            gradients = [gradient for _, gradient in trained]
+            overflow = update.check.overflow(gradients) if gradients else op.constant(np.array(False))
             is_finite = op.Not(overflow)
         with op.at(MANAGER):
             self._change(seed, overflow, is_finite, update.state)
