@@ -1,13 +1,14 @@
 """Clipping of gradients in front of the optimizer, by their global norm or each element by itself.
 
 The operators are those of MindSpore's ``ops.clip_by_global_norm`` and ``ops.clip_by_value``, called in the
-construct of a training cell: their scope is ``Default``.
+construct of a training cell: their scope is ``Default``. As in MindSpore, the last operators of each gradient
+have the order in which the optimizer reads them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
@@ -20,15 +21,17 @@ from msdump.training import options
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
-from msdump.training.variables import Trained
 from msdump.training.writer import StepTensor
+
+Limit = Callable[[StepTensor], StepTensor]
+"""Writes the operators that limit one gradient; returns it."""
 
 
 class Clipping(Protocol):
     """A limit of gradients."""
 
-    def write(self, trained: Trained) -> Trained:
-        """Write the operators that limit the gradients of all parameters; return the parameters with them."""
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:
+        """Write the operators that read all gradients; return the function for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,28 +49,26 @@ class ClipByGlobalNorm(Options):
     clip_norm: float = 1.0
     rules: ClassVar[Rules] = {"clip_norm": options.above(0)}
 
-    def write(self, trained: Trained) -> Trained:
-        """Write the norm of all gradients, and a product and a quotient for each gradient."""
-        if not trained:
-            return trained
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:
+        """Write the norm of all gradients; the function writes a product and a quotient."""
         limit = op.constant(np.array([self.clip_norm], np.float32))
-        squares = [_sum_of_squares(gradient) for _, gradient in trained]
+        squares = [_sum_of_squares(gradient) for gradient in gradients]
         norm = op.Sqrt(op.Sum(*squares) if len(squares) > 1 else squares[0])
         divisor = op.Where(op.GreaterOrEqual(norm, limit), norm, limit)
-        return [(variable, _scaled(gradient, limit, divisor)) for variable, gradient in trained]
+
+        def scaled(gradient: StepTensor) -> StepTensor:
+            # a half type times float32 is float32, float64 times float32 is float64
+            wide = FLOAT32 if gradient.dtype in HALVES else gradient.dtype
+            product = by_number("Mul", _cast(gradient, wide), _cast(limit, wide))
+            return _cast(by_number("Div", product, _cast(divisor, wide)), gradient.dtype)
+
+        return scaled
 
 
 def _sum_of_squares(gradient: StepTensor) -> StepTensor:
     square = op.call("Square", gradient)
     total = op.call("ReduceSum", square, None, False, False, like=square.shaped(()), keep_dims=0, of_all=1)
     return op.Unsqueeze(_cast(total, FLOAT32), (0,))
-
-
-def _scaled(gradient: StepTensor, limit: StepTensor, divisor: StepTensor) -> StepTensor:
-    # a half type times float32 is float32, float64 times float32 is float64
-    wide = FLOAT32 if gradient.dtype in HALVES else gradient.dtype
-    product = by_number("Mul", _cast(gradient, wide), _cast(limit, wide))
-    return _cast(by_number("Div", product, _cast(divisor, wide)), gradient.dtype)
 
 
 def _cast(tensor: StepTensor, dtype: DType) -> StepTensor:
@@ -99,9 +100,9 @@ class ClipByValue(Options):
                 "smaller and a larger number, or one of them"
             )
 
-    def write(self, trained: Trained) -> Trained:
-        """Write a Maximum and a Minimum for each gradient."""
-        return [(variable, self._limited(gradient)) for variable, gradient in trained]
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:  # noqa: ARG002 - protocol
+        """Write nothing; the function writes a Maximum and a Minimum."""
+        return self._limited
 
     def _limited(self, gradient: StepTensor) -> StepTensor:
         if self.clip_value_min != -math.inf:

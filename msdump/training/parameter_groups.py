@@ -119,17 +119,26 @@ class Optimizers:
             state: Adds a variable to the step.
             normalizing: Names of scales and shifts of normalisations.
         """
-        shares = self.shares(trained)
-        group_of = {
-            item.name: pattern
-            for pattern, part in _partition(trained, self.groups, "group").items()
-            for item, _ in part
-        }
+        shares, group_of = self.shares(trained), self._group_of(trained)
         for share in shares:
             parameters = list(self._parameters(share, group_of, normalizing))
             prefix = f"{share.cell}." if len(shares) > 1 else ""
             with op.at(share.place):
                 share.optimizer.write(parameters, _prefixed(state, prefix))
+
+    def in_order(self, trained: Trained) -> Trained:
+        """Return the parameters with their gradients in the order in which the optimizers update them."""
+        group_of, order = self._group_of(trained), [*self.groups, ""]
+        pairs: list[tuple[StepTensor, StepTensor]] = []
+        for share in self.shares(trained):
+            part = sorted(share.trained, key=lambda pair: order.index(group_of[pair[0].name]))
+            pairs += part[::-1] if share.optimizer.is_last_first else part
+        return pairs
+
+    def _group_of(self, trained: Trained) -> dict[str, str]:
+        """Return the pattern of each parameter's group by name, "" for none."""
+        parts = _partition(trained, self.groups, "group")
+        return {item.name: pattern for pattern, part in parts.items() for item, _ in part}
 
     def _parameters(
         self, share: Share, group_of: Mapping[str, str], normalizing: Collection[str]

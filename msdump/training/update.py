@@ -53,7 +53,9 @@ class Update:
                 self.accumulation.write(trained, self.state, self._optimize)
 
     def _optimize(self, trained: Trained) -> None:
-        if self.clipping is not None:
+        if self.clipping is not None and trained:
             with op.at(ROOT):
-                trained = self.clipping.write(trained)
+                limit = self.clipping.write([gradient for _, gradient in trained])
+                limited = {item.name: limit(gradient) for item, gradient in self.optimizers.in_order(trained)}
+            trained = [(item, limited[item.name]) for item, _ in trained]
         self.optimizers.write(trained, self.state, self.normalizing)

@@ -71,9 +71,12 @@ def test_update_has_a_graph_of_its_own(door, context):
         np.testing.assert_array_equal(gradient, update[f"Square-op{number}", "input", 0])
         # inputs are saved after the launch: the sum is zero again, the weight is the new one
         assert not update[f"Assign-op{number}", "input", 0].any()
+        # the optimizer, and so the last operators of each gradient, begin with the last parameter
         momentum = f"optimizer-Momentum_ApplyMomentum-op{3 - number}"
         np.testing.assert_array_equal(update[momentum, "input", 0], state[name])
-        np.testing.assert_array_equal(update[momentum, "input", 3], update[f"Div-op{number}", "output", 0])
+        np.testing.assert_array_equal(
+            update[momentum, "input", 3], update[f"Div-op{3 - number}", "output", 0]
+        )
     assert update["Sqrt-op0", "output", 0] == pytest.approx([np.sqrt(squares)], rel=1e-6)
 
 

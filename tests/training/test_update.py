@@ -184,6 +184,59 @@ def test_trainings(choices, rule):
             np.testing.assert_allclose(network.state()[name], array, rtol=0, atol=2e-6, err_msg=name)
 
 
+# four steps of MindSpore 2.10 on the CPU: a cell that calls its functions, with the same weights and batches
+LOSSES = {
+    "norm": ({"clip_gradients": "global_norm:0.1"}, (1.3433666, 1.4932674, 1.3250186, 1.2536726)),
+    "value": ({"clip_gradients": "value:-0.01,0.02"}, (1.3433666, 1.4917357, 1.3230432, 1.2556112)),
+    "sum": ({"accumulate": 2}, (1.3433666, 1.4918889, 1.3222303, 1.26961)),
+    "sum, norm": (
+        {"accumulate": 2, "clip_gradients": "global_norm:0.1"},
+        (1.3433666, 1.4918889, 1.3270905, 1.2510686),
+    ),
+    "norm, Adam": (
+        {"clip_gradients": "global_norm:0.1", "optimizer": "adam:0.1"},
+        (1.3433666, 1.5766386, 1.3013456, 1.4468553),
+    ),
+    "value, Adam": (
+        {"clip_gradients": "value:-0.01,0.02", "optimizer": "adam:0.1"},
+        (1.3433666, 1.5765016, 1.3091751, 1.4351346),
+    ),
+}
+
+
+@pytest.mark.parametrize(("choices", "losses"), LOSSES.values(), ids=LOSSES)
+def test_losses_of_mindspore(choices, losses):
+    """Steps have the losses of MindSpore, but for the rounding of float32."""
+    network = msdump.load(step_graph(mlp(), **{"optimizer": "momentum:0.1,0.9"} | choices))
+
+    # Adam's first steps divide by the root of small squares, which enlarges the rounding
+    np.testing.assert_allclose([network.train_step(*batch(step)) for step in range(4)], losses, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "groups", "order"),
+    [
+        ("momentum", {}, [(4,), (4, 6), (6,), (6, 8)]),
+        ("adam", {}, [(6, 8), (6,), (4, 6), (4,)]),
+        ("adam", {"*.bias": "weight_decay=0"}, [(6,), (4,), (6, 8), (4, 6)]),
+        ({"fc1*": "momentum", "*": "adam"}, {}, [(6,), (6, 8), (4, 6), (4,)]),
+    ],
+)
+def test_clipped_gradients_have_the_order_of_updates(optimizer, groups, order):
+    """Quotients follow the optimizers, squares the parameters, as in MindSpore's dumps."""
+    step = step_graph(mlp(), optimizer=optimizer, groups=groups, clip_gradients="global_norm:1.0")
+    shapes = {
+        value.name: tuple(size.dim_value for size in value.type.tensor_type.shape.dim)
+        for value in step.graph.value_info
+    }
+
+    def sizes(name):
+        return [shapes[node.output[0]] for node in step.graph.node if node.name.rstrip("_0123456789") == name]
+
+    assert order == sizes("Default/Mul") == sizes("Default/Div")
+    assert [(6, 8), (6,), (4, 6), (4,)] == sizes("Default/Square")
+
+
 @pytest.mark.parametrize("device_target", ["CPU", "Ascend"])
 def test_overflowing_steps_are_not_added(device_target):
     """Infinite gradients of a dynamic scale reach neither the sums nor the norm, and are not counted."""
