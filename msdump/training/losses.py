@@ -12,6 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
+from msdump.graph.kernel import FLOAT32
 from msdump.training import options
 from msdump.training.body import INT64, Value, operator
 from msdump.training.operators.shapes import as_matrix, joined, reduced, reshaped
@@ -331,10 +332,14 @@ def _alike(output: StepTensor) -> tuple[DType, Shape]:
 
 
 def _reduced(losses: StepTensor, reduction: str) -> StepTensor:
-    if reduction == "none":
-        return losses
-    name = "ReduceMean" if reduction == "mean" else "ReduceSum"
-    return reduced(name, losses, range(losses.rank), keep_dims=False)
+    """Reduce losses in float32, and return them in their own type, as MindSpore's ``LossBase.get_loss``."""
+    dtype = losses.dtype
+    if dtype is not FLOAT32:
+        losses = op.Cast(losses, to=FLOAT32.onnx)
+    if reduction != "none":
+        name = "ReduceMean" if reduction == "mean" else "ReduceSum"
+        losses = reduced(name, losses, range(losses.rank), keep_dims=False)
+    return losses if dtype is FLOAT32 else op.Cast(losses, to=dtype.onnx)
 
 
 def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:

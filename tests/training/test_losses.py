@@ -118,6 +118,35 @@ def test_scaled_losses(loss_scale):
     np.testing.assert_allclose(2 * (x - labels).sum(0), gradient, rtol=1e-5)
 
 
+@pytest.mark.parametrize("reduction", REDUCED)
+def test_half_types(reduction):
+    """Losses in float16 are reduced in float32, and returned in float16."""
+    x, labels = (_normal(50, 2).astype(np.float16) for _ in range(2))
+    text = "net (float16[50,2] x) => (float16[50,2] y) { y = Add(x, w) }"
+    step = step_graph(parsed(text, w=np.zeros(2, np.float16)), f"mse:{reduction}")
+
+    (loss,) = outputs_of(step, [step.graph.output[0].name], {"inputs0": x, "inputs1": labels})
+
+    squares = np.square(x - labels).astype(np.float32)
+    np.testing.assert_allclose(
+        REDUCED[reduction](squares).astype(np.float16), loss, rtol=2e-3
+    )  # two roundings
+    assert loss.dtype == np.float16
+
+
+def test_model(capsys):
+    """``Model`` trains and evaluates on losses of elements; monitor and metric show their mean."""
+    model, x, labels = _fed((4, 2)), _normal(4, 2), _normal(4, 2)
+    network = msdump.load(step_graph(model, "l1:none", "sgd:0.0"))
+    trainer = msdump.Model(network, msdump.training.eval_graph(model, "l1:none"), metrics={"loss"})
+
+    trainer.train(1, [(x, labels)], callbacks=[msdump.LossMonitor()])
+
+    expected = np.abs(x - labels).mean()
+    assert pytest.approx(expected, rel=1e-5) == float(capsys.readouterr().out.split()[-1])
+    assert pytest.approx(expected, rel=1e-5) == trainer.eval([(x, labels)])["loss"]
+
+
 def test_faulty_losses_are_told(caplog):
     """One loss of many that is not finite is warned of."""
     network = msdump.load(step_graph(_fed((2, 2)), "l1:none"))
