@@ -13,11 +13,10 @@ from typing import ClassVar, Final
 import numpy as np
 
 from msdump.training import options
-from msdump.training.conditional import update_if
 from msdump.training.options import OptionRule, Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
-from msdump.training.variables import Trained, Variables, assign
+from msdump.training.variables import Trained, Variables, assign, update_if
 from msdump.training.writer import StepTensor
 
 

@@ -9,12 +9,11 @@ from typing import ClassVar, Final, Protocol
 import numpy as np
 
 from msdump.training import options
-from msdump.training.conditional import update_if
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.update import Update
-from msdump.training.variables import Trained, Variables, assign
+from msdump.training.variables import Trained, Variables, assign, update_if
 from msdump.training.writer import ROOT, StepTensor
 
 MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))

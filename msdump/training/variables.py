@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import onnx
 
 from msdump.training.tape import op
 from msdump.training.writer import Item, StepTensor
@@ -19,3 +22,38 @@ def assign(variable: StepTensor, value: Item, operator: str = "Assign") -> StepT
     new: StepTensor = op.call(operator, variable, value, like=variable)
     op.bindings[variable.name] = new
     return new
+
+
+Write = Callable[[], None]
+"""Writes operators, and binds variables to new values."""
+
+
+def update_if(condition: StepTensor, *, then: Write | None = None, otherwise: Write | None = None) -> None:
+    """Write an If whose branches give variables new values; without a new one a variable keeps its value.
+
+    One branch may be missing. If both are given, ``then`` binds each variable that ``otherwise`` binds.
+    """
+    before = dict(op.bindings)
+    changed: list[str] = []
+
+    def body(write: Write | None) -> tuple[onnx.GraphProto, Sequence[StepTensor]]:
+        def results() -> Sequence[StepTensor]:
+            if write:
+                write()
+            new = {name: value for name, value in op.bindings.items() if before.get(name) is not value}
+            changed.extend(name for name in new if name not in changed)
+            return [
+                new[name] if name in new else op.Identity(before.get(name, op.types[name]))
+                for name in changed
+            ]
+
+        op.bindings = dict(before)
+        return op.body("then_branch" if write is then else "else_branch", results)
+
+    # the branch that binds most variables comes first: the other one returns as many
+    first, second = (then, otherwise) if then else (otherwise, then)
+    written = {write: body(write) for write in (first, second)}
+    (then_graph, _), (else_graph, values) = written[then], written[otherwise]
+    results = [replace(item, name=op.value_name("If"), value=None) for item in values]
+    op.emit("If", [condition], {"then_branch": then_graph, "else_branch": else_graph}, outputs=results)
+    op.bindings = before | dict(zip(changed, results, strict=True))
