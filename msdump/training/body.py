@@ -26,6 +26,7 @@ from msdump.graph import MINDSPORE_DOMAIN, BodyValue, Constant, OnnxBody
 from msdump.graph.kernel import FLOAT32
 from msdump.training.tape import Tape, writing
 
+INT32: Final = int(onnx.TensorProto.INT32)
 INT64: Final = int(onnx.TensorProto.INT64)
 
 Ints = tuple[int, ...]

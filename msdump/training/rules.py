@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -130,7 +131,8 @@ class BackwardPass:
         for node in operators:
             if any(item is not None and item.name in self._wanted for item in node.inputs):
                 self._wanted.update(out.name for out in node.outputs if out.is_float)
-        self._gradients: dict[str, list[StepTensor]] = {}
+        self._turns: Mapping[str, int] = {}
+        self._gradients: dict[str, list[tuple[int, StepTensor]]] = {}
 
     def run(self, loss: StepTensor, seed: StepTensor) -> None:
         """Write all gradients.
@@ -142,8 +144,9 @@ class BackwardPass:
         Raises:
             UnsupportedOpError: An operator between the loss and a parameter has no rule.
         """
+        self._turns = _turns(loss, self._producers)
         with op.at(ROOT):
-            self._gradients[loss.name] = [_filled(loss, seed)]
+            self._gradients[loss.name] = [(0, _filled(loss, seed))]
         for node in reversed(self._operators):
             if not any(out.name in self._wanted for out in node.outputs):
                 continue
@@ -163,7 +166,7 @@ class BackwardPass:
         each = (gradients,) if isinstance(gradients, StepTensor) else gradients
         for item, is_wanted, gradient in zip(node.inputs, wants, each, strict=False):
             if is_wanted and gradient is not None and item is not None:
-                self._gradients.setdefault(item.name, []).append(gradient)
+                self._gradients.setdefault(item.name, []).append((self._turns[node.name], gradient))
 
     def gradient(self, tensor: StepTensor) -> StepTensor | None:
         """Return the gradient of a value, None where the loss does not depend on it."""
@@ -171,10 +174,34 @@ class BackwardPass:
         if len(parts) > 1:
             home = self._producers.get(tensor.name) or self._first_users[tensor.name]
             with op.at(home.place.gradients()):
-                # MindSpore's order: that of the user which ran first is the first
-                total = op.Sum(*parts[::-1])
-            parts = self._gradients[tensor.name] = [total]
-        return parts[0] if parts else None
+                total = op.Sum(*(gradient for _, gradient in sorted(parts, key=itemgetter(0))))
+            parts = self._gradients[tensor.name] = [(0, total)]
+        return parts[0][1] if parts else None
+
+
+def _turns(loss: StepTensor, producers: Mapping[str, StepOperator]) -> Mapping[str, int]:
+    """Return the numbers of operators by name, in MindSpore's order.
+
+    It walks from the loss to the producers of the operands, one operand after the other, and numbers each
+    operator behind them.
+    """
+    turns: dict[str, int] = {}
+    path = [loss.name]
+    while path:
+        node = producers.get(path[-1])
+        operands = () if node is None or node.name in turns else node.inputs
+        ahead = (
+            item.name
+            for item in operands
+            if item is not None and item.name in producers and producers[item.name].name not in turns
+        )
+        if name := next(ahead, ""):
+            path.append(name)
+            continue
+        path.pop()
+        if node is not None:
+            turns.setdefault(node.name, len(turns))
+    return turns
 
 
 def _filled(loss: StepTensor, number: StepTensor) -> StepTensor:

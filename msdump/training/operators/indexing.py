@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import INT64, Value, operator
+from msdump.training.body import INT32, INT64, Value, operator
 from msdump.training.operators.shapes import (
     as_matrix,
     is_fixed,
@@ -145,9 +145,9 @@ def _scatter(back: Backward) -> Gradients:
     dx = du = None
     if back.wants[0]:
         dx = dy
-        if reduction == "none":
+        if reduction == "none" or back.op_type == "ScatterElements":
             zeros = op.call("ZerosLike", updates, like=updates)
-            (dx,) = op.emit(back.op_type, (dy, indices, zeros), {"axis": back.attribute("axis", None)})
+            (dx,) = op.emit(back.op_type, (dy, indices, zeros), back.attributes)
             dx = dx.typed(x)
     if back.wants[2]:
         du = _gathered(back, dy)
@@ -155,14 +155,24 @@ def _scatter(back: Backward) -> Gradients:
 
 
 def _of_extreme(back: Backward) -> Gradients:
-    """Return the gradients for reductions max and min: ``dy`` where data or update is the result."""
-    dy, y = back.dy, back.y
-    x, updates = back.x, back.input(2)
-    dx = op.Where(op.Equal(x, y), dy, 0.0) if back.wants[0] else None
-    if not back.wants[2]:
-        return (dx,)
-    is_taken = op.Equal(updates, _gathered(back, y))
-    return dx, None, op.Where(is_taken, _gathered(back, dy), 0.0)
+    """Return the gradients for reductions max and min: data and updates that equal the result share it."""
+    dy, x, indices, updates = back.dy, *(back.input(slot) for slot in range(3))
+    in_data = op.Cast(op.Equal(x, back.y), to=INT32)
+    in_updates = op.Cast(op.Equal(updates, _gathered(back, back.y)), to=INT32)
+    if back.op_type == "ScatterND":
+        count = in_data + op.call("ScatterNd", indices, in_updates, shape_of(x), like=in_data, batch_dims=0)
+    else:
+        (count,) = op.emit(
+            back.op_type, (in_data, indices, in_updates), {**back.attributes, "reduction": "add"}
+        )
+    share = op.Cast(count, to=dy.dtype.onnx)
+    dx = du = None
+    if back.wants[0]:
+        dx = op.call("RealDiv", dy * op.Cast(in_data, to=dy.dtype.onnx), share, like=x)
+    if back.wants[2]:
+        part = _gathered(back, op.call("RealDiv", dy, share, like=x))
+        du = part * op.Cast(in_updates, to=dy.dtype.onnx)
+    return dx, None, du
 
 
 def _gathered(node: StepOperator, values: StepTensor) -> StepTensor:

@@ -103,6 +103,14 @@ def kept(back: Backward, tensor: StepTensor) -> StepTensor:
     return op.Unsqueeze(tensor, list(reduced_axes(back)))
 
 
+def _expanded(back: Backward, tensor: StepTensor) -> StepTensor:
+    """Return a result of a norm, or its gradient, with reduced axes as dimensions, added one by one."""
+    if tensor.rank < back.x.rank:
+        for axis in reduced_axes(back):
+            tensor = op.Unsqueeze(tensor, [axis])
+    return tensor
+
+
 def spread(back: Backward, tensor: StepTensor) -> StepTensor:
     """Return a result of a reduction, or its gradient, repeated over the axes that were reduced."""
     x, axes = back.x, reduced_axes(back)
@@ -122,7 +130,7 @@ gradients(_OF_SUM, domain=MINDSPORE_DOMAIN)
 gradients(
     {
         **_OF_SUM,
-        "ReduceL1": lambda back: kept(back, back.dy) * op.Sign(back.x),
+        "ReduceL1": lambda back: _expanded(back, back.dy) * op.Sign(back.x),
         "ReduceSumSquare": lambda back: kept(back, back.dy) * back.x * 2.0,
         "ReduceLogSum": lambda back: spread(back, back.dy / op.Exp(back.y)),
         "ReduceLogSumExp": lambda back: op.Exp(back.x - kept(back, back.y)) * kept(back, back.dy),
@@ -169,6 +177,5 @@ def _reduce_prod(back: Backward) -> Gradients:
 @gradient("ReduceL2")
 def _reduce_l2(back: Backward) -> Gradients:
     # vendor: nan where all elements are zero
-    y = kept(back, back.y)
-    scale = op.call("RealDiv", kept(back, back.dy), y, like=y)
-    return back.x * scale
+    dy, y = _expanded(back, back.dy), _expanded(back, back.y)
+    return back.x * op.call("RealDiv", dy, y, like=y)

@@ -9,6 +9,7 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.body import Ints, Value, operator
+from msdump.training.operators.shapes import shape_of
 from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.tape import op
 from msdump.training.writer import Item, StepOperator, StepTensor
@@ -129,7 +130,7 @@ def _resize(back: Backward) -> Gradients:
         "rank": x.rank,
     }
     name = _NAMES.get(back.primitive, f"{back.primitive}Grad")
-    return op.call(name, *_slots(back, back, axes), like=x, **structure)
+    return op.call(name, *_slots(back), like=x, **structure)
 
 
 def _is_resized(x: StepTensor, y: StepTensor, axis: int, scales: Mapping[int, tuple[float, ...]]) -> bool:
@@ -153,13 +154,12 @@ def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float
     return {axis: tuple(pair) for axis, pair in zip(axes, numbers, strict=True)}
 
 
-def _slots(node: StepOperator, back: Backward, axes: tuple[int, ...]) -> tuple[Item, ...]:
+def _slots(back: Backward) -> tuple[Item, ...]:
     """Return the inputs of MindSpore's gradient operator."""
-    x, y, dy = node.x, node.y, back.dy
-    transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
+    x, y, dy = back.x, back.y, back.dy
+    transformation = back.attribute("coordinate_transformation_mode", "half_pixel")
     is_aligned, is_half = transformation == "align_corners", transformation == "half_pixel"
-    sizes, counts = (np.array([item.shape[axis] for axis in axes], np.int64) for item in (x, y))
-    if node.primitive.startswith("Upsample"):
-        linear = () if "Nearest" in node.primitive else (is_aligned,)
-        return (dy, sizes, counts, None, *linear)
-    return dy, sizes if "Nearest" in node.primitive else x, is_aligned, is_half
+    if back.primitive.startswith("Upsample"):
+        linear = () if "Nearest" in back.primitive else (is_aligned,)
+        return (dy, shape_of(x), shape_of(y, 2), None, *linear)
+    return dy, shape_of(x, 2) if "Nearest" in back.primitive else x, is_aligned, is_half

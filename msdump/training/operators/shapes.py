@@ -173,9 +173,10 @@ def restored(dy: StepTensor, x: StepTensor) -> StepTensor:
     return op.Reshape(dy, op.Shape(x)).typed(x)
 
 
-def shape_of(x: StepTensor) -> StepTensor | list[int]:
-    """Return the shape of a forward tensor, computed where a dimension is free."""
-    return list(x.sizes()) if x.is_fixed else op.Shape(x)
+def shape_of(x: StepTensor, start: int = 0) -> StepTensor | list[int]:
+    """Return the shape of a forward tensor from an axis on, computed where a dimension is free."""
+    known = x.shaped(x.shape[start:])
+    return list(known.sizes()) if known.is_fixed else op.Shape(x, start=start or None)
 
 
 @operator("Slice")
@@ -332,7 +333,7 @@ def _pad(back: Backward) -> Gradients:
     mode = back.attribute("mode", "constant")
     if mode != "constant":
         return op.call("PadV3Grad", dy, pads, like=x, mode=mode, pads=tuple(pads))
-    cut = op.Pad(dy, [-pad for pad in pads])
+    cut = op.Pad(dy, [-pad for pad in pads], 0.0)
     dx = cut.typed(x)
     if len(back.wants) < 3 or not back.wants[2]:
         return dx
