@@ -22,7 +22,7 @@ from msdump.training import LOSSES, OPTIMIZERS, step_graph, write_step
     metavar=f"[{'|'.join(LOSSES)}][:OPTIONS]",
     default="softmax_cross_entropy",
     show_default=True,
-    help="What is made small; its options in order or by name, mse:sum, smooth_l1:beta=0.5,reduction=none.",
+    help="What is made small; its options in order or by name, mse:sum, smooth_l1:none,beta=0.5.",
 )
 @click.option(
     "--optimizer",

@@ -56,7 +56,9 @@ def one_hot(indices: Value, depth: Value, on_value: Value, off_value: Value, _ax
     """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class."""
     classes = op.Range(0, depth, 1)
     is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [-1]), classes)
-    return op.Where(is_class, on_value, off_value)
+    # float32 with a cast: onnxruntime has Where for few element types
+    on, off = (op.Cast(value, to=FLOAT32.onnx) for value in (on_value, off_value))
+    return op.CastLike(op.Where(is_class, on, off), on_value)
 
 
 @operator("BCEWithLogitsLoss")
@@ -277,16 +279,14 @@ class Reduction(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class SmoothL1Options(Options):
+class SmoothL1Options(Reduction):
     """Options of SmoothL1Loss.
 
     Attributes:
         beta: The error from which the loss is linear.
-        reduction: As for ``Reduction``.
     """
 
     beta: float = 1.0
-    reduction: str = "mean"
     rules: ClassVar[Rules] = {"beta": options.above(0), **Reduction.rules}
 
 
@@ -350,7 +350,7 @@ def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str
     if reduction == "mean":
         scalar = logits.shaped(())
         return op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
-    values = np.eye(2, 1, dtype=logits.dtype.numpy).reshape(2)
+    values = (np.array(number, logits.dtype.numpy) for number in (1, 0))
     slots = (labels, *logits.sizes_from(1), *values, -1)
     return _dense_cross_entropy(logits, op.call("OneHot", *slots, like=logits), reduction)
 
@@ -373,7 +373,7 @@ def _absolute_error(output: StepTensor, labels: StepTensor, reduction: str = "me
 
 
 def _smooth_absolute_error(
-    output: StepTensor, labels: StepTensor, beta: float = 1.0, reduction: str = "mean"
+    output: StepTensor, labels: StepTensor, reduction: str = "mean", beta: float = 1.0
 ) -> StepTensor:
     return _reducing("SmoothL1Loss", reduction, output, labels, np.array(beta, np.float32))
 
@@ -419,7 +419,7 @@ def loss_of(choice: str | Loss) -> Loss:
     """Return a loss.
 
     Args:
-        choice: Its name, and behind a colon its options, ``smooth_l1:beta=0.5,reduction=sum``; or a loss.
+        choice: Its name, and behind a colon its options, ``smooth_l1:sum,beta=0.5``; or a loss.
 
     Raises:
         InputError: An unknown name or option, or a value that it does not take.

@@ -58,7 +58,7 @@ def step_graph(
 
     Args:
         model: A path, an ``onnx.ModelProto``, or a serialised one.
-        loss: Name of a loss and its options, ``mse``, ``smooth_l1:beta=0.5,reduction=sum``, or a ``Loss``.
+        loss: Name of a loss and its options, ``mse``, ``smooth_l1:sum,beta=0.5``, or a ``Loss``.
         optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer; several by patterns of the names
             of their parameters, ``{"wide*": "sgd:0.1", "*": Adam()}``, of which the first match counts.
         groups: Learning rates and weight decays of parameters in place of the optimizer's, by patterns of
