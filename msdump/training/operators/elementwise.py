@@ -90,8 +90,8 @@ operators(
 
 @operator("FillV2", element=1)
 def fill(shape: Value, number: Value) -> Value:
-    """Return a tensor of a shape, full of a number."""
-    return op.Expand(number, shape)
+    """Return a tensor of a shape, full of a number that float32 holds: runtimes repeat few element types."""
+    return op.of_element(op.Expand(op.Cast(number, to=FLOAT32.onnx), shape))
 
 
 @lowering("Max", "Min")
