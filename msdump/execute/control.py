@@ -268,6 +268,11 @@ class Frames:
         value = frame[self.slots[name]]
         return self._weights.value(name) if value is None and name in self._weights else value
 
+    def replacement(self, name: str, frame: Frame) -> OrtValue | None:
+        """Return the value that the caller fed in the place of a weight; None if it fed none."""
+        value = frame[self.slots[name]]
+        return None if value is None or value is self._weights.value(name) else value
+
     def fed(self, nodes: Iterable[Node], frame: Frame) -> dict[str, OrtValue | None]:
         """Return the values that operators read, by name, without weights that no session takes as feeds."""
         slots = self.slots

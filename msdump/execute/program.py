@@ -245,7 +245,7 @@ class Program:
         """Run a segment, show its operators; return how many segments are done (0: it must run again)."""
         assert segment.run is not None
         try:
-            outputs = segment.run(segment.fed(frame), segment.names, None)
+            outputs = segment.run(segment.fed(frame, self._frames), segment.names, None)
         except Exception as error:
             if is_foreign(error):
                 raise

@@ -312,12 +312,14 @@ class SegmentSession:
         feeds: (feed name, value of the graph) for everything that must be fed.
         names: Names in the session's model of the graph's values that it can return.
         looks: The values that the session measures or writes itself.
+        defaults: (feed name, weight, its rounding) for weights that are fed only if the caller replaces them.
     """
 
     run: Run
     feeds: tuple[tuple[str, str], ...]
     names: Mapping[str, str]
     looks: SessionHooks = NO_HOOKS
+    defaults: tuple[tuple[str, str, Rounding], ...] = ()
 
 
 class SegmentCompiler:
@@ -352,6 +354,7 @@ class SegmentCompiler:
         self._runtime = runtime
         self._roundings = roundings
         self._changeable = graph.changeable
+        self._overridable = graph.overridable - graph.variables
         self._checked = frozenset() if graph.index else frozenset(value.name for value in graph.inputs)
         self.optimizes = optimization is not Optimization.NONE
         self._use = SessionUse(LEVELS[optimization], spins=True)
@@ -390,7 +393,7 @@ class SegmentCompiler:
         for array in shared:
             forget_pages(array)  # mostly packed
         names = {name: inner for inner, name in model.outputs}
-        return SegmentSession(session.run_with_ort_values, model.feeds, names, looks)
+        return SegmentSession(session.run_with_ort_values, model.feeds, names, looks, model.defaults)
 
     def can_measure(self, name: str) -> bool:
         """Return whether a session can measure a value of the graph."""
@@ -415,6 +418,11 @@ class SegmentCompiler:
         for number, node in enumerate(nodes):
             roundings = None if node.bodies else self._roundings(node)
             bound = self._bound(node, roundings)
+            replaceable = self._initializers.defaults(node, roundings, self._overridable)
+            if replaceable:
+                arrays = {name: array for name, (array, _) in replaceable.items()}
+                known = dict.fromkeys(arrays, False)  # an operator that reports overflows is in no segment
+                bound = replace(bound, arrays={**bound.arrays, **arrays}, rounded={**bound.rounded, **known})
             for name in reads(node):
                 if name in bound.arrays or name in made or name in feeds or name in defaults:
                     continue
@@ -424,7 +432,8 @@ class SegmentCompiler:
                     feeds[name] = self._kind(number, name, fed)
             types = {} if roundings is None else self._types(node, feeds)
             bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
-            parts.append(LinkedOperator(node, bindings, roundings))
+            ways = {name: rounding for name, (_, rounding) in replaceable.items()}
+            parts.append(LinkedOperator(node, bindings, roundings, ways))
         around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), looks)
         return link(self._graph, parts, around, self._runtime.limits)
 

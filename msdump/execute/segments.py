@@ -25,8 +25,9 @@ from msdump.execute.segment_compiler import (
     packed_nbytes,
 )
 from msdump.execute.values import Native
+from msdump.execute.weights import narrowed
 from msdump.graph import Graph, Node, reads
-from msdump.graph.kernel import ADDRESSES, NO_HOOKS, SessionHooks, UnlinkableError
+from msdump.graph.kernel import ADDRESSES, NO_HOOKS, Rounding, SessionHooks, UnlinkableError
 from msdump.observer import (
     NO_INTEREST,
     Array,
@@ -189,6 +190,7 @@ class Segment:
         shown: The observed operators.
         outputs: Values that are read after the segment, or observed.
         feeds: (feed name, slot) of everything that is fed.
+        defaults: (feed name, weight, its rounding) of all that is fed only if the caller replaces the weight.
         names: Names of the outputs in the session.
         results: Slot of each output.
         dead: Slots that no operator reads after the segment.
@@ -202,6 +204,7 @@ class Segment:
     shown: tuple[ProgramOperator, ...] = ()
     outputs: tuple[str, ...] = ()
     feeds: tuple[tuple[str, int], ...] = ()
+    defaults: tuple[tuple[str, str, Rounding], ...] = ()
     names: list[str] = field(default_factory=list)
     results: tuple[int, ...] = ()
     dead: tuple[int, ...] = ()
@@ -209,9 +212,14 @@ class Segment:
     run: Run | None = None
     measuring: Measuring | None = None
 
-    def fed(self, frame: Frame) -> dict[str, OrtValue]:
-        """Return the inputs of its session."""
+    def fed(self, frame: Frame, frames: Frames) -> dict[str, OrtValue]:
+        """Return the inputs of its session; the device rounds a replaced weight as it rounded the weight."""
         feeds = {name: frame[slot] for name, slot in self.feeds}
+        for inner, name, rounding in self.defaults:
+            value = frames.replacement(name, frame)
+            if value is not None:
+                array = narrowed(values.to_array(value), rounding.reads, saturates=rounding.saturates)
+                feeds[inner] = values.owned(array)
         if self.measuring is not None:
             feeds[ADDRESSES] = self.measuring.addresses
         return feeds
@@ -437,6 +445,7 @@ class SegmentPlanner:
             slots = self._frames.slots
             self._frames.place((name for _, name in session.feeds), frame)
             segment.feeds = tuple((inner, slots[name]) for inner, name in session.feeds)
+            segment.defaults = session.defaults
             segment.names = [session.names[name] for name in segment.outputs]
             segment.results = tuple(slots[name] for name in segment.outputs)
             segment.measuring = Measuring(len(segment.looks.measured)) if segment.looks.measured else None

@@ -4,7 +4,7 @@ Sessions read weights where they lie, and pages of mapped files are released onc
 that packs a weight (copies it into its preferred layout) reads the original only then. It does so if the
 weight is an initializer: a MatMul with a fed weight takes up to 1.4 times as long. Feeding weights lets equal
 operators share one session. Weights that the device rounds are always initializers: they are rounded once,
-and kernels see constants, not a Cast.
+and kernels see no Cast. One that a caller may replace is the default of an input, which a replacement is fed.
 """
 
 from __future__ import annotations
@@ -95,8 +95,7 @@ class WeightStore:
         if key not in copies:
             with self.copies.lock:
                 if key not in copies:
-                    narrow = rounded(array, dtype, saturates=saturates)
-                    copies[key] = _on_disk(precision.cast(narrow, FLOAT32))
+                    copies[key] = _on_disk(narrowed(array, dtype, saturates=saturates))
                     forget_pages(array)
         return copies[key]
 
@@ -106,6 +105,11 @@ class WeightStore:
         if id(array) not in known:
             known[id(array)] = array.dtype == FLOAT32.numpy and precision.overflows(array)
         return known[id(array)]
+
+
+def narrowed(array: np.ndarray, dtype: DType, *, saturates: bool) -> np.ndarray:
+    """Return a float array as float32, rounded to a smaller type."""
+    return precision.cast(rounded(array, dtype, saturates=saturates), FLOAT32)
 
 
 def _aligned_value(array: np.ndarray) -> tuple[OrtValue, np.ndarray]:
@@ -216,14 +220,40 @@ class Initializers:
         reads = rounding.read_type(dtypes.from_numpy(array.dtype))
         return self._weights.rounded(name, reads, saturates=rounding.saturates)
 
+    def defaults(
+        self, node: Node, roundings: Sequence[Rounding] | None, names: Container[str]
+    ) -> dict[str, tuple[np.ndarray, Rounding]]:
+        """Return the float32 weights that an operator reads rounded although a caller may replace them.
+
+        Args:
+            node: The operator.
+            roundings: The device's arithmetic.
+            names: Weights that a caller may replace.
+
+        Returns:
+            The rounded array and the rounding of each weight, by name.
+        """
+        found = {}
+        for name, (part, rounding) in self._single_readers(node, roundings).items():
+            is_float32 = self._weights.array(name).dtype == FLOAT32.numpy
+            if name in names and is_float32 and rounding and self._is_rounded(name, part, rounding):
+                found[name] = self._bound_array(node, name, roundings), rounding
+        return found
+
     def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> tuple[str, ...]:
-        """Return the weights that become initializers, without weights that several fused parts read."""
-        free = self._changeable
-        names = dict.fromkeys(name for name in node.inputs if name in self._weights and name not in free)
-        readers = {name: _readers(node, name) for name in names}
+        """Return the weights that become initializers."""
+        single = self._single_readers(node, roundings)
+        return tuple(
+            name for name, part in single.items() if name not in self._changeable and self._binds(name, *part)
+        )
+
+    def _single_readers(
+        self, node: Node, roundings: Sequence[Rounding] | None
+    ) -> dict[str, tuple[Node, Rounding | None]]:
+        """Return the fused part that reads each weight, without weights that several parts read."""
+        readers = {name: _readers(node, name) for name in dict.fromkeys(node.inputs) if name in self._weights}
         parts = _parts(node, roundings)
-        single = {name: parts[indices[0]] for name, indices in readers.items() if len(indices) == 1}
-        return tuple(name for name, part in single.items() if self._binds(name, *part))
+        return {name: parts[indices[0]] for name, indices in readers.items() if len(indices) == 1}
 
     def _binds(self, name: str, part: Node, rounding: Rounding | None) -> bool:
         """Return whether a weight that an operator reads becomes an initializer.

@@ -13,6 +13,7 @@ import pytest
 from onnx import helper, numpy_helper, parser
 from onnxruntime.capi import onnxruntime_pybind11_state as native
 
+from msdump.device import precision
 from msdump.errors import MsdumpError
 from msdump.execute import KernelFactory, OperatorRunner, Program, WeightStore, cpu_runtime, emulated, values
 from msdump.execute.segment_compiler import SegmentCompiler
@@ -423,3 +424,33 @@ def test_what_stands_for_a_constant_is_one():
     assert np.any(own)
     np.testing.assert_allclose(2 * own, twice, rtol=1e-5)
     np.testing.assert_array_equal(own, again)
+
+
+REPLACEABLE = """<ir_version: 10, opset_import: ["": 20]>
+g (float[2,n] x, float[n,n] w) => (float[2,n] y) { a = Abs(w) b = MatMul(x, w) y = MatMul(b, a) }"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("size", [4, 64], ids=["in the model", "beside it"])
+def test_weights_that_a_caller_may_replace(mode, size, monkeypatch):
+    """A default is rounded once, a replacement once in its run, with the results of a fed weight."""
+    first, replacement = f(size, size), f(size, size) * np.float32(1e3)
+    fed, kept = parser.parse_model(REPLACEABLE), parser.parse_model(REPLACEABLE)
+    kept.graph.initializer.append(numpy_helper.from_array(first, "w"))
+    context = Context(DeviceTarget.ASCEND, JitLevel.O0, precision_mode=PrecisionMode(mode))
+    devices = [emulated(loader.load(model), None, context) for model in (fed, kept)]
+    ours, theirs = (Program(device.graph, device.roundings) for device in reversed(devices))
+    casts, narrow = [], precision.cast
+    monkeypatch.setattr(precision, "cast", lambda *given: casts.append(given) or narrow(*given))
+
+    for weight in (first, first, replacement, first, first):
+        x = {"x": values.owned(f(2, size))}
+        own = {"w": values.owned(weight)}
+        (wanted,) = theirs.run(x | own)
+        (found,) = ours.run(x if weight is first else x | own)
+
+        assert np.array_equal(wanted, found)
+    reduced = mode not in {"force_fp32", "must_keep_origin_dtype"}
+    assert (4 if reduced else 0) == len(
+        casts
+    )  # to the smaller type and back: the weight, and its replacement

@@ -123,11 +123,13 @@ class LinkedOperator:
         node: The operator.
         bindings: Types of its inputs, if casts need them, and initializers of this operator alone.
         roundings: The emulated device's arithmetic for each member; None: as the model says.
+        defaults: Rounded initializers in the place of which a run may feed another value, and its rounding.
     """
 
     node: Node
     bindings: Bindings
     roundings: Sequence[Rounding] | None
+    defaults: Mapping[str, Rounding] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +180,14 @@ class LinkedModel:
         feeds: (name in the model, value of the graph) for every fed input.
         shared: The external initializers in the order of their numbers: array and weight of the graph.
         outputs: (name in the model, value of the graph) for every output.
+        defaults: (name in the model, weight of the graph, its rounding) for inputs that need not be fed.
     """
 
     data: bytes
     feeds: tuple[tuple[str, str], ...]
     shared: tuple[tuple[np.ndarray, str], ...]
     outputs: tuple[tuple[str, str], ...]
+    defaults: tuple[tuple[str, str, Rounding], ...] = ()
 
 
 class UnlinkableError(Exception):
@@ -221,6 +225,7 @@ class _Writer:
         names: The name in the model of each value of the graph, except initializers.
         initializers: Names of initializers, by weight and identity of the array.
         constants: Constants of the device's casts by name.
+        defaults: Weight and rounding by the name of an initializer that is an input, too.
     """
 
     graph: Graph
@@ -231,6 +236,7 @@ class _Writer:
     initializers: dict[tuple[str, int], str] = field(default_factory=dict)
     shared: list[tuple[np.ndarray, str]] = field(default_factory=list)
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    defaults: dict[str, tuple[str, Rounding]] = field(default_factory=dict)
 
     def add(self, part: LinkedOperator) -> None:
         number, opset = self.count, onenode.onnx_opset(self.model)
@@ -272,6 +278,8 @@ class _Writer:
         for name in reads(part.node):
             array = bindings.embedded.get(name, bindings.shared.get(name))
             names[name] = self._value(name) if array is None else self._initializer(name, array, bindings)
+            if name in part.defaults:
+                self.defaults[names[name]] = name, part.defaults[name]
         for name in filter(None, part.node.outputs):
             names[name] = self._value(name)
         for inner in part.node.parts:
@@ -307,6 +315,9 @@ class _Writer:
             kind = onenode.type_proto(onenode.type_text(dtypes.from_numpy(array.dtype)))
             graph.input.append(helper.make_value_info(self.names[name], kind))
             self._embed(self.names[name], array)
+        graph.input.extend(
+            helper.make_tensor_value_info(inner, TensorProto.FLOAT, None) for inner in self.defaults
+        )
         feeds = tuple((self.names[name], name) for name in around.feeds)
         graph.input.extend(
             onenode.input_info(self.names[name], onenode.type_proto(text), around.shapes.get(name))
@@ -320,7 +331,8 @@ class _Writer:
             (output.name, name) for output, name in zip(graph.output, around.outputs, strict=True)
         )
         data = self.model.SerializeToString(deterministic=True)  # equal bytes may share a session
-        return LinkedModel(data, feeds, tuple(self.shared), outputs)
+        defaults = tuple((inner, *default) for inner, default in self.defaults.items())
+        return LinkedModel(data, feeds, tuple(self.shared), outputs, defaults)
 
 
 ADDRESSES: Final = "measurements"
