@@ -14,12 +14,11 @@ from typing import ClassVar, Final, Protocol
 
 import numpy as np
 
-from msdump.dtypes import DType
 from msdump.errors import InputError
-from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.graph.kernel import FLOAT32
 from msdump.training import options
 from msdump.training.options import Options, Rules
-from msdump.training.single_numbers import by_number
+from msdump.training.single_numbers import by_number, cast
 from msdump.training.tape import op
 from msdump.training.writer import StepTensor
 
@@ -57,10 +56,8 @@ class ClipByGlobalNorm(Options):
         divisor = op.Where(op.GreaterOrEqual(norm, limit), norm, limit)
 
         def scaled(gradient: StepTensor) -> StepTensor:
-            # a half type times float32 is float32, float64 times float32 is float64
-            wide = FLOAT32 if gradient.dtype in HALVES else gradient.dtype
-            product = by_number("Mul", _cast(gradient, wide), _cast(limit, wide))
-            return _cast(by_number("Div", product, _cast(divisor, wide)), gradient.dtype)
+            quotient = by_number("Div", by_number("Mul", gradient, limit), divisor)
+            return cast(quotient, gradient.dtype)
 
         return scaled
 
@@ -68,11 +65,7 @@ class ClipByGlobalNorm(Options):
 def _sum_of_squares(gradient: StepTensor) -> StepTensor:
     square = op.call("Square", gradient)
     total = op.call("ReduceSum", square, None, False, False, like=square.shaped(()), keep_dims=0, of_all=1)
-    return op.Unsqueeze(_cast(total, FLOAT32), (0,))
-
-
-def _cast(tensor: StepTensor, dtype: DType) -> StepTensor:
-    return tensor if tensor.dtype is dtype else op.Cast(tensor, to=dtype.onnx)
+    return op.Unsqueeze(cast(total, FLOAT32), (0,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from msdump.training import options
 from msdump.training.options import Options, Rules
-from msdump.training.single_numbers import by_number
+from msdump.training.single_numbers import by_number, cast
 from msdump.training.tape import op
 from msdump.training.update import Update
 from msdump.training.variables import Trained, Variables, assign, update_if
@@ -85,7 +85,7 @@ class DynamicLossScale(Options):
         """Write the update of finite gradients and that of the scale; return whether they overflowed."""
         with op.at(ROOT):
             inverse = op.Reciprocal(seed)
-            trained = [(item, by_number("Mul", gradient, inverse)) for item, gradient in trained]
+            trained = [(item, by_number("Mul", dy, cast(inverse, dy.dtype))) for item, dy in trained]
         trained = update.reduced(trained)
         with op.at(ROOT):
             gradients = [gradient for _, gradient in trained]

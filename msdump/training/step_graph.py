@@ -25,6 +25,7 @@ from msdump.training.mixed_precision import layers_of
 from msdump.training.overflow_check import overflow_check
 from msdump.training.parameter_groups import GroupChoices, OptimizerChoice, optimizers_of
 from msdump.training.rules import BackwardPass
+from msdump.training.single_numbers import cast
 from msdump.training.tape import writing
 from msdump.training.update import Update
 from msdump.training.writer import StepWriter
@@ -120,7 +121,7 @@ def step_graph(
         first = scale.seed(value, update)
         parameters = forward.parameters()
         backward = BackwardPass([item.name for item in parameters])
-        backward.run(value, first)
+        backward.run(value, cast(first, value.dtype))
         pairs = [(item, backward.gradient(item)) for item in parameters]
         trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
         if not trained:

@@ -93,6 +93,23 @@ def test_windows_of_one_element(choices):
     assert states[0]["p0"] != [1.0] * 6
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64], ids=lambda dtype: dtype.__name__)
+def test_dynamic_scale_of_other_types(dtype):
+    """A loss and gradients that are not float32 read casts of the scale, and keep their type."""
+    step = step_graph(
+        one_operator("Add", [np.ones((2, 3), dtype)] * 2, {}), WEIGHTED, "sgd:1.0", loss_scale="dynamic:4"
+    )
+    network = msdump.load(step)
+
+    network.train_step(_GRADIENT.astype(dtype))
+
+    for name in ("p0", "p1"):
+        assert network.state()[name].dtype == dtype
+        np.testing.assert_array_equal(network.state()[name], 1 - _GRADIENT)
+    products = [node for node in step.graph.node if node.name.startswith("Default/Mul")]
+    assert {""} == {node.domain for node in products}  # operands of one type
+
+
 class Expected:
     """Momentum, 0.1 and 0.9, in numpy with gradients of a step graph without clipping and accumulation.
 
