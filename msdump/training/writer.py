@@ -27,6 +27,7 @@ from msdump.errors import GraphError
 from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, array_of, names, primitive_name, value_type
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training.body import OPERATORS, Structure, function, overload
+from msdump.training.passes import names_read, with_merged_gradients, with_merged_sums
 from msdump.training.tape import Operand, Tape, op, single
 
 Cell = tuple[str, str]
@@ -286,33 +287,6 @@ IR_VERSION: Final = 10
 """The first one with overloads of functions."""
 
 
-def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
-    """Yield the names of all values that nodes read, in their bodies as well."""
-    for node in nodes:
-        yield from node.input
-        for attribute in node.attribute:
-            yield from _names_read(attribute.g.node)
-
-
-def _with_merged_sums(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
-    """Return nodes without each sum that one other sum alone reads, which has its operands instead.
-
-    MindSpore's pass over AddN looks at the first operand of a sum and at the last one.
-    """
-    reads = Counter([*_names_read(nodes), *outputs])
-    sums = {node.output[0]: node for node in nodes if node.op_type == "Sum" and not node.domain}
-    merged = set()
-    for node in sums.values():
-        for place in (0, -1):
-            name = node.input[place]
-            if name in sums and reads[name] == 1:
-                merged.add(name)
-                operands = list(node.input)
-                operands[operands.index(name) : operands.index(name) + 1] = sums[name].input
-                node.input[:] = operands
-    return [node for node in nodes if node.op_type != "Sum" or node.output[0] not in merged]
-
-
 class StepWriter(Tape):
     """Writes operators one behind the other.
 
@@ -568,8 +542,8 @@ class StepWriter(Tape):
 
     def written(self, outputs: Iterable[str]) -> list[onnx.NodeProto]:
         """Return the nodes of a graph with outputs of some names, behind the constants that they read."""
-        self.nodes = _with_merged_sums(self.nodes, outputs)
-        read = set(_names_read(self.nodes))
+        self.nodes = with_merged_sums(with_merged_gradients(self.nodes), outputs)
+        read = set(names_read(self.nodes))
         constants = [tensor for tensor in self.types.values() if tensor.value is not None]
         return [*(constant_node(tensor) for tensor in constants if tensor.name in read), *self.nodes]
 

@@ -188,3 +188,35 @@ def test_sums_that_stay():
         list(node.input) for node in step.graph.node if "_backbone" in node.name.partition("Gradients")[0]
     ]
     assert forward == [["inputs0", "w", "v"], ["w", "a", "a"], ["v", "c", "inputs0"]]
+
+
+_ALIKE = """alike (float[2,3] x) => (float[2,3] y) {
+    ["a-Dense"] a = Gemm(x, w, b)
+    ["b-Dense"] c = Gemm(x, v, d)
+    s = Mul(a, a)
+    y = Add(s, c)
+}"""
+
+_LAYERS = {name: np.ones((3, 3) if name in "wv" else 3, np.float32) for name in "wbvd"}
+
+
+def test_equal_gradients():
+    """Gradient operators of one type that read the same values are one operator, whose result both read."""
+    products = [
+        list(node.input)
+        for node in step_graph(in_cells(_ALIKE, "Net", **_LAYERS), "mse").graph.node
+        if "/Grad_Mul/" in node.name
+    ]
+
+    assert products == [["a", "Grad_Square.Mul_1"]]
+
+
+def test_equal_gradients_of_biases():
+    """Two biases whose sums are added have one gradient."""
+    model = in_cells(_ALIKE.replace("s = Mul(a, a)", "s = Identity(a)"), "Net", **_LAYERS)
+
+    step = step_graph(model, "mse")
+
+    updates = [node.input[3] for node in step.graph.node if node.op_type == "ApplyMomentum"]
+    assert updates[0] == updates[2]
+    assert sum("BiasAddGrad" in node.name for node in step.graph.node) == 1
