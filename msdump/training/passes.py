@@ -20,7 +20,7 @@ def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 
 _LATER: Final = frozenset({"Cast", "OnesLike"})
-"""Operators that MindSpore adds behind its pass over equal ones: casts of kernels, ones of BCEWithLogitsLoss."""
+"""Operators that MindSpore adds behind this pass: casts of kernels, ones of BCEWithLogitsLoss."""
 
 
 def with_merged_gradients(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
