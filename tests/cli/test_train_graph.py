@@ -16,6 +16,7 @@ from msdump.training.optimizers import Momentum
 from msdump.training.rules import RULES
 from tests.dump import settings
 from tests.training.mlp import batch, mlp
+from tests.training.test_parameter_groups import decoder
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -219,3 +220,28 @@ def test_losses_without_a_reduction(tmp_path, model, monkeypatch):
     assert pytest.approx(losses.mean(), rel=1e-6) == float(line.split()[-1])
     assert "_loss_fn-L1Loss/Abs-op0 output.0" in run.stderr
     assert "_loss_fn-L1Loss/Abs-op0 output.0" in found.stdout
+
+
+def test_decoder_learns_in_groups_with_a_clipped_norm(tmp_path):
+    """From the command line: no decay for norms and biases, a norm of the sum of two batches' gradients."""
+    step, inputs = tmp_path / "step.onnx", tmp_path / "inputs.npz"
+    onnx.save(decoder(), tmp_path / "decoder.onnx")
+    ids = np.array([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]])
+    np.savez(inputs, inputs0=ids, inputs1=np.roll(ids, -1, axis=1).astype(np.int32))
+
+    made = call(
+        *(tmp_path / "decoder.onnx", "-o", step, "--optimizer", "adamw:0.03,weight_decay=0.1"),
+        *("--group", "norm*=weight_decay=0", "--group", "*.bias=weight_decay=0"),
+        *("--group", "embed*=learning_rate=0.1"),
+        *("--accumulate", "mean:2", "--clip-gradients", "global_norm:1.0"),
+    )
+    run = ["run", str(step), "--train", "--inputs", str(inputs), "--save-state", str(tmp_path / "state.npz")]
+    ran = CliRunner().invoke(main, [*run, "--steps", "40", "-v"])
+
+    assert (0, 0) == (made.exit_code, ran.exit_code), made.output + ran.output
+    (line,) = (line for line in ran.stdout.splitlines() if line.startswith("loss"))
+    losses = [float(text) for text in line.split()[1:]]
+    assert losses[-1] < losses[0] / 4
+    assert losses[0::2] == losses[1::2]  # the same batch, and an update in each second step
+    state = np.load(tmp_path / "state.npz")
+    assert (41, 20) == (int(state["counter_"]), int(state["global_step"].item()))
