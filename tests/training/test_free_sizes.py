@@ -34,6 +34,7 @@ _CASES = {
     "Clip": ("Clip", [_X, number(0.3), number(0.6)], {}),
     "CumSum": ("CumSum", [_X, np.array(0, np.int64)], {}),
     "Softmax_of_batch": ("Softmax", [_X], {"axis": 0}),
+    **{f"TopK_{axis}": ("TopK", [_X, ints(2)], {"axis": axis}, 2) for axis in range(3)},
     **{
         f"{op_type}_{form}": (op_type, [_X, *axes], attributes)
         for op_type in _REDUCTIONS
@@ -48,6 +49,7 @@ _LAYERS = [
     *(f"normalization-CASES-{name}" for name in ("last_axis", "without_shift", "broadcast_scale")),
     *(f"normalization-BY_RUNTIME-{name}" for name in ("group", "lrn")),
     *(f"resize-CASES-{name}" for name in ("nearest", "nearest_sizes", "linear_3d", "linear_crop")),
+    *(f"grid_sample-CASES-{name}" for name in ("2d_linear_border_0", "3d_nearest_zeros_1")),
     *(f"attention-CASES-{name}" for name in ("heads", "side_by_side_grouped_causal", "float_mask")),
 ]
 

@@ -32,6 +32,7 @@ CASES = {
     "GatherND_batch": ("GatherND", [_normal(2, 3, 4), _ints([[1], [0]])], {"batch_dims": 1}),
     "ScatterElements_max": ("ScatterElements", [_MATRIX, _ROWS, _CELLS], {"reduction": "max"}),
     "ScatterND": ("ScatterND", [_MATRIX, _PLACES, _PARTS], {}),
+    "TopK_columns": ("TopK", [_MATRIX, _ints([2])], {"axis": 0}, 2),
     "ScatterND_max": ("ScatterND", [_MATRIX, _PLACES, _PARTS], {"reduction": "max"}),
     "Einsum_product": ("Einsum", [_normal(2, 3), _normal(3, 4)], {"equation": "ij,jk->ik"}),
     "Einsum_implicit": ("Einsum", [_normal(2, 3), _normal(3, 4)], {"equation": "ij,jk"}),

@@ -12,6 +12,7 @@ from msdump.training.operators.shapes import (
     joined,
     numbered,
     reshaped,
+    restored,
     scattered,
     shape_of,
     swapped,
@@ -115,14 +116,17 @@ def _top_k(back: Backward) -> Gradients:
     places, dy = swapped_with_last(back.outputs[1], axis), swapped_with_last(back.dy, axis)
     size = joined(x.shape)
     if size is None:
-        starts = op.Reshape(op.Range(0, op.Size(x), op.Gather(op.Shape(x), axis)), [-1, 1])
+        starts = op.Range(0, op.Size(x), op.Gather(op.Shape(x), axis))
+        numbers = places + op.Reshape(starts, op.Concat(op.Shape(places, end=-1), [1], axis=0))
         total = op.Reshape(op.Size(x), [1])
     else:
-        starts, total = np.arange(0, size, x.sizes()[axis]).reshape(-1, 1), [size]
-    numbers = reshaped(as_matrix(places) + starts, (joined(dy.shape), 1))
+        numbers = as_matrix(places) + np.arange(0, size, x.sizes()[axis]).reshape(-1, 1)
+        total = [size]
+    numbers = reshaped(numbers, (joined(dy.shape), 1))
     flat = op.call("ScatterNd", numbers, reshaped(dy, (joined(dy.shape),)), total, batch_dims=0)
-    turned = x.shaped(tuple(swapped(x.shape, axis)))
-    return swapped_with_last(reshaped(flat, turned), axis)
+    # the order of free dimensions has to be computed
+    turned = x.shaped(tuple(swapped(x.shape, axis))) if is_fixed(x.shape) else swapped_with_last(x, axis)
+    return swapped_with_last(restored(flat, turned), axis)
 
 
 @gradient("GatherND")
