@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import click
@@ -101,11 +100,11 @@ def command(
     """
     step = step_graph(
         model,
-        optimizer=_optimizers(optimizer),
-        groups=_by_pattern("--group", map(_split_at_pattern, groups)),
+        optimizer=_by_name("--optimizer", optimizer),
+        groups=_by_name("--group", groups),
         trainable=trainable or None,
         sizes=dimensions,
-        precision=_types(precision),
+        precision=_by_name("--precision", precision) or None,
         data_parallel=data_parallel or False,
         **choices,
     )
@@ -114,55 +113,18 @@ def command(
         print(path)
 
 
-def _optimizers(texts: tuple[str, ...]) -> dict[str, str]:
-    """Return the optimizers by pattern, the one without a pattern last.
+def _by_name(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """Return values by the names in front of them, ``fc1=float16``, and by "" the one for the network.
 
     Raises:
-        InputError: A pattern is given twice.
+        InputError: A name is given twice.
     """
-    pairs = []
+    values: dict[str, str] = {}
     for text in texts:
-        pattern, equals, optimizer = text.partition("=")
-        # in momentum:learning_rate=0.1 an option has the first equals sign
-        has_pattern = equals and ":" not in pattern
-        pairs.append((pattern, optimizer) if has_pattern else ("*", text))
-    named = _by_pattern("--optimizer", pairs)
-    rest = {"*": named.pop("*")} if "*" in named else {}
-    return named | rest
-
-
-def _split_at_pattern(text: str) -> tuple[str, str]:
-    pattern, equals, values = text.partition("=")
-    if not equals:
-        raise InputError(f"--group: {text!r} is not PATTERN=OPTIONS, such as *.bias=weight_decay=0")
-    return pattern, values
-
-
-def _by_pattern(option: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return pairs by pattern.
-
-    Raises:
-        InputError: A pattern is given twice.
-    """
-    found: dict[str, str] = {}
-    for pattern, text in pairs:
-        if pattern in found:
-            names = f"the pattern {pattern!r}" if pattern != "*" else "one for all parameters"
-            raise InputError(f"{option}: {names} is given twice")
-        found[pattern] = text
-    return found
-
-
-def _types(texts: tuple[str, ...]) -> dict[str, str] | None:
-    """Return the element types by layer, "" for the network.
-
-    Raises:
-        InputError: A layer is given twice.
-    """
-    types: dict[str, str] = {}
-    for text in texts:
-        layer, _, kind = text.rpartition("=")
-        if layer in types:
-            raise InputError(f"--precision: {layer or 'the network'} is given twice")
-        types[layer] = kind
-    return types or None
+        name, equals, value = text.partition("=")
+        if not equals or ":" in name:  # momentum:learning_rate=0.1 has the sign in an option
+            name, value = "", text
+        if name in values:
+            raise InputError(f"{option}: {name or 'the network'} is given twice")
+        values[name] = value
+    return values

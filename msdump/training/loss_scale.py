@@ -45,11 +45,8 @@ class StaticLossScale(Options):
         return op.constant(np.array(self.value, loss.dtype.numpy))
 
     def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - protocol
-        """Write a Mul with 1 / scale for every gradient, in the optimizer's scope, and the update."""
-        trained = update.reduced(trained)
-        if self.value != 1:
-            trained = update.optimizers.scaled(trained, 1 / self.value)
-        update.write(trained)
+        """Write the update, in which every gradient is divided."""
+        update.write(update.reduced(trained), self.value)
         return ()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from msdump.errors import InputError
 from msdump.training import options
-from msdump.training.body import Structure
+from msdump.training.body import OPERATORS, Structure
 from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate, write_rates
 from msdump.training.options import Options
 from msdump.training.single_numbers import by_number
@@ -45,9 +45,9 @@ NUMBER: Final = options.at_least(0.0)
 
 SHARE: Final = options.between(0.0, 1.0)
 
-DECAY: Final = {"weight_decay": NUMBER, "decayed": options.one_of(DECAYED)}
+POSITIVE: Final = options.above(0.0)
 
-MOMENTS: Final = {"learning_rate": RATE, "beta1": SHARE, "beta2": SHARE, "eps": options.above(0.0)}
+COMMON_RULES: Final = {"learning_rate": RATE, "weight_decay": NUMBER, "decayed": options.one_of(DECAYED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +55,22 @@ class UpdateOperator:
     """The operator that updates one parameter.
 
     Attributes:
-        name: MindSpore's name; it returns the new parameter and the new moments.
-        slots: Names of its inputs: variable, gradient, rate, weight_decay, moments, keys of ``shared``; any
-            other is an option of the optimizer.
+        name: MindSpore's name; it returns the new parameter and the new moments. Its body names the inputs
+            (variable, gradient, rate, weight_decay, moments, keys of ``shared``) and attributes; other names
+            are options of the optimizer.
         moments: Name prefix and initial value of the additional variables of each parameter.
-        attributes: Options of the optimizer that are attributes of the operator.
+        variables: Options that are variables of the step.
     """
 
     name: str
-    slots: str
     moments: Mapping[str, float]
-    attributes: str = ""
+    variables: tuple[str, ...] = ()
 
 
 class Optimizer(Options):
     """Base of optimizers: frozen dataclasses of options, which update each parameter by one operator.
 
-    Weight decay is added to the gradient, unless the operator has a slot for it.
+    Weight decay is added to the gradient, unless it is an input of the operator.
 
     Attributes:
         cell: MindSpore's class, the scope's name.
@@ -90,32 +89,39 @@ class Optimizer(Options):
         """The operator that updates one parameter."""
         raise NotImplementedError
 
-    def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - protocol
+    def shared(self, state: Variables) -> Mapping[str, Item]:
         """Write the operands that the updates of all parameters share; return them by names of slots."""
-        return {}
+        names = self.operator.variables
+        return {name: state(name, np.array(getattr(self, name), np.float32)) for name in names}
 
-    def write(self, trained: Sequence[TrainedParameter], state: Variables) -> None:
-        """Write the operators that update the parameters, in this order or reversed; bind the new values."""
+    def write(self, trained: Sequence[TrainedParameter], state: Variables, scale: float) -> None:
+        """Write the operators that update the parameters, in this order or reversed; bind the new values.
+
+        Args:
+            trained: Parameters in the optimizer's order.
+            state: Adds a variable to the step.
+            scale: Factor of the gradients, by which the sum of gradient and weight decay is divided.
+        """
         step = state("global_step", np.zeros(1, np.int32))
         own = LearningRate(COMMON, self.learning_rate)
         rates = write_rates([item.rate for item in trained] or [own], step, state)
         assign(step, np.ones(1, np.int32), "AssignAdd")
         shared = self.shared(state)
-        has_slot = "weight_decay" in self.operator.slots.split()
-        updates = []
-        for item in trained:
-            gradient = item.gradient
-            if item.decay and not has_slot:
-                gradient = op.Sum(by_number("Mul", item.variable, item.decay), gradient)
-            operands: dict[str, Item] = {
-                "variable": item.variable,
-                "gradient": gradient,
-                "rate": rates[item.rate.name],
-                "weight_decay": np.array(item.decay, np.float32),
-            }
-            updates.append((item.variable, operands))
-        for variable, operands in updates[::-1] if self.is_last_first else updates:
-            self._update({**shared, **operands}, variable, state)
+        gradients = [item.gradient for item in trained]
+        if "weight_decay" not in OPERATORS[self.operator.name].names(are_attributes=False):
+            gradients = [self._decayed(item, item.decay * scale) for item in trained]
+        if scale != 1:
+            gradients = [by_number("Mul", gradient, 1 / scale) for gradient in gradients]
+        updates = list(zip(trained, gradients, strict=True))
+        for item, gradient in updates[::-1] if self.is_last_first else updates:
+            operands: dict[str, Item] = {**shared, "gradient": gradient, "rate": rates[item.rate.name]}
+            operands["weight_decay"] = np.array(item.decay, np.float32)
+            self._update(operands, item.variable, state)
+
+    def _decayed(self, item: TrainedParameter, decay: float) -> StepTensor:
+        """Write the sum of a gradient and a share of its parameter; return it."""
+        gradient: StepTensor = item.gradient
+        return op.Sum(by_number("Mul", item.variable, decay), gradient) if decay else gradient
 
     def _update(self, operands: Mapping[str, Item], variable: StepTensor, state: Variables) -> None:
         """Write the operator that updates a parameter, and bind the new values."""
@@ -124,18 +130,18 @@ class Optimizer(Options):
             prefix: state(f"{prefix}.{variable.name}", np.full(sizes, first, variable.dtype.numpy))
             for prefix, first in operator.moments.items()
         }
-        given: Mapping[str, Item] = {**operands, **moments}
+        given: Mapping[str, Item] = {**operands, **moments, "variable": variable}
         variables = [variable, *moments.values()]
+        body = OPERATORS[operator.name]
+        inputs, attributes = (body.names(are_attributes=which) for which in (False, True))
+        structure = {name: _plain(getattr(self, name)) for name in attributes if name != "rank"}
+        # scalars are reshaped to this rank if the parameter's last size is 1: see operators/updates.py
+        structure["rank"] = variable.rank if variable.shape[-1:] == (1,) else 0
         updated = op.call(
             operator.name,
-            *(
-                given[slot] if slot in given else np.array(getattr(self, slot), np.float32)
-                for slot in operator.slots.split()
-            ),
+            *(given[name] if name in given else np.array(getattr(self, name), np.float32) for name in inputs),
             like=variables,
-            **{name: _plain(getattr(self, name)) for name in operator.attributes.split()},
-            # see ``_number``: scalars are reshaped to this rank if the parameter's last size is 1
-            rank=variable.rank if variable.shape[-1:] == (1,) else 0,
+            **structure,
         )
         op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
 
@@ -158,23 +164,14 @@ class SGD(Optimizer):
     nesterov: bool = False
     decayed: str = "weights"
     cell = "SGD"
-    operator = UpdateOperator(
-        "SGD",
-        "variable gradient rate accum momentum stat",
-        {"accum": 0.0, "stat": 1.0},
-        "dampening nesterov",
-    )
-    rules = {"learning_rate": RATE, "momentum": NUMBER, "dampening": NUMBER} | DECAY
+    operator = UpdateOperator("SGD", {"accum": 0.0, "stat": 1.0}, ("momentum",))
+    rules = COMMON_RULES | {"momentum": NUMBER, "dampening": NUMBER}
 
     def __post_init__(self) -> None:
         """Refuse values out of range, and nesterov without momentum."""
         Options.__post_init__(self)
         if self.nesterov and (self.momentum == 0 or self.dampening > 0):
             raise InputError("SGD: nesterov needs a momentum above 0 and no dampening")
-
-    def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Add the momentum as a variable."""
-        return {"momentum": state("momentum", np.array(self.momentum, np.float32))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +184,8 @@ class Momentum(Optimizer):
     use_nesterov: bool = False
     decayed: str = "weights"
     cell = "Momentum"
-    operator = UpdateOperator(
-        "ApplyMomentum", "variable moments rate gradient momentum", {"moments": 0.0}, "use_nesterov"
-    )
-    rules = {"learning_rate": RATE, "momentum": NUMBER} | DECAY
-
-    def shared(self, state: Variables) -> Mapping[str, Item]:
-        """Add the momentum as a variable."""
-        return {"momentum": state("momentum", np.array(self.momentum, np.float32))}
+    operator = UpdateOperator("ApplyMomentum", {"moments": 0.0}, ("momentum",))
+    rules = COMMON_RULES | {"momentum": NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +200,9 @@ class Adam(Optimizer):
     use_nesterov: bool = False
     decayed: str = "weights"
     cell = "Adam"
-    operator = UpdateOperator(
-        "Adam",
-        "variable moment1 moment2 beta1_power beta2_power rate beta1 beta2 eps gradient",
-        {"moment1": 0.0, "moment2": 0.0},
-        "use_nesterov",
-    )
+    operator = UpdateOperator("Adam", {"moment1": 0.0, "moment2": 0.0})
     is_last_first = False
-    rules = MOMENTS | DECAY
+    rules = COMMON_RULES | {"beta1": SHARE, "beta2": SHARE, "eps": POSITIVE}
 
     def shared(self, state: Variables) -> Mapping[str, Item]:
         """Write the new powers of beta1 and beta2, which are variables."""
@@ -242,13 +228,9 @@ class AdamWeightDecay(Optimizer):
     weight_decay: float = 0.0
     decayed: str = "weights"
     cell = "AdamWeightDecay"
-    operator = UpdateOperator(
-        "AdamWeightDecay",
-        "variable adam_m adam_v rate beta1 beta2 eps weight_decay gradient use_locking",
-        {"adam_m": 0.0, "adam_v": 0.0},
-    )
+    operator = UpdateOperator("AdamWeightDecay", {"adam_m": 0.0, "adam_v": 0.0})
     is_last_first = False
-    rules = MOMENTS | DECAY
+    rules = COMMON_RULES | {"beta1": SHARE, "beta2": SHARE, "eps": POSITIVE}
 
     def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - none of these is a variable
         """Return beta1, beta2 and eps as tensors of one element, as MindSpore keeps them."""
@@ -268,22 +250,15 @@ class RMSProp(Optimizer):
     centered: bool = False
     decayed: str = "weights"
     cell = "RMSProp"
-    rules = {
-        "learning_rate": RATE,
-        "decay": NUMBER,
-        "momentum": NUMBER,
-        "epsilon": options.above(0.0),
-    } | DECAY
+    rules = COMMON_RULES | {"decay": NUMBER, "momentum": NUMBER, "epsilon": POSITIVE}
 
     @property
     def operator(self) -> UpdateOperator:
-        """ApplyRMSProp, or ApplyCenteredRMSProp, which has the rate behind the gradient."""
+        """ApplyRMSProp, or ApplyCenteredRMSProp."""
         moments = {"mean_square": 1.0, "moment": 0.0}
-        if not self.centered:
-            slots = "variable mean_square moment rate gradient decay momentum epsilon"
-            return UpdateOperator("ApplyRMSProp", slots, moments)
-        slots = "variable mean_grad mean_square moment gradient rate decay momentum epsilon"
-        return UpdateOperator("ApplyCenteredRMSProp", slots, {"mean_grad": 0.0, **moments})
+        if self.centered:
+            return UpdateOperator("ApplyCenteredRMSProp", {"mean_grad": 0.0, **moments})
+        return UpdateOperator("ApplyRMSProp", moments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,13 +274,12 @@ class Adagrad(Optimizer):
     update_slots: bool = True
     decayed: str = "weights"
     cell = "Adagrad"
-    rules = {"learning_rate": RATE, "accum": NUMBER} | DECAY
+    rules = COMMON_RULES | {"accum": NUMBER}
 
     @property
     def operator(self) -> UpdateOperator:
         """ApplyAdagrad."""
-        slots = "variable accum rate gradient"
-        return UpdateOperator("ApplyAdagrad", slots, {"accum": self.accum}, "update_slots")
+        return UpdateOperator("ApplyAdagrad", {"accum": self.accum})
 
 
 OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {

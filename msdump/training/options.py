@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import Field, dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -120,26 +120,19 @@ def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str)
     Raises:
         InputError: An unknown option, one that is given twice, or a value that it does not take.
     """
-    allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    allowed = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
     try:
-        if isinstance(values, str):
-            return kind(**_values(values, allowed))
-        for name in values:
-            _check_known(name, allowed)
-        return kind(**values)
+        named = _named(values, allowed) if isinstance(values, str) else values
+        return kind(**{name: _value(name, value, allowed) for name, value in named.items()})
     except InputError as error:
-        example = ", ".join(f"{option}={_shown(field.default)}" for option, field in allowed.items())
+        example = ", ".join(f"{option}={_shown(default)}" for option, default in allowed.items())
         told = f"the options are {example}" if allowed else "it has no options"
         raise InputError(f"{title}: {error}; {told}") from None
 
 
-def _check_known(name: str, allowed: Collection[str]) -> None:
-    if name not in allowed:
-        raise InputError(f"unknown option {name!r}{name_hint(name, allowed)}")
-
-
-def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _named(text: str, allowed: Iterable[str]) -> dict[str, str]:
+    """Return the texts of options by name."""
+    values: dict[str, str] = {}
     names, is_named = iter(allowed), False
     for part in text.split(",") if text else ():
         name, equals, value = (item.strip() for item in part.partition("="))
@@ -150,17 +143,19 @@ def _values(text: str, allowed: Mapping[str, Field[Any]]) -> dict[str, Any]:
             name, value = next(names, ""), name
             if not name:
                 raise InputError(f"{part!r} is one value too many")
-        _check_known(name, allowed)
         if name in values:
             raise InputError(f"{name} is given twice")
-        values[name] = _value(name, value, type(allowed[name].default))
+        values[name] = value
     return values
 
 
-def _value(name: str, text: str, kind: type) -> Any:
-    if kind is str:
+def _value(name: str, text: Any, defaults: Mapping[str, Any]) -> Any:
+    """Return the value of an option, of a text in the type of its default."""
+    if name not in defaults:
+        raise InputError(f"unknown option {name!r}{name_hint(name, defaults)}")
+    if not isinstance(text, str) or isinstance(defaults[name], str):
         return text
-    if kind is bool:
+    if isinstance(defaults[name], bool):
         if (flag := _FLAGS.get(text.lower())) is None:
             raise InputError(f"{name} is {text!r}, allowed is true or false")
         return flag

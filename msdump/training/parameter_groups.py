@@ -1,6 +1,7 @@
 """Patterns of parameters' names: who updates a parameter, at which learning rate and weight decay.
 
-In a pattern ``*`` stands for any text and ``?`` for one character. The first pattern that matches decides.
+In a pattern ``*`` stands for any text and ``?`` for one character. The first pattern that matches decides;
+the pattern "" has all parameters that no other one matches.
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from typing import Any, ClassVar, Final
 from msdump.errors import InputError, name_hint
 from msdump.training import options
 from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate
-from msdump.training.optimizers import DECAYED, Optimizer, TrainedParameter, optimizer_of
+from msdump.training.optimizers import DECAYED, NUMBER, Optimizer, TrainedParameter, optimizer_of
 from msdump.training.options import Options, Rules
-from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables
-from msdump.training.writer import ROOT, Place, StepTensor
+from msdump.training.writer import ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +29,8 @@ class Group(Options):
     weight_decay: float | None = None
     rules: ClassVar[Rules] = {
         "learning_rate": options.optional(RATE),
-        "weight_decay": options.optional(options.at_least(0.0)),
+        "weight_decay": options.optional(NUMBER),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """An optimizer of a training step with the parameters that it updates.
-
-    Attributes:
-        optimizer: The optimizer.
-        cell: Its name in the training cell: ``optimizer``, of several ``optimizer_0``, ...
-        trained: Its parameters with their gradients.
-    """
-
-    optimizer: Optimizer
-    cell: str
-    trained: Trained
-
-    @property
-    def place(self) -> Place:
-        """The optimizer's scope."""
-        return ROOT.inside((self.cell, self.optimizer.cell))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +41,8 @@ class Optimizers:
     name: ``Default/optimizer_0-SGD``, ``optimizer_0.learning_rate``. One alone has neither number nor prefix.
 
     A group of parameters that several optimizers update is a group in each of them. As in MindSpore, an
-    optimizer with groups updates group by group, the other parameters last, and the weight decay of a group
-    is that of all its parameters, scales and shifts of normalisations included.
+    optimizer with groups updates group by group, the other parameters last, and scales and shifts of
+    normalisations have the weight decay of their group.
 
     Attributes:
         by_pattern: Optimizers by patterns of the names of their parameters.
@@ -72,92 +52,80 @@ class Optimizers:
     by_pattern: Mapping[str, Optimizer]
     groups: Mapping[str, Group]
 
-    def __post_init__(self) -> None:
-        """Refuse ``decayed`` with groups, which decide about the weight decay themselves.
-
-        Raises:
-            InputError: An optimizer has both.
-        """
-        for optimizer in self.by_pattern.values() if self.groups else ():
-            if optimizer.decayed != "weights":
-                raise InputError(
-                    f"{optimizer.cell}: decayed={optimizer.decayed} does not go with groups, where all "
-                    "parameters of a group decay; give a group weight_decay=0"
-                )
-
-    def shares(self, trained: Trained) -> Sequence[Share]:
-        """Return the optimizers with their parameters.
-
-        Raises:
-            InputError: A pattern has no parameter, or a parameter no optimizer.
-        """
-        parts = _partition(trained, self.by_pattern, "optimizer")
-        others = [item.name for item, _ in parts.pop("")]
-        if others:
-            raise InputError(
-                f"no optimizer for {_listed(others)}; add one without a pattern, or do not train them"
-            )
-        is_one = len(parts) == 1
-        return [
-            Share(self.by_pattern[pattern], "optimizer" if is_one else f"optimizer_{number}", part)
-            for number, (pattern, part) in enumerate(parts.items())
-        ]
-
-    def scaled(self, trained: Trained, factor: float) -> Trained:
-        """Write the product of each gradient and a factor, in the scope of the parameter's optimizer."""
-        scaled: dict[str, StepTensor] = {}
-        for share in self.shares(trained):
-            with op.at(share.place):
-                scaled |= {item.name: by_number("Mul", dy, factor) for item, dy in share.trained}
-        return [(item, scaled[item.name]) for item, _ in trained]
-
-    def write(self, trained: Trained, state: Variables, normalizing: Collection[str]) -> None:
+    def write(
+        self, trained: Trained, state: Variables, normalizing: Collection[str], scale: float = 1.0
+    ) -> None:
         """Write the operators of all optimizers.
 
         Args:
             trained: The parameters in the network's order, each with its gradient.
             state: Adds a variable to the step.
             normalizing: Names of scales and shifts of normalisations.
+            scale: Factor of the gradients, by which the optimizers divide.
         """
-        shares, group_of = self.shares(trained), self._group_of(trained)
-        for share in shares:
-            parameters = list(self._parameters(share, group_of, normalizing))
-            prefix = f"{share.cell}." if len(shares) > 1 else ""
-            with op.at(share.place):
-                share.optimizer.write(parameters, _prefixed(state, prefix))
+        group_of = self._group_of(trained)
+        for number, (optimizer, part) in enumerate(self._parts(trained)):
+            is_one = len(self.by_pattern) == 1
+            cell, prefix = ("optimizer", "") if is_one else (f"optimizer_{number}", f"optimizer_{number}.")
+            parameters = list(self._parameters(optimizer, part, group_of, normalizing))
+            with op.at(ROOT.inside((cell, optimizer.cell))):
+                optimizer.write(parameters, _prefixed(state, prefix), scale)
 
     def in_order(self, trained: Trained) -> Trained:
         """Return the parameters with their gradients in the order in which the optimizers update them."""
-        group_of, order = self._group_of(trained), [*self.groups, ""]
-        pairs: list[tuple[StepTensor, StepTensor]] = []
-        for share in self.shares(trained):
-            part = sorted(share.trained, key=lambda pair: order.index(group_of[pair[0].name]))
-            pairs += part[::-1] if share.optimizer.is_last_first else part
-        return pairs
+        parts = self._parts(trained)
+        return [
+            pair
+            for optimizer, part in parts
+            for pair in (reversed(part) if optimizer.is_last_first else part)
+        ]
 
     def _group_of(self, trained: Trained) -> dict[str, str]:
-        """Return the pattern of each parameter's group by name, "" for none."""
+        """Return the pattern of each parameter's group by name."""
         parts = _partition(trained, self.groups, "group")
         return {item.name: pattern for pattern, part in parts.items() for item, _ in part}
 
+    def _parts(self, trained: Trained) -> list[tuple[Optimizer, Trained]]:
+        """Return the optimizers with their parameters, group by group.
+
+        Raises:
+            InputError: A pattern has no parameter, or a parameter no optimizer.
+        """
+        parts = _partition(trained, self.by_pattern, "optimizer")
+        others = [item.name for item, _ in parts[""]] if "" not in self.by_pattern else ()
+        if others:
+            raise InputError(
+                f"no optimizer for {_listed(others)}; add one without a pattern, or do not train them"
+            )
+        if trained and not all(parts[pattern] for pattern in self.by_pattern):
+            raise InputError("the optimizer without a pattern has no parameters: others have them all")
+        group_of, order = self._group_of(trained), [*filter(None, self.groups), ""]
+        return [
+            (optimizer, sorted(parts[pattern], key=lambda pair: order.index(group_of[pair[0].name])))
+            for pattern, optimizer in self.by_pattern.items()
+        ]
+
     def _parameters(
-        self, share: Share, group_of: Mapping[str, str], normalizing: Collection[str]
+        self,
+        optimizer: Optimizer,
+        trained: Trained,
+        group_of: Mapping[str, str],
+        normalizing: Collection[str],
     ) -> Iterator[TrainedParameter]:
-        """Yield the parameters of an optimizer with rate and decay, in the optimizer's order."""
-        optimizer = share.optimizer
-        present = {group_of[item.name] for item, _ in share.trained}
-        patterns = [pattern for pattern in (*self.groups, "") if pattern in present]
-        is_grouped = patterns != [""]
-        for number, pattern in enumerate(patterns):
+        """Yield the parameters of an optimizer with rate and decay."""
+        present = list(dict.fromkeys(group_of[item.name] for item, _ in trained))
+        is_grouped = any(pattern in self.groups for pattern in present)
+        for item, gradient in trained:
+            pattern = group_of[item.name]
             group = self.groups.get(pattern, Group())
             rate = LearningRate(COMMON, optimizer.learning_rate)
             if group.learning_rate is not None:
-                rate = LearningRate(f"{COMMON}_group_{number}", group.learning_rate)
+                rate = LearningRate(f"{COMMON}_group_{present.index(pattern)}", group.learning_rate)
             decay = optimizer.weight_decay if group.weight_decay is None else group.weight_decay
-            for item, gradient in share.trained:
-                if group_of[item.name] == pattern:
-                    decays = is_grouped or DECAYED[optimizer.decayed](item, item.name in normalizing)
-                    yield TrainedParameter(item, gradient, rate, decay if decays else 0.0)
+            # vendor: the exception for scales and shifts ends where there are groups
+            is_exempt = item.name in normalizing and not is_grouped
+            has_decay = DECAYED[optimizer.decayed](item, is_exempt)
+            yield TrainedParameter(item, gradient, rate, decay if has_decay else 0.0)
 
 
 def _prefixed(state: Variables, prefix: str) -> Variables:
@@ -165,26 +133,26 @@ def _prefixed(state: Variables, prefix: str) -> Variables:
 
 
 def _partition(trained: Trained, patterns: Iterable[str], title: str) -> dict[str, Trained]:
-    """Return the parameters by the first pattern that matches their names, "" where none does.
+    """Return the parameters by the first pattern that matches their names.
 
     Raises:
         InputError: A pattern without parameters.
     """
     parts: dict[str, Trained] = {}
     rest = list(trained)
-    for pattern in patterns:
+    names = [item.name for item, _ in trained]
+    for pattern in filter(None, patterns):
         matches = re.compile(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL).fullmatch
         parts[pattern] = [pair for pair in rest if matches(pair[0].name)]
-        if trained and not parts[pattern]:  # a loss that depends on no parameter leaves all patterns without
-            names = [item.name for item, _ in trained]
-            if any(map(matches, names)):
-                raise InputError(f"{title} {pattern!r}: earlier patterns have all its parameters")
+        if not parts[pattern] and any(map(matches, names)):
+            raise InputError(f"{title} {pattern!r}: earlier patterns have all its parameters")
+        if not parts[pattern] and names:
             raise InputError(
                 f"{title} {pattern!r}: no trained parameter has this name; there are {_listed(names)}"
                 f"{name_hint(pattern, names)}"
             )
         rest = [pair for pair in rest if not matches(pair[0].name)]
-    return parts | {"": rest}
+    return {**parts, "": rest}
 
 
 _MOST: Final = 12
@@ -211,9 +179,7 @@ def optimizers_of(choice: OptimizerChoice, groups: GroupChoices) -> Optimizers:
     Raises:
         InputError: An unknown name or option, or a value that an option does not take.
     """
-    optimizers = choice if isinstance(choice, Mapping) else {"*": choice}
-    if not optimizers:
-        raise InputError("no optimizer is given")
+    optimizers = choice if isinstance(choice, Mapping) else {"": choice}
     return Optimizers(
         {pattern: optimizer_of(text) for pattern, text in optimizers.items()},
         {pattern: _group_of(pattern, values) for pattern, values in groups.items()},

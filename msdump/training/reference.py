@@ -5,7 +5,6 @@ python -m msdump.training.reference docs/reference/gradients.md
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,16 +76,8 @@ def _topic(rule: Rule | None) -> str:
 
 
 def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
-    parameters = inspect.signature(body.build).parameters.values()
-    names = {
-        is_attribute: ", ".join(
-            str(each).partition(":")[0].removeprefix("_")
-            for each in parameters
-            if (each.kind in {each.KEYWORD_ONLY, each.VAR_KEYWORD}) is is_attribute
-        )
-        for is_attribute in (False, True)
-    }
-    return f"`{name}`", names[False], names[True], (body.build.__doc__ or "").partition("\n")[0]
+    inputs, attributes = (", ".join(body.names(are_attributes=which)) for which in (False, True))
+    return f"`{name}`", inputs, attributes, (body.build.__doc__ or "").partition("\n")[0]
 
 
 def main(arguments: list[str]) -> None:

@@ -10,6 +10,7 @@ from msdump.training.clipping import Clipping
 from msdump.training.data_parallel import DataParallel
 from msdump.training.overflow_check import OverflowCheck
 from msdump.training.parameter_groups import Optimizers
+from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables
 from msdump.training.writer import ROOT
@@ -44,18 +45,28 @@ class Update:
         """Write the mean of the gradients over all ranks; return the parameters with it."""
         return trained if self.parallel is None else self.parallel.write(trained)
 
-    def write(self, trained: Trained) -> None:
-        """Write the operators behind the check for overflow, the optimizers' last."""
+    def write(self, trained: Trained, scale: float = 1.0) -> None:
+        """Write the operators behind the check for overflow, the optimizers' last.
+
+        Args:
+            trained: Parameters with their gradients.
+            scale: Factor of the gradients. Optimizers divide by it behind the weight decay, as MindSpore's
+                do by their ``loss_scale``; accumulation and clipping read divided gradients.
+        """
+        if scale != 1 and (self.accumulation or self.clipping):
+            with op.at(ROOT):
+                trained = [(item, by_number("Mul", gradient, 1 / scale)) for item, gradient in trained]
+            scale = 1.0
         if self.accumulation is None:
-            self._optimize(trained)
+            self._optimize(trained, scale)
         else:
             with op.at(ROOT):
                 self.accumulation.write(trained, self.state, self._optimize)
 
-    def _optimize(self, trained: Trained) -> None:
+    def _optimize(self, trained: Trained, scale: float = 1.0) -> None:
         if self.clipping is not None and trained:
             with op.at(ROOT):
                 limit = self.clipping.write([gradient for _, gradient in trained])
                 limited = {item.name: limit(gradient) for item, gradient in self.optimizers.in_order(trained)}
             trained = [(item, limited[item.name]) for item, _ in trained]
-        self.optimizers.write(trained, self.state, self.normalizing)
+        self.optimizers.write(trained, self.state, self.normalizing, scale)

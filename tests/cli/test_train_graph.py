@@ -85,7 +85,7 @@ def test_optimizers_and_groups_by_patterns(tmp_path, model):
     assert done.exit_code == 0, done.output
     written = msdump.training.step_graph(
         model,
-        optimizer={"fc1*": "sgd:0.1", "*": Momentum([0.1, 0.2])},
+        optimizer={"": Momentum([0.1, 0.2]), "fc1*": "sgd:0.1"},
         groups={"*.bias": {"weight_decay": 0, "learning_rate": 0.5}},
     )
     assert written.SerializeToString() == output.read_bytes()
@@ -102,10 +102,10 @@ def test_optimizers_and_groups_by_patterns(tmp_path, model):
         (["--optimizer", "momentum:fast"], "learning_rate is 'fast', a number is expected"),
         (["--optimizer", "fc9*=sgd", "--optimizer", "adam"], "optimizer 'fc9*': no trained parameter has"),
         (["--optimizer", "fc1*=sgd"], "no optimizer for fc2.weight, fc2.bias; add one without a pattern"),
-        (["--optimizer", "sgd", "--optimizer", "adam"], "--optimizer: one for all parameters is given twice"),
-        (["--group", "*.bias"], "--group: '*.bias' is not PATTERN=OPTIONS"),
+        (["--optimizer", "sgd", "--optimizer", "adam"], "--optimizer: the network is given twice"),
+        (["--group", "*.bias"], "group '': learning_rate is '*.bias', a number is expected; the options are"),
         (["--group", "*.bias=lr=1"], "group '*.bias': unknown option 'lr'"),
-        (["--group", "*.bias=", "--group", "*.bias="], "--group: the pattern '*.bias' is given twice"),
+        (["--group", "*.bias=", "--group", "*.bias="], "--group: *.bias is given twice"),
         (["--trainable", "fc9.weight"], "no parameters to train: fc9.weight; there are fc1.weight"),
         (["--dim", "N"], "'N' is not NAME=SIZE"),
         (["--precision", "fc1=int8"], "unknown precision 'int8'"),

@@ -129,6 +129,13 @@ LOSSES = {
 }
 
 
+# the same of optimizers with loss_scale 1000, which is no power of two
+SCALED = {
+    "momentum:0.1,0.9,0.1": (1.44902, 1.4672675, 1.3893559, 1.483156),
+    "adam:0.1,weight_decay=0.1": (1.44902, 1.7280718, 1.4287708, 1.7074463),
+}
+
+
 def _losses(**choices):
     """Return the losses of a perceptron's first steps."""
     network = msdump.load(step_graph(mlp(has_norm=True), **choices))
@@ -182,6 +189,47 @@ def test_learning_rate_is_an_input(text):
 
     np.testing.assert_array_equal(_WEIGHT.astype(np.float32), fed["p0"])
     assert not np.array_equal(_WEIGHT.astype(np.float32), kept["p0"])
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize("text", SCALED)
+def test_static_scale_with_weight_decay(text):
+    """The decay is scaled as the gradient is; their sum is divided, as by MindSpore's optimizers."""
+    np.testing.assert_allclose(_losses(optimizer=text, loss_scale=1000), SCALED[text], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({}, ["Mul 100", "Sum", "Mul 0.001", "ApplyMomentum"]),
+        ({"groups": {"*": "weight_decay=0"}}, ["Mul 0.001", "ApplyMomentum"]),
+        ({"accumulate": 2}, ["Mul 0.1", "Sum", "ApplyMomentum"]),
+        ({"clip_gradients": "value:-1,1"}, ["Mul 0.1", "Sum", "ApplyMomentum"]),
+    ],
+    ids=str,
+)
+def test_products_of_a_static_scale(choices, expected):
+    """The optimizer divides by the scale, or the training cell does for parts in front of the optimizer."""
+    text = "momentum:0.1,0.9,0.1"
+    step = step_graph(mlp(), optimizer=text, loss_scale=1000, trainable="fc2.weight", **choices)
+    graphs = [step.graph, *(each.g for node in step.graph.node for each in node.attribute)]
+    nodes = [node for graph in graphs for node in graph.node]
+    numbers = {
+        node.output[0]: f" {numpy_helper.to_array(node.attribute[0].t):g}"
+        for node in nodes
+        if node.op_type == "Constant" and not node.attribute[0].t.dims
+    }
+    found = {
+        scope: [
+            node.op_type + numbers.get(node.input[1], "")
+            for node in nodes
+            if node.name.startswith(scope) and node.op_type in {"Mul", "Sum", "ApplyMomentum"}
+        ]
+        for scope in ("Default/optimizer-Momentum/", "Default/Mul")
+    }
+
+    assert expected == found["Default/optimizer-Momentum/"]
+    assert ["Mul 0.001"] * ("Mul 0.001" not in expected) == found["Default/Mul"]
 
 
 def _normalized(scale, shift):

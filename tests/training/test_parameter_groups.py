@@ -19,7 +19,7 @@ from tests.training.mlp import batch, mlp
 pytestmark = pytest.mark.usefixtures("fresh")
 
 RATES = "0.1 0.2 0.3 0.1"
-TWO = {"fc1*": "sgd:0.1", "*": Adam(0.01)}
+TWO = {"fc1*": "sgd:0.1", "": Adam(0.01)}
 
 # losses of MindSpore 2.10 on the CPU, of a perceptron with the same weights and batches
 LOSSES = {
@@ -130,10 +130,15 @@ def test_operators_and_variables(name):
     assert variables == {key: found[key] for key in found if not key.startswith((*moments, "fc", "norm"))}
 
 
-def test_decay_in_groups():
+@pytest.mark.parametrize(
+    ("decayed", "others"),
+    [("weights", {"norm.gamma": 0.5, "norm.beta": 0.5}), ("matrices", {})],
+)
+def test_decay_in_groups(decayed, others):
     """In groups scales and shifts of normalisations decay as well, and a group of decay 0 has no product."""
     step = _step(
-        optimizer="sgd:weight_decay=0.5", groups={"*.bias": "weight_decay=0", "fc1*": "weight_decay=2"}
+        optimizer=f"sgd:weight_decay=0.5,decayed={decayed}",
+        groups={"*.bias": "weight_decay=0", "fc1*": "weight_decay=2"},
     )
     constants = {
         node.output[0]: numpy_helper.to_array(node.attribute[0].t)
@@ -141,7 +146,7 @@ def test_decay_in_groups():
         if node.op_type == "Constant"
     }
 
-    assert {"fc1.weight": 2.0, "fc2.weight": 0.5, "norm.gamma": 0.5, "norm.beta": 0.5} == {
+    assert {"fc1.weight": 2.0, "fc2.weight": 0.5, **others} == {
         node.input[0]: float(constants[node.input[1]])
         for node in step.graph.node
         if node.op_type == "Mul" and "optimizer-SGD" in node.name
@@ -151,7 +156,7 @@ def test_decay_in_groups():
 def test_first_match_counts():
     """Of groups, and of optimizers, the first with a pattern that matches has the parameter."""
     step = _step(
-        optimizer={"*.bias": "sgd:0.1", "fc1*": "momentum:0.2", "*": "adam:0.3"},
+        optimizer={"*.bias": "sgd:0.1", "fc1*": "momentum:0.2", "": "adam:0.3"},
         groups={"fc1*": "learning_rate=0.5", "*.bias": "learning_rate=0.6"},
     )
     rates = {
@@ -199,7 +204,7 @@ def test_files_of_two_optimizers(tmp_path):
 
 def test_one_pattern_is_one_optimizer():
     """A single optimizer has no number, whether it is given by a pattern or not."""
-    plain, by_pattern = _step(optimizer="adam:0.1"), _step(optimizer={"*": "adam:0.1"})
+    plain, by_pattern = _step(optimizer="adam:0.1"), _step(optimizer={"": "adam:0.1"})
 
     assert plain.SerializeToString() == by_pattern.SerializeToString()
 
@@ -211,7 +216,7 @@ def test_one_pattern_is_one_optimizer():
 )
 def test_two_optimizers_with_scaled_or_averaged_gradients(choices):
     """A loss scale, a power of two, and a mean over one rank leave every value as it is."""
-    optimizer = {"fc1*": "sgd:0.1,0.9", "*": f"adamw:{RATES},weight_decay=0.1"}
+    optimizer = {"fc1*": "sgd:0.1,0.9", "": f"adamw:{RATES},weight_decay=0.1"}
 
     assert _losses(_step(optimizer=optimizer)) == _losses(_step(optimizer=optimizer, **choices))
 
@@ -292,9 +297,9 @@ def test_evaluation_reads_the_weights():
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"optimizer": {}}, "no optimizer is given"),
+        ({"optimizer": {}}, "no optimizer for fc1.weight, fc1.bias, norm.gamma, norm.beta, fc2.weight"),
         (
-            {"optimizer": {"fc2.weigth": "sgd", "*": "adam"}},
+            {"optimizer": {"fc2.weigth": "sgd", "": "adam"}},
             "there are fc1.weight, fc1.bias, norm.gamma, norm.beta, fc2.weight, fc2.bias (did you mean 'fc2",
         ),
         (
@@ -302,6 +307,7 @@ def test_evaluation_reads_the_weights():
             "optimizer 'fc?.bias': earlier patterns have all its parameters",
         ),
         ({"optimizer": {"fc*": "sgd"}}, "no optimizer for norm.gamma, norm.beta; add one without a pattern"),
+        ({"optimizer": {"": "sgd", "*": "adam"}}, "the optimizer without a pattern has no parameters"),
         ({"optimizer": {"fc*": "sdg"}}, "unknown optimizer 'sdg'"),
         ({"groups": {"*.bais": {}}}, "group '*.bais': no trained parameter has this name"),
         (
@@ -312,10 +318,6 @@ def test_evaluation_reads_the_weights():
         ({"groups": {"*": "weight_decay=1 2"}}, "weight_decay is (1.0, 2.0), allowed is 0 or more"),
         ({"groups": {"*": {"learning_rate": [0.1, -1]}}}, "learning_rate is [0.1, -1], allowed is 0 or more"),
         ({"groups": {"*": {"learning_rate": []}}}, "learning_rate is [], allowed is 0 or more, or a list of"),
-        (
-            {"optimizer": "sgd:decayed=matrices", "groups": {"*": {}}},
-            "SGD: decayed=matrices does not go with groups",
-        ),
         (
             {"optimizer": "sgd:0.1 0.2", "groups": {"fc*": "learning_rate=0.1 0.2 0.3"}},
             "lists of learning rates have 2, 3 elements",

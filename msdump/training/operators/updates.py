@@ -25,7 +25,7 @@ def assign_body(_variable: Value, value: Value) -> Value:
 @operator("ApplyMomentum")
 def apply_momentum(
     variable: Value,
-    accumulation: Value,
+    moments: Value,
     rate: Value,
     gradient: Value,
     momentum: Value,
@@ -35,7 +35,7 @@ def apply_momentum(
 ) -> tuple[Value, Value]:
     """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
     rate, momentum = _number(rate, rank), _number(momentum, rank)
-    moved = accumulation * momentum + gradient
+    moved = moments * momentum + gradient
     step = moved * momentum + gradient if use_nesterov else moved
     return variable - step * rate, moved
 
@@ -45,7 +45,7 @@ def sgd(
     variable: Value,
     gradient: Value,
     rate: Value,
-    accumulation: Value,
+    accum: Value,
     momentum: Value,
     stat: Value,
     *,
@@ -59,13 +59,13 @@ def sgd(
     when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
     """
     rate, momentum = _number(rate, rank), _number(momentum, rank)
-    going = accumulation * momentum + gradient * _number(1.0 - dampening, rank)
+    going = accum * momentum + gradient * _number(1.0 - dampening, rank)
     moved = op.Where(stat > 0.0, gradient, going)
     step = gradient + moved * momentum if nesterov else moved
     has_momentum = momentum > 0.0
     return (
         variable - op.Where(has_momentum, step, gradient) * rate,
-        op.Where(has_momentum, moved, accumulation),
+        op.Where(has_momentum, moved, accum),
         op.Where(has_momentum, stat * 0.0, stat),
     )
 
@@ -73,14 +73,14 @@ def sgd(
 @operator("Adam")
 def adam(
     variable: Value,
-    m: Value,
-    v: Value,
+    moment1: Value,
+    moment2: Value,
     beta1_power: Value,
     beta2_power: Value,
     rate: Value,
     beta1: Value,
     beta2: Value,
-    epsilon: Value,
+    eps: Value,
     gradient: Value,
     *,
     use_nesterov: int,
@@ -91,33 +91,33 @@ def adam(
     var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
     """
     beta1, beta2 = _number(beta1, rank), _number(beta2, rank)
-    first, second = _moving_averages(m, v, beta1, beta2, gradient)
+    first, second = _moving_averages(moment1, moment2, beta1, beta2, gradient)
     correction = op.Sqrt(1.0 - op.of_element(beta2_power)) / (1.0 - op.of_element(beta1_power))
     step = _number(rate, rank) * correction
     ahead = first * beta1 + gradient * (1.0 - beta1) if use_nesterov else first
-    change = ahead * step / (op.Sqrt(second) + _number(epsilon, rank))
+    change = ahead * step / (op.Sqrt(second) + _number(eps, rank))
     return variable - change, first, second
 
 
 @operator("AdamWeightDecay")
 def adam_weight_decay(
     variable: Value,
-    m: Value,
-    v: Value,
+    adam_m: Value,
+    adam_v: Value,
     rate: Value,
     beta1: Value,
     beta2: Value,
-    epsilon: Value,
-    decay: Value,
+    eps: Value,
+    weight_decay: Value,
     gradient: Value,
     _use_locking: Value,
     *,
     rank: int,
 ) -> tuple[Value, Value, Value]:
     """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
-    first, second = _moving_averages(m, v, _number(beta1, rank), _number(beta2, rank), gradient)
-    scaled = first / (op.Sqrt(second) + _number(epsilon, rank))
-    change = scaled + variable * _number(decay, rank)
+    first, second = _moving_averages(adam_m, adam_v, _number(beta1, rank), _number(beta2, rank), gradient)
+    scaled = first / (op.Sqrt(second) + _number(eps, rank))
+    change = scaled + variable * _number(weight_decay, rank)
     return variable - change * _number(rate, rank), first, second
 
 
@@ -147,7 +147,7 @@ def apply_rms_prop(
 @operator("ApplyCenteredRMSProp")
 def apply_centered_rms_prop(
     variable: Value,
-    mean_gradient: Value,
+    mean_grad: Value,
     mean_square: Value,
     moment: Value,
     gradient: Value,
@@ -164,7 +164,7 @@ def apply_centered_rms_prop(
     variance negative, variable and moment stay as they are.
     """
     share = 1.0 - _number(decay, rank)
-    mean = mean_gradient + (gradient - mean_gradient) * share
+    mean = mean_grad + (gradient - mean_grad) * share
     square = mean_square + (gradient * gradient - mean_square) * share
     variance = square - mean * mean + _number(epsilon, rank)
     step = gradient * _number(rate, rank) / op.Sqrt(variance)
@@ -180,10 +180,10 @@ def apply_centered_rms_prop(
 
 @operator("ApplyAdagrad")
 def apply_adagrad(
-    variable: Value, accumulation: Value, rate: Value, gradient: Value, *, update_slots: int, rank: int
+    variable: Value, accum: Value, rate: Value, gradient: Value, *, update_slots: int, rank: int
 ) -> tuple[Value, Value]:
     """Return the new variable and accumulation: accum += g squared; var -= rate g / sqrt(accum)."""
-    total = accumulation + gradient * gradient if update_slots else accumulation
+    total = accum + gradient * gradient if update_slots else accum
     return variable - gradient * _number(rate, rank) / op.Sqrt(total), total
 
 
