@@ -1,7 +1,7 @@
 """Accumulation of gradients: the optimizer runs in each n-th step, on the gradients of n steps together.
 
-The operators are those of the class ``Accumulator`` of MindSpore's tutorial on gradient accumulation, called
-in the construct of a training cell: their scope is ``Default``.
+The class ``Accumulator`` of MindSpore's tutorial on gradient accumulation has the same operators. It is called
+in the construct of a training cell: the scope is ``Default``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from msdump.training.options import OptionRule, Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables, assign, update_if
-from msdump.training.writer import StepTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class Accumulation(Options):
     """
 
     steps: float = 0
+    is_mean: ClassVar[bool] = False
     rules: ClassVar[Rules] = {
         "steps": OptionRule(
             lambda value: 1 <= value < 2**31 and value % 1 == 0, "a whole number from 1 to 2147483647"
@@ -50,7 +50,8 @@ class Accumulation(Options):
             first = np.zeros(variable.sizes(), variable.dtype.numpy)
             total = state(f"accumulate_.{variable.name}", first)
             zeros.append((total, state(f"zeros_.{variable.name}", first)))
-            sums.append((variable, assign(total, self.share(gradient), "AssignAdd")))
+            share = by_number("Div", gradient, float(self.steps)) if self.is_mean else gradient
+            sums.append((variable, assign(total, share, "AssignAdd")))
         is_due = op.Equal(op.Mod(counter, np.array(self.steps, np.int32)), np.array(0, np.int32))
 
         def count() -> None:
@@ -64,10 +65,6 @@ class Accumulation(Options):
 
         update_if(is_due, then=update_and_clear, otherwise=count)
 
-    def share(self, gradient: StepTensor) -> StepTensor:
-        """Return the part of a gradient that is added: all of it."""
-        return gradient
-
 
 @dataclass(frozen=True, slots=True)
 class MeanAccumulation(Accumulation):
@@ -76,9 +73,7 @@ class MeanAccumulation(Accumulation):
     Each gradient is divided before it is added, as in MindSpore's ``boost.GradientAccumulation``.
     """
 
-    def share(self, gradient: StepTensor) -> StepTensor:
-        """Return the gradient over the number of steps."""
-        return by_number("Div", gradient, float(self.steps))
+    is_mean = True
 
 
 ACCUMULATIONS: Final[Mapping[str, Callable[..., Accumulation]]] = {

@@ -1,7 +1,7 @@
 """Clipping of gradients in front of the optimizer, by their global norm or each element by itself.
 
-The operators are those of MindSpore's ``ops.clip_by_global_norm`` and ``ops.clip_by_value``, called in the
-construct of a training cell: their scope is ``Default``. As in MindSpore, the last operators of each gradient
+MindSpore's ``ops.clip_by_global_norm`` and ``ops.clip_by_value`` have the same operators. They are called in
+the construct of a training cell: the scope is ``Default``. As in MindSpore, the last operators of each gradient
 have the order in which the optimizer reads them.
 """
 

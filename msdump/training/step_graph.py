@@ -77,7 +77,7 @@ def step_graph(
             or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
             in the model's own types.
         loss_scale: Factor of the loss, ``dynamic:65536,factor=2,window=2000``, or a scale.
-        accumulate: Number of steps whose gradients are added before each update, ``mean:4`` for their mean,
+        accumulate: Number of steps with gradients that are added before an update, ``mean:4`` for their mean,
             or an ``Accumulation``; None: each step has an update.
         clip_gradients: ``global_norm:1.0`` limits the norm of all gradients together, ``value:-1,1`` each
             element, as a ``Clipping`` does; None: no limit. Of accumulated gradients the sum is limited.

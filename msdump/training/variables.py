@@ -29,7 +29,7 @@ Write = Callable[[], None]
 
 
 def update_if(condition: StepTensor, *, then: Write | None = None, otherwise: Write | None = None) -> None:
-    """Write an If whose branches give variables new values; without a new one a variable keeps its value.
+    """Write an If with branches that give variables new values; without a new one a variable keeps its value.
 
     One branch may be missing. If both are given, ``then`` binds each variable that ``otherwise`` binds.
     """

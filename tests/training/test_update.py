@@ -166,10 +166,7 @@ def _by_value(gradients):
 
 TRAININGS = {
     "norm": ({"clip_gradients": "global_norm:0.1"}, {"clip": _by_norm(0.1)}),
-    "large norm": (
-        {"clip_gradients": "global_norm:0.45"},
-        {"clip": _by_norm(0.45)},
-    ),  # between those of steps
+    "norm of some steps": ({"clip_gradients": "global_norm:0.75"}, {"clip": _by_norm(0.75)}),
     "value": ({"clip_gradients": "value:-0.05,0.02"}, {"clip": _by_value}),
     "sum": ({"accumulate": 2}, {"steps": 2}),
     "mean": ({"accumulate": "mean:3"}, {"steps": 3, "share": 1 / 3}),
@@ -292,7 +289,7 @@ def test_overflowing_steps_are_not_added(device_target):
 
 
 def test_operators_and_variables():
-    """Scopes and types are those of MindSpore's functions in a training cell, names those of its tutorial."""
+    """Scopes and types are as in a training cell of MindSpore, names of variables as in its tutorial."""
     choices = {
         "accumulate": "mean:4",
         "clip_gradients": "global_norm:1.0",
