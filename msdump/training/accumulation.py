@@ -1,7 +1,7 @@
 """Accumulation of gradients: the optimizer runs in each n-th step, on the gradients of n steps together.
 
-The class ``Accumulator`` of MindSpore's tutorial on gradient accumulation has the same operators. It is called
-in the construct of a training cell: the scope is ``Default``.
+The class ``Accumulator`` of MindSpore's tutorial on gradient accumulation has the same operators. It is
+called in the construct of a training cell: the scope is ``Default``.
 """
 
 from __future__ import annotations

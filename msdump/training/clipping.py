@@ -1,8 +1,8 @@
 """Clipping of gradients in front of the optimizer, by their global norm or each element by itself.
 
 MindSpore's ``ops.clip_by_global_norm`` and ``ops.clip_by_value`` have the same operators. They are called in
-the construct of a training cell: the scope is ``Default``. As in MindSpore, the last operators of each gradient
-have the order in which the optimizer reads them.
+the construct of a training cell: the scope is ``Default``. As in MindSpore, the last operators of each
+gradient have the order in which the optimizer reads them.
 """
 
 from __future__ import annotations
