@@ -252,8 +252,8 @@ class Joining:
             return not self._may_be_widened(node, types)
         if tells_overflow(roundings) or is_rounded_outside(self._graph, node, roundings):
             return False
-        # Cast nodes need the type of their value
-        if any(each.dtype is None for each in types):
+        # Cast nodes need the type of their value, which is often unknown behind operators of other domains
+        if self.has_casts(node) and any(each.dtype is None for each in types):
             return False
         return all(self._keeps_halves(part) for part in node.members)
 

@@ -172,6 +172,26 @@ def test_what_stays_alone(case):
     assert alone == {node.op_type for node in graph.nodes if not joining.joins(node)}
 
 
+@pytest.mark.parametrize(
+    ("body", "lengths"),
+    [
+        ("a = com.microsoft.Gelu(x) b = Exp(a) y = Neg(b)", [3]),
+        ("a = com.microsoft.Gelu(x) b = Exp(a) c = MatMul(b, w) y = Neg(c)", [2, 1, 1]),
+    ],
+    ids=["no operator rounds", "a product rounds"],
+)
+def test_unknown_types_stop_only_what_rounds(body, lengths):
+    """Behind operators of other domains, whose types are unknown, only operators that round run alone."""
+    graph, ascend = _graph(body, output="float[p,q] y"), Context(DeviceTarget.ASCEND, JitLevel.O0)
+    _, (expected,), _ = _runs(graph, ascend, {"x": X}, None, kernels=Alone)
+
+    program, (outputs,), _ = _runs(graph, ascend, {"x": X}, None)
+
+    assert graph.type_of("b").dtype is None
+    assert lengths == _lengths(program)
+    assert whole.same(expected, outputs)
+
+
 LOOP = """a = Neg(x) n = Constant<value = int64 {3}>()
     b, r = Loop(n, , a) <body = p (int64 i, bool c, float[2,2] v) => (bool c, float[2,2] v2, float[2,2] row) {
         v1 = Add(v, a) v2 = Sub(v1, w) row = Identity(v2) }>
