@@ -58,7 +58,7 @@ class Optimizers:
         """Write the operators of all optimizers.
 
         Args:
-            trained: The parameters in the network's order, each with its gradient.
+            trained: The parameters with their gradients.
             state: Adds a variable to the step.
             normalizing: Names of scales and shifts of normalisations.
             scale: Factor of the gradients, by which the optimizers divide.
@@ -70,6 +70,10 @@ class Optimizers:
             parameters = list(self._parameters(optimizer, part, group_of, normalizing))
             with op.at(ROOT.inside((cell, optimizer.cell))):
                 optimizer.write(parameters, _prefixed(state, prefix), scale)
+
+    def arranged(self, trained: Trained) -> Trained:
+        """Return the parameters with their gradients optimizer by optimizer, group by group."""
+        return [pair for _, part in self._parts(trained) for pair in part]
 
     def in_order(self, trained: Trained) -> Trained:
         """Return the parameters with their gradients in the order in which the optimizers update them."""

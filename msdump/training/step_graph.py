@@ -123,7 +123,7 @@ def step_graph(
         backward = BackwardPass([item.name for item in parameters])
         backward.run(value, cast(first, value.dtype))
         pairs = [(item, backward.gradient(item)) for item in parameters]
-        trained = [(item, gradient) for item, gradient in pairs if gradient is not None]
+        trained = update.optimizers.arranged([(item, dy) for item, dy in pairs if dy is not None])
         if not trained:
             _log.warning("%s: nothing is trained: the loss depends on no parameter", graph.source)
         return forward.assembled([value, *scale.write(trained, first, update)])

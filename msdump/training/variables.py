@@ -14,7 +14,7 @@ Variables = Callable[..., StepTensor]
 """Adds a variable of a name with a first value; with ``is_input`` a caller may feed another one in a step."""
 
 Trained = Sequence[tuple[StepTensor, StepTensor]]
-"""Parameters in the network's order, each with its gradient."""
+"""Parameters, each with its gradient."""
 
 
 def assign(variable: StepTensor, value: Item, operator: str = "Assign") -> StepTensor:

@@ -229,16 +229,16 @@ def test_losses_of_mindspore(choices, losses):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "groups", "order"),
+    ("optimizer", "groups", "parameters", "updates"),
     [
-        ("momentum", {}, [(4,), (4, 6), (6,), (6, 8)]),
-        ("adam", {}, [(6, 8), (6,), (4, 6), (4,)]),
-        ("adam", {"*.bias": "weight_decay=0"}, [(6,), (4,), (6, 8), (4, 6)]),
-        ({"fc1*": "momentum", "*": "adam"}, {}, [(6,), (6, 8), (4, 6), (4,)]),
+        ("momentum", {}, [(6, 8), (6,), (4, 6), (4,)], [(4,), (4, 6), (6,), (6, 8)]),
+        ("adam", {}, [(6, 8), (6,), (4, 6), (4,)], [(6, 8), (6,), (4, 6), (4,)]),
+        ("adam", {"*.bias": "weight_decay=0"}, [(6,), (4,), (6, 8), (4, 6)], [(6,), (4,), (6, 8), (4, 6)]),
+        ({"fc2*": "adam", "*": "momentum"}, {}, [(4, 6), (4,), (6, 8), (6,)], [(4, 6), (4,), (6,), (6, 8)]),
     ],
 )
-def test_clipped_gradients_have_the_order_of_updates(optimizer, groups, order):
-    """Quotients follow the optimizers, squares the parameters, as in MindSpore's dumps."""
+def test_clipped_gradients_have_the_order_of_updates(optimizer, groups, parameters, updates):
+    """As in MindSpore, squares follow the groups of parameters, quotients the order of updates."""
     step = step_graph(mlp(), optimizer=optimizer, groups=groups, clip_gradients="global_norm:1.0")
     shapes = {
         value.name: tuple(size.dim_value for size in value.type.tensor_type.shape.dim)
@@ -248,8 +248,8 @@ def test_clipped_gradients_have_the_order_of_updates(optimizer, groups, order):
     def sizes(name):
         return [shapes[node.output[0]] for node in step.graph.node if node.name.rstrip("_0123456789") == name]
 
-    assert order == sizes("Default/Mul") == sizes("Default/Div")
-    assert [(6, 8), (6,), (4, 6), (4,)] == sizes("Default/Square")
+    assert parameters == sizes("Default/Square")
+    assert updates == sizes("Default/Mul") == sizes("Default/Div")
 
 
 @pytest.mark.parametrize("device_target", ["CPU", "Ascend"])
