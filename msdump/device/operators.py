@@ -103,15 +103,16 @@ _TABLE: Final[Mapping[OperatorFormats, str]] = {
     Fixed((DEFAULT_FORMAT, NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,)): "Conv3DTransposeOfSize",
     _VOLUME: "AvgPool3D MaxPool3D MaxPool3DGrad MaxPool3DGradGrad",
     _IMAGE: """
-        MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax AvgPool AvgPoolGrad
-        Pooling AdaptiveMaxPool2D BNInfer BNInferGrad BNTrainingReduce BNTrainingUpdate Dilation
+        MaxPool MaxPoolGrad MaxPoolGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax
+        Pooling BNInfer BNInferGrad BNTrainingReduce BNTrainingUpdate Dilation
         SpaceToBatch SpaceToBatchND BatchToSpace BatchToSpaceND ReLUV2 StridedRead StridedWrite
     """,
     # sizes, regions and other parameters beside the image stay as they are
     _IMAGE_OF_FIRST: """
-        MaxPoolV2 ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
+        AvgPool AdaptiveMaxPool2D MaxPoolV2 ResizeBilinear ResizeBilinearV2 ResizeBilinearGrad
         ResizeNearestNeighborV2 ResizeNearestNeighborV2Grad ROIAlign ROIAlignGrad PSROIPooling
     """,
+    Fixed((NC1HWC0, NC1HWC0, NC1HWC0, DEFAULT_FORMAT), (NC1HWC0,), IMAGE): "AvgPoolGrad",
     _MATRIX: "MatMul BatchMatMul Dense",
     _RECURRENT: "LSTM DynamicGRUV2 RNN",
     _LSTM_CELL: "BasicLSTMCell",

@@ -580,7 +580,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Reshape": Operator(kind=OperatorKind.VIEW, sizes_from=(1,)),
     "Squeeze": Operator(arguments=_AXES, kind=OperatorKind.VIEW, sizes_from=(1,)),
     "Unsqueeze": Operator("ExpandDims", _AXES, kind=OperatorKind.VIEW, sizes_from=(1,)),
-    "ExpandDims": Operator(sizes_from=(1,)),
+    "ExpandDims": Operator(kind=OperatorKind.VIEW, sizes_from=(1,)),
     "Transpose": _moving(),
     "Concat": Operator(arguments=(_renamed("axis", "axis", 1),), kind=OperatorKind.DATA_FLOW),
     "Split": Operator(
@@ -599,7 +599,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
         ),
         sizes_from=(1, 2, 3, 4),
     ),
-    "StridedSlice": Operator(sizes_from=(1, 2, 3)),
+    "StridedSlice": _moving(sizes_from=(1, 2, 3)),
     "Pad": _moving(
         "PadV3",
         (_renamed("mode", "mode", "constant"), _constant("paddings_contiguous", value=False)),
@@ -635,6 +635,11 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "Unique": _moving(sizes_from=_ALL),
     "NonMaxSuppression": Operator("NonMaxSuppressionV3", sizes_from=_ALL),
     "UnsortedSegmentSum": Operator(sizes_from=(2,)),
+    # of ONNX's operators with MindSpore's inputs, under MindSpore's names
+    **_each("CeLU HShrink SoftShrink", _activation()),
+    **_each("GatherD TensorScatterElements Tril Triu", _moving()),
+    "PadV3": _moving(sizes_from=(1,)),
+    "FillV2": _moving(sizes_from=(0,)),
     # creation
     "ConstantOfShape": _moving("FillV2", sizes_from=(0,)),
     "Range": Operator(sizes_from=_ALL),

@@ -16,15 +16,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import defs, helper, numpy_helper
 
+from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph import MINDSPORE_DOMAIN, BodyValue, Constant, OnnxBody
-from msdump.graph.kernel import FLOAT32
+from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.training.tape import Tape, writing
 
 INT32: Final = int(onnx.TensorProto.INT32)
@@ -162,6 +163,68 @@ def function(
         list(structure),
         overload=overload(structure, element),
     )
+
+
+def wrapped(
+    node: onnx.NodeProto, name: str, slots: Sequence[str], constants: Mapping[str, np.ndarray], opset: int
+) -> tuple[onnx.FunctionProto, dict[str, Structure]]:
+    """Return MindSpore's operator as a function around one operator of ONNX's, and the function's structure.
+
+    Args:
+        node: ONNX's operator.
+        name: MindSpore's name.
+        slots: Names of the inputs of MindSpore's operator, "" for none. ONNX's operator reads some of
+            them; the others are constants for dumps alone.
+        constants: The inputs of ONNX's operator that are no slots, by name; they become part of the function.
+        opset: Version of ONNX's operators.
+    """
+    structure = {item.name: _structural(helper.get_attribute_value(item)) for item in node.attribute}
+    inner = onnx.NodeProto()
+    inner.CopyFrom(node)
+    inner.ClearField("metadata_props")
+    outputs = [f"o{slot}" for slot in range(len(node.output))]
+    inner.output[:] = [
+        output if written else "" for output, written in zip(outputs, node.output, strict=True)
+    ]
+    nodes = []
+    titles = [item.name for item in defs.get_schema(node.op_type, opset, "").inputs]
+    for slot, item in enumerate(node.input):
+        if item in constants:
+            inner.input[slot] = f"c{slot}"
+            structure[titles[slot]] = _structural(constants[item])
+            nodes += _constant(f"c{slot}", constants[item])
+        elif item:
+            inner.input[slot] = f"i{slots.index(item)}"
+    inputs = [f"i{slot}" for slot in range(len(slots))]
+    text = overload({**structure, "slots": len(slots), "outputs": len(outputs)}, FLOAT32)
+    result = helper.make_function(
+        *(MINDSPORE_DOMAIN, name, inputs, outputs, [*nodes, inner]),
+        [helper.make_opsetid("", opset)],
+        list(structure),
+        overload=text,
+    )
+    return result, structure
+
+
+def _structural(value: Any) -> Structure:
+    """Return an attribute or a constant as an attribute of a function."""
+    if isinstance(value, onnx.TensorProto):
+        return f"{numpy_helper.to_array(value).dtype}_{numpy_helper.to_array(value).item()}"
+    if isinstance(value, np.ndarray):
+        return tuple(value.reshape(-1).tolist()) if value.ndim else value.item()
+    if isinstance(value, bytes):
+        return value.decode()
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def _constant(name: str, value: np.ndarray) -> list[onnx.NodeProto]:
+    """Return the nodes that give a constant; of a half type, in the type that the first input has."""
+    is_half = dtypes.from_numpy(value.dtype) in HALVES
+    # an emulated device computes half types in float32, so that inputs may differ from the model's type
+    wide = f"{name}_wide" if is_half else name
+    tensor = numpy_helper.from_array(value.astype(np.float32) if is_half else value)
+    nodes = [helper.make_node("Constant", [], [wide], value=tensor)]
+    return [*nodes, helper.make_node("CastLike", [wide, "i0"], [name])] if is_half else nodes
 
 
 def _returning(body: Body, results: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:

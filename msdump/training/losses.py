@@ -52,7 +52,9 @@ def softmax_cross_entropy(logits: Value, labels: Value) -> tuple[Value, Value]:
 
 
 @operator("OneHot", element=2)
-def one_hot(indices: Value, depth: Value, on_value: Value, off_value: Value, _axis: Value) -> Value:
+def one_hot(
+    indices: Value, _depth: Value, on_value: Value, off_value: Value, _axis: Value, *, depth: int
+) -> Value:
     """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class."""
     classes = op.Range(0, depth, 1)
     is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [-1]), classes)
@@ -345,14 +347,15 @@ def _reduced(losses: StepTensor, reduction: str) -> StepTensor:
 def _sparse_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:
     """Write MindSpore's operator of the mean, or the dense loss of one-hot labels."""
     if logits.rank != 2:
-        rows = (joined(logits.shape[:-1]),)
-        logits, labels = as_matrix(logits), reshaped(labels, (rows))
+        flat = (joined(logits.shape[:-1]),)
+        logits, labels = as_matrix(logits), reshaped(labels, (flat))
     if reduction == "mean":
         scalar = logits.shaped(())
         return op.call("SparseSoftmaxCrossEntropyWithLogits", logits, labels, like=scalar, is_grad=0)
     values = (np.array(number, logits.dtype.numpy) for number in (1, 0))
-    slots = (labels, *logits.sizes_from(1), *values, -1)
-    return _dense_cross_entropy(logits, op.call("OneHot", *slots, like=logits), reduction)
+    (classes,) = logits.sizes_from(1)
+    rows = op.call("OneHot", labels, *values, -1, like=logits, depth=classes)
+    return _dense_cross_entropy(logits, rows, reduction)
 
 
 def _dense_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str = "mean") -> StepTensor:

@@ -24,9 +24,19 @@ from onnx import helper, numpy_helper, shape_inference
 from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.errors import GraphError
-from msdump.graph import MINDSPORE_DOMAIN, Graph, Node, Use, array_of, names, primitive_name, value_type
+from msdump.graph import (
+    MINDSPORE_DOMAIN,
+    Graph,
+    Node,
+    Use,
+    array_of,
+    filled,
+    names,
+    primitive_name,
+    value_type,
+)
 from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.body import OPERATORS, Structure, function, overload
+from msdump.training.body import OPERATORS, Structure, function, overload, wrapped
 from msdump.training.passes import names_read, with_merged_gradients, with_merged_sums
 from msdump.training.tape import Operand, Tape, op, single
 
@@ -243,6 +253,13 @@ class StepOperator:
         return self.attributes.get(name, default)
 
 
+Form = Callable[[StepOperator], Sequence[Item] | None]
+"""Returns the inputs that MindSpore's kernel reads, in order; None: those of ONNX's operator."""
+
+FORMS: Final[dict[str, Form]] = {}
+"""By type of ONNX's operators that have constant inputs in MindSpore; ``operators.forms`` fills it."""
+
+
 def absent_slots(outputs: Sequence[str]) -> tuple[int, ...]:
     """Return the slots of optional outputs without a name."""
     return tuple(slot for slot, name in enumerate(outputs) if not name)
@@ -456,7 +473,31 @@ class StepWriter(Tape):
         title = primitive or primitive_name(op_type, domain, use_of(tensors, present))
         results = self.infer(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
         self._add(node, title, tensors, results, present)
+        if op_type in FORMS and not domain:
+            self._fill_slots(FORMS[op_type](self.operators[-1]))
         return results
+
+    def _fill_slots(self, given: Sequence[Item] | None) -> None:
+        """Give the last operator, one of ONNX's, the inputs of MindSpore's; gradient rules see ONNX's."""
+        node, operator = self.nodes[-1], self.operators[-1]
+        own = {item.name: fed for item, fed in zip(operator.inputs, node.input, strict=True) if item}
+        slots = self._inputs(filled(operator.primitive, given or ()))
+        names = ["" if item is None else own.get(item.name, item.name) for item in slots]
+        inner = {
+            fed: item.value
+            for item, fed in zip(operator.inputs, node.input, strict=True)
+            if item is not None and fed not in names and item.value is not None
+        }
+        if given is None or not {*node.input} <= {*names, *inner, ""}:
+            return  # an input that MindSpore has as a constant is computed
+        body, structure = wrapped(node, operator.primitive, names, inner, self.opset)
+        self.functions.setdefault((body.name, body.overload), body)
+        call = helper.make_node(
+            body.name, names, node.output, name=node.name, domain=MINDSPORE_DOMAIN, overload=body.overload
+        )
+        call.attribute.extend(_attribute(name, value) for name, value in structure.items())
+        call.metadata_props.extend(node.metadata_props)
+        self.nodes[-1] = call
 
     def call(
         self,
@@ -470,12 +511,12 @@ class StepWriter(Tape):
 
         Args:
             name: MindSpore's name, a key of ``OPERATORS``.
-            inputs: Operands in MindSpore's slots.
+            inputs: The operands that its kernel reads, in order; ``msdump.graph.slots`` has their types.
             like: Tensors of the types of its outputs; None: inferred.
             outputs: Its first outputs, None where one has no name yet.
             structure: Keywords of its body.
         """
-        tensors = self._inputs(inputs)
+        tensors = self._inputs(filled(name, inputs))
         element = (tensors[OPERATORS[name].element] or tensors[0]).dtype  # type: ignore[union-attr]
         is_wide = self._has_wide_kernels and element in HALVES and name in WIDE_KERNELS
         fed = self._fed(tensors, is_wide=is_wide)

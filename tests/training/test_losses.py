@@ -197,15 +197,15 @@ OPERATORS = {
         [("SoftmaxCrossEntropyWithLogits", [0, 1]), ("ReduceMean", [0, 1, 2])],
         [
             ("Grad_ReduceMean/RealDiv", [0, 1]),
-            ("Grad_SoftmaxCrossEntropyWithLogits/ExpandDims", [0, 1]),
+            ("Grad_SoftmaxCrossEntropyWithLogits/ExpandDims", [0]),
             ("Grad_SoftmaxCrossEntropyWithLogits/Mul", [0, 1]),
         ],
     ),
     "softmax_cross_entropy:none": (
         "SoftmaxCrossEntropyWithLogits",
-        [("OneHot", [0, 1, 2, 3, 4]), ("SoftmaxCrossEntropyWithLogits", [0, 1])],
+        [("OneHot", [0, 2, 3, 4]), ("SoftmaxCrossEntropyWithLogits", [0, 1])],
         [
-            ("Grad_SoftmaxCrossEntropyWithLogits/ExpandDims", [0, 1]),
+            ("Grad_SoftmaxCrossEntropyWithLogits/ExpandDims", [0]),
             ("Grad_SoftmaxCrossEntropyWithLogits/Mul", [0, 1]),
         ],
     ),

@@ -7,6 +7,7 @@ from msdump.training.operators import (  # noqa: F401 - they fill the tables
     attention,
     dense,
     elementwise,
+    forms,
     grid_sample,
     indexing,
     normalization,

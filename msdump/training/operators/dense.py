@@ -169,7 +169,7 @@ def _lower_gemm(node: StepOperator) -> None:
     if beta != 1.0:
         bias = bias * beta
     if bias.rank == 1 and bias.shape == out.shape[1:]:
-        op.call("BiasAdd", product, bias, 0, outputs=[out], rank=out.rank)
+        op.call("BiasAdd", product, bias, outputs=[out], rank=out.rank)
     else:
         op.Add(product, bias, outputs=[out])
 
@@ -181,7 +181,7 @@ def _write_dense(node: StepOperator, bias: StepTensor | None) -> None:
     if is_fixed(out.shape):
         result = matmul(as_matrix(x), w, tb=is_transposed)
         if bias is not None:
-            result = op.call("BiasAdd", result, bias, 0, like=result, rank=2)
+            result = op.call("BiasAdd", result, bias, like=result, rank=2)
         reshaped(result, out, out)
         return
     weight = op.Transpose(w, perm=[1, 0]) if is_transposed else w
@@ -256,7 +256,7 @@ def _broadcast(x: StepTensor, batch: Shape) -> StepTensor:
 def _lower_add(node: StepOperator) -> None:
     if node.primitive == "BiasAdd" and node.y.rank == 2:
         x, bias = node.inputs if node.input(1).rank == 1 else reversed(node.inputs)
-        op.call("BiasAdd", x, bias, 0, outputs=[node.y], rank=2)
+        op.call("BiasAdd", x, bias, outputs=[node.y], rank=2)
     else:
         op.emit("Add", node.inputs, {}, outputs=node.outputs, primitive="Add")
 
@@ -306,7 +306,7 @@ def _matrix_shape(dy: StepTensor, a: StepTensor, b: StepTensor) -> Shape:
 @mindspore_gradient("BiasAdd")
 def _bias_add(back: Backward) -> Gradients:
     dy, bias = back.dy, back.input(1)
-    db = op.call("BiasAddGrad", dy, 0, like=bias, rank=dy.rank) if back.wants[1] else None
+    db = op.call("BiasAddGrad", dy, back.input(2), like=bias, rank=dy.rank) if back.wants[1] else None
     return dy, db
 
 

@@ -53,7 +53,9 @@ operators(
         ),
         "LeakyReLUGradExt": (
             "Pass a gradient where the input is positive, a share of it elsewhere.",
-            lambda dy, x, negative_slope, _is_result: op.Where(x > 0.0, dy, dy * negative_slope),
+            lambda dy, x, negative_slope, _is_result: op.Where(
+                x > 0.0, dy, dy * op.of_element(negative_slope)
+            ),
         ),
         "EluGrad": (
             "Return dy where the forward output is positive, elsewhere dy (y / scale + alpha).",
@@ -65,7 +67,7 @@ operators(
             ("SoftShrinkGrad", "HShrinkGrad"),
             (
                 "Pass a gradient where the input is larger than a bound, or smaller than its negative.",
-                lambda dy, x, lambd: op.Where(op.Abs(x) > lambd, dy, 0.0),
+                lambda dy, x, lambd: op.Where(op.Abs(x) > op.of_element(lambd), dy, 0.0),
             ),
         ),
         "Softmax": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import INT32, INT64, Value, operator
+from msdump.training.body import INT32, INT64, Ints, Value, operator
 from msdump.training.operators.shapes import (
     as_matrix,
     is_fixed,
@@ -54,12 +54,13 @@ def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -
 
 
 @operator("ScatterNd", element=1)
-def scatter_nd(indices: Value, updates: Value, shape: Value, *, batch_dims: int) -> Value:
-    """Sum parts into zeros of a shape at places of several indices each."""
+def scatter_nd(indices: Value, updates: Value, *computed: Value, shape: Ints, batch_dims: int) -> Value:
+    """Sum parts into zeros of a shape, which may be computed, at places of several indices each."""
+    sizes = op.value(shape or computed[0])
     if not batch_dims:
-        return op.scatter_sum("ScatterND", shape, indices, updates)
-    taken = op.GatherND(numbered(shape), indices, batch_dims=batch_dims)
-    return scattered(updates, taken, shape)
+        return op.scatter_sum("ScatterND", sizes, indices, updates)
+    taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)
+    return scattered(updates, taken, sizes)
 
 
 @lowering("Gather")
@@ -123,7 +124,7 @@ def _top_k(back: Backward) -> Gradients:
         numbers = as_matrix(places) + np.arange(0, size, x.sizes()[axis]).reshape(-1, 1)
         total = [size]
     numbers = reshaped(numbers, (joined(dy.shape), 1))
-    flat = op.call("ScatterNd", numbers, reshaped(dy, (joined(dy.shape),)), total, batch_dims=0)
+    flat = _scatter_nd(numbers, reshaped(dy, (joined(dy.shape),)), total)
     # the order of free dimensions has to be computed
     turned = x.shaped(tuple(swapped(x.shape, axis))) if is_fixed(x.shape) else swapped_with_last(x, axis)
     return swapped_with_last(restored(flat, turned), axis)
@@ -133,7 +134,16 @@ def _top_k(back: Backward) -> Gradients:
 def _gather_nd(back: Backward) -> Gradients:
     x, indices = back.x, back.input(1)
     batch_dims = back.attribute("batch_dims", 0)
-    return op.call("ScatterNd", indices, back.dy, shape_of(x), like=x, batch_dims=batch_dims)
+    return _scatter_nd(indices, back.dy, shape_of(x), batch_dims).typed(x)
+
+
+def _scatter_nd(
+    indices: StepTensor, updates: StepTensor, shape: StepTensor | list[int], batch_dims: int = 0
+) -> StepTensor:
+    """Write ScatterNd, of which a shape is an input only where it is computed."""
+    known, computed = (tuple(shape), ()) if isinstance(shape, list) else ((), (shape,))
+    result: StepTensor = op.call("ScatterNd", indices, updates, *computed, shape=known, batch_dims=batch_dims)
+    return result
 
 
 @gradient("ScatterElements", "ScatterND")
@@ -164,7 +174,7 @@ def _of_extreme(back: Backward) -> Gradients:
     in_data = op.Cast(op.Equal(x, back.y), to=INT32)
     in_updates = op.Cast(op.Equal(updates, _gathered(back, back.y)), to=INT32)
     if back.op_type == "ScatterND":
-        count = in_data + op.call("ScatterNd", indices, in_updates, shape_of(x), like=in_data, batch_dims=0)
+        count = in_data + _scatter_nd(indices, in_updates, shape_of(x)).typed(in_data)
     else:
         (count,) = op.emit(
             back.op_type, (in_data, indices, in_updates), {**back.attributes, "reduction": "add"}

@@ -35,6 +35,7 @@ def batch_norm(
     statistics take the place of the batch's and stay as they are.
     """
     axes = _but_channels(rank)
+    epsilon, momentum = op.of_element(epsilon), op.of_element(momentum)
     mean = op.ReduceMean(x, axes, keepdims=0) if is_training else moving_mean
     centered = x - _wide(mean, rank)
     variance = op.ReduceMean(centered * centered, axes, keepdims=0) if is_training else moving_variance
@@ -76,7 +77,7 @@ def batch_norm_grad(
     Without training its statistics are constants, else they depend on the input as well.
     """
     axes = _but_channels(rank)
-    inverse = op.Reciprocal(op.Sqrt(variance + epsilon))
+    inverse = op.Reciprocal(op.Sqrt(variance + op.of_element(epsilon)))
     centered = x - _wide(mean, rank)
     dbeta = op.ReduceSum(dy, axes, keepdims=0)
     along = op.ReduceSum(dy * centered, axes, keepdims=0)
@@ -289,7 +290,7 @@ def _lower_batch_norm(node: StepOperator) -> None:
     is_training = op.batch_statistics
     *_, new_mean, new_variance = op.call(
         "BatchNorm",
-        *(x, gamma, beta, mean, variance, is_training, epsilon, momentum, 0),
+        *(x, gamma, beta, mean, variance, is_training, epsilon, momentum),
         like=[node.y, *[mean] * 6],
         outputs=[node.y],
         rank=x.rank,
@@ -321,7 +322,7 @@ def _lower_layer_norm(node: StepOperator) -> None:
     statistic = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
     normal, mean, variance = op.call(
         "LayerNorm",
-        *(x, gamma, beta, axis, axis, np.array(epsilon, np.float32)),
+        *(x, gamma, beta, axis, axis, epsilon),
         like=[x, statistic, statistic],
         outputs=[y] if is_plain else (),
         begin_norm_axis=axis,
@@ -348,7 +349,7 @@ def _lower_rms_norm(node: StepOperator) -> None:
         "RmsNorm",
         x,
         scale if is_plain else op.constant(np.ones(x.sizes_from(begin), x.dtype.numpy)),
-        np.array(node.attribute("epsilon", _EPSILON), np.float32),
+        node.attribute("epsilon", _EPSILON),
         like=[x, x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))],
         outputs=[node.y] if is_plain else None,
         begin_norm_axis=axis,
@@ -366,7 +367,7 @@ def _lower_group_norm(node: StepOperator) -> None:
     statistics = x.shaped((x.shape[0], groups))
     op.call(
         "GroupNorm",
-        *(x, groups, gamma, beta, np.array(node.attribute("epsilon", _EPSILON), np.float32)),
+        *(x, groups, gamma, beta, node.attribute("epsilon", _EPSILON)),
         like=[y, statistics, statistics],
         outputs=[y],
         num_groups=groups,

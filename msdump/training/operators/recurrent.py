@@ -12,6 +12,7 @@ from typing import Final
 
 from msdump.errors import GraphError
 from msdump.training.operators.dense import matmul
+from msdump.training.operators.shapes import cut
 from msdump.training.rules import lowering
 from msdump.training.tape import op
 from msdump.training.writer import StepOperator, StepTensor
@@ -42,7 +43,7 @@ def _product(value: StepTensor | None, weight: StepTensor, bias: StepTensor | No
     product = matmul(value, weight, tb=True)
     if bias is None:
         return product
-    return op.call("BiasAdd", product, bias, 0, like=product, rank=2)
+    return op.call("BiasAdd", product, bias, like=product, rank=2)
 
 
 def _sum_present(*parts: StepTensor | None) -> StepTensor:
@@ -82,9 +83,9 @@ def _gru(node: StepOperator, side: _Direction, x: StepTensor, state: State) -> S
         products = _gates(_product(former, side.r, side.biases[1]), 3)
     else:
         size = side.r.sizes()[1]
-        gates, own = op.Split(side.r, [2 * size, size], axis=0, outputs=2)
+        gates, own = cut(side.r, [2 * size, size], 0)
         bias = side.biases[1]
-        parts = (None, None) if bias is None else op.Split(bias, [2 * size, size], axis=0, outputs=2)
+        parts = (None, None) if bias is None else cut(bias, [2 * size, size], 0)
         products = [*_gates(_product(former, gates, parts[0]), 2), None]
     kept, reset = (op.Sigmoid(_sum_present(inputs[gate], products[gate])) for gate in (0, 1))
     if node.attribute("linear_before_reset", 0):

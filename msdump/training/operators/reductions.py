@@ -10,7 +10,15 @@ import numpy as np
 
 from msdump.graph import MINDSPORE_DOMAIN
 from msdump.training.body import Value, operator, operators
-from msdump.training.operators.shapes import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
+from msdump.training.operators.shapes import (
+    constant,
+    is_fixed,
+    joined,
+    kept_shape,
+    reduced,
+    reduced_axes,
+    reshaped,
+)
 from msdump.training.rules import (
     Backward,
     Gradients,
@@ -35,8 +43,8 @@ operators(
     {
         "ReduceSum": (
             "Sum over axes, or over all.",
-            lambda x, axis, _keep_dims, _skip_mode, *, keep_dims, of_all=0: op.ReduceSum(
-                x, *(() if of_all else (op.Reshape(axis, [-1]),)), keepdims=keep_dims
+            lambda x, axis, _keep_dims, _skip_mode, *, keep_dims: op.ReduceSum(
+                x, op.Reshape(axis, [-1]), keepdims=keep_dims
             ),
         ),
         "ReduceMean": ("Average over axes.", _reduction("ReduceMean")),
@@ -75,7 +83,7 @@ def _lower_reduction(node: StepOperator) -> None:
         op.Identity(x, outputs=[out])
         return
     given = node.constant(1)
-    listed = axes if given is None or not given.size else given
+    listed = node.attribute("axes", ()) if given is None else given
     reduced(node.op_type, x, listed, keep_dims=bool(node.attribute("keepdims", 1)), out=out)
 
 
@@ -155,7 +163,7 @@ def _reduce_extreme(back: Backward) -> Gradients:
     x = back.x
     y, dy = kept(back, back.y), kept(back, back.dy)
     is_taken = op.Cast(op.Equal(y, x), to=x.dtype.onnx)
-    count = reduced("ReduceSum", is_taken, reduced_axes(back), keep_dims=True)
+    count = reduced("ReduceSum", is_taken, constant(back, 1, "axes"), keep_dims=True)
     return dy / count * is_taken
 
 

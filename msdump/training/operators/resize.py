@@ -30,9 +30,7 @@ def resize_image_grad(dy: Value, _x: Value, _align: Value, _half: Value, **struc
 
 @operator("UpsampleNearest1DGrad")
 @operator("UpsampleNearest3DGrad")
-def upsample_nearest_grad(
-    dy: Value, _input: Value, _output: Value, _scales: Value, **structure: Any
-) -> Value:
+def upsample_nearest_grad(dy: Value, _input_size: Value, **structure: Any) -> Value:
     """Return the gradient of a row or a volume, each element of which takes its nearest one."""
     return _resize_gradient(dy, **structure)
 
@@ -40,7 +38,7 @@ def upsample_nearest_grad(
 @operator("UpsampleLinear1DGrad")
 @operator("UpsampleTrilinear3DGrad")
 def upsample_linear_grad(
-    dy: Value, _input: Value, _output: Value, _scales: Value, _align: Value, **structure: Any
+    dy: Value, _input_size: Value, _output_size: Value, _scales: Value, _align: Value, **structure: Any
 ) -> Value:
     """Return the gradient of a row or a volume that is interpolated."""
     return _resize_gradient(dy, **structure)
@@ -156,10 +154,15 @@ def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float
 
 def _slots(back: Backward) -> tuple[Item, ...]:
     """Return the inputs of MindSpore's gradient operator."""
-    x, y, dy = back.x, back.y, back.dy
-    transformation = back.attribute("coordinate_transformation_mode", "half_pixel")
-    is_aligned, is_half = transformation == "align_corners", transformation == "half_pixel"
+    x, dy = back.x, back.dy
+    is_aligned, is_half = sampling(back)
     if back.primitive.startswith("Upsample"):
         linear = () if "Nearest" in back.primitive else (is_aligned,)
-        return (dy, shape_of(x), shape_of(y, 2), None, *linear)
+        return (dy, shape_of(x), *linear)
     return dy, shape_of(x, 2) if "Nearest" in back.primitive else x, is_aligned, is_half
+
+
+def sampling(node: StepOperator) -> tuple[bool, bool]:
+    """Return MindSpore's ``align_corners`` and ``half_pixel_centers`` of a resizing."""
+    transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
+    return transformation == "align_corners", transformation == "half_pixel"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Final
 
 import numpy as np
@@ -138,14 +138,13 @@ def reduced(
     keep_dims: bool,
     out: StepTensor | None = None,
 ) -> StepTensor:
-    """Write one of MindSpore's reductions, ``ReduceSum`` for instance, over axes from either end."""
-    flags: tuple[Item, ...] = (keep_dims, False) if name == "ReduceSum" else (keep_dims,)
-    taken = [int(axis) % x.rank for axis in axes]
+    """Write one of MindSpore's reductions, ``ReduceSum`` for instance, over axes from either end; []: all."""
+    taken = [int(axis) % x.rank for axis in (axes if len(axes) else range(x.rank))]
     kept = kept_shape(x, taken)
     rest = tuple(size for axis, size in enumerate(kept.shape) if axis not in taken)
     return op.call(
         name,
-        *(x, axes, *flags),
+        *(x, axes, keep_dims),
         like=kept if keep_dims else x.shaped(rest),
         outputs=[out],
         keep_dims=int(keep_dims),
@@ -186,16 +185,72 @@ def slice_of(x: Value, begin: Value, size: Value) -> Value:
     return op.Slice(x, begin, op.Where(size < 0, whole, begin + size))
 
 
+_BEYOND: Final = 2**31 - 1
+"""An end from which on exporters mean the end of an axis of any size."""
+
+
+def strided_slice(node: StepOperator) -> list[Item] | None:
+    """Return begin, end, strides, begin_mask and end_mask of a slice, None where they are computed.
+
+    They reach up to the last axis that is cut, as Python's ``x[:, 1:]``. A number that Python's slice leaves
+    out is 0, with the bit of its axis in a mask.
+    """
+    given = [node.constant(slot) for slot in (1, 2, 3, 4)]
+    if any(node.optional(slot) is not None and given[slot - 1] is None for slot in (3, 4)):
+        return None
+    starts, ends, axes, steps = given
+    if starts is None or ends is None:
+        return None
+    rank = node.x.rank
+    numbers = range(len(starts)) if axes is None else [int(axis) % rank for axis in axes]
+    strides = [1] * len(starts) if steps is None else steps.tolist()
+    cuts = dict(zip(numbers, zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True))
+    begin, end, stride, masks = [], [], [], [0, 0]
+    for axis in range(max(cuts, default=-1) + 1):
+        first, last, step = cuts.get(axis, (0, _BEYOND, 1))
+        size = node.x.shape[axis]
+        most = size if isinstance(size, int) else _BEYOND - 1
+        opens = first == 0 if step > 0 else first >= most
+        closes = last > most if step > 0 else last < -most
+        begin.append(0 if opens else first)
+        end.append(0 if closes else last)
+        stride.append(step)
+        masks[0] |= opens << axis
+        masks[1] |= closes << axis
+    return [begin, end, stride, *masks]
+
+
+def paddings(pads: Sequence[int]) -> list[int]:
+    """Return the padding of PadV3: begin and end of each axis, the last axis first, up to the first padded.
+
+    Args:
+        pads: All begins, then all ends.
+
+    >>> paddings((0, 1, 2, 0, 3, 4))
+    [2, 4, 1, 3]
+    """
+    rank = len(pads) // 2
+    pairs = [(pads[axis], pads[rank + axis]) for axis in range(rank)]
+    while len(pairs) > 1 and pairs[0] == (0, 0):
+        pairs.pop(0)
+    return [side for pair in reversed(pairs) for side in pair]
+
+
 @operator("StridedSliceGrad")
 def strided_slice_grad(
-    dy: Value, shape: Value, begin: Value, end: Value, strides: Value, *, axes: Ints, pads: Ints
+    dy: Value, shape: Value, begin: Value, end: Value, strides: Value, *, axes: Ints, pads: Ints, cuts: Ints
 ) -> Value:
     """Return a gradient at the places that a slice took, zero elsewhere.
 
-    ``pads``: how much the slice left out at the begins, then at the ends, where its strides are 1.
+    ``pads``: how much the slice left out at the begins, then at the ends, where its strides are 1; ``cuts``:
+    begins, ends and strides of ``axes`` in place of the inputs', or ().
     """
     if pads:
         return op.Pad(dy, pads)
+    if cuts:
+        count = len(axes)
+        parts: Any = [cuts[start : start + count] for start in range(0, 3 * count, count)]
+        begin, end, strides = parts
     return scattered(dy, op.Slice(numbered(shape), begin, end, axes, strides), shape)
 
 
@@ -278,6 +333,31 @@ def _concat(back: Backward) -> Gradients:
     return gradients
 
 
+@lowering("Split")
+def _lower_split(node: StepOperator) -> None:
+    """Write MindSpore's Split, which cuts equal parts; others are cut one by one, as by its ``ops.split``."""
+    axis = node.attribute("axis", 0)
+    sizes = [part.shape[axis] for part in node.outputs]
+    is_known = len(node.outputs) > 1 and all(isinstance(size, int) for size in sizes) and not node.absent
+    if is_known and len(set(sizes)) > 1:
+        cut(node.x, sizes, axis, node.outputs)
+    else:
+        keep(node)
+
+
+def cut(
+    x: StepTensor, sizes: Sequence[Any], axis: int, outputs: Sequence[StepTensor] = ()
+) -> list[StepTensor]:
+    """Write a slice of each size along an axis, one behind the other."""
+    ends = list(accumulate(sizes))
+    return [
+        op.Slice(
+            *(x, [end - size], [end], [axis % x.rank]), outputs=outputs[part : part + 1] if outputs else 1
+        )
+        for part, (size, end) in enumerate(zip(sizes, ends, strict=True))
+    ]
+
+
 @gradient("Split")
 def _split(back: Backward) -> Gradients:
     """Join the gradients of the parts; an unused part has zeros."""
@@ -292,10 +372,15 @@ def _split(back: Backward) -> Gradients:
 def _slice(back: Backward) -> Gradients:
     x = back.x
     begin, end = back.input(1), back.input(2)
-    axes = _axes(back, 3, range(len(begin.value)) if begin.value is not None else range(begin.sizes()[0]))
-    steps = back.optional(4) or [1] * len(axes)
-    slots = (back.dy, shape_of(x), begin, end, steps)
-    return op.call("StridedSliceGrad", *slots, like=x, axes=axes, pads=_left_out(back, axes))
+    axes = _axes(back, 3, range(begin.sizes()[0]))
+    steps: Any = back.optional(4) or [1] * len(axes)
+    listed: Sequence[Item] | None = strided_slice(back)
+    cuts: tuple[int, ...] = ()
+    if listed is not None:
+        numbers: Any = (begin.value, end.value, steps if isinstance(steps, list) else steps.value)
+        cuts = tuple(int(number) for part in numbers for number in part)
+    slots = (back.dy, shape_of(x), *((begin, end, steps) if listed is None else listed[:3]))
+    return op.call("StridedSliceGrad", *slots, like=x, axes=axes, pads=_left_out(back, axes), cuts=cuts)
 
 
 def _left_out(node: StepOperator, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -332,7 +417,7 @@ def _pad(back: Backward) -> Gradients:
         pads[axis], pads[x.rank + axis] = given[number], given[len(axes) + number]
     mode = back.attribute("mode", "constant")
     if mode != "constant":
-        return op.call("PadV3Grad", dy, pads, like=x, mode=mode, pads=tuple(pads))
+        return op.call("PadV3Grad", dy, paddings(pads), like=x, mode=mode, pads=tuple(pads))
     cut = op.Pad(dy, [-pad for pad in pads], 0.0)
     dx = cut.typed(x)
     if len(back.wants) < 3 or not back.wants[2]:

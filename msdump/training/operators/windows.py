@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msdump.graph import Use, primitive_name
-from msdump.training.body import Ints, Value, operator, operators
+from msdump.training.body import INT64, Ints, Value, operator, operators
 from msdump.training.operators.shapes import shape_of
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
 from msdump.training.tape import op
-from msdump.training.writer import StepOperator, StepTensor
+from msdump.training.writer import Item, StepOperator, StepTensor
 
 PRODUCTS: Final = "products"
 """One group of many channels, or windows of one element: products of matrices."""
@@ -187,11 +187,15 @@ def _lower_conv(node: StepOperator) -> None:
         keep(node)
         return
     (product,) = op.emit(node.op_type, node.inputs[:2], node.attributes)
-    op.call("BiasAdd", product, node.input(2), 0, outputs=[out], rank=out.rank)
+    layout = "NCDHW" if out.rank == VOLUMES else "NCHW"
+    op.call("BiasAdd", product, node.input(2), layout, outputs=[out], rank=out.rank)
 
 
 _WIDE: Final = 16
 """Input channels from which on products of matrices with them are faster than a convolution."""
+
+IMAGES: Final = 4
+"""Rank of the data of AvgPool, which has its window as inputs; other ranks have it as attributes."""
 
 VOLUMES: Final = 5
 """Rank of the data of Conv3D; its gradients have their inputs in another order than Conv2D's."""
@@ -318,8 +322,22 @@ def _transposed_convolution(node: StepOperator) -> dict[str, Any]:
 
 
 @operator("AvgPool1DGrad")
+def avg_pool_1d_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
+    """Spread the gradient of each window over its elements."""
+    return _spread(dy, op.Shape(x), **structure)
+
+
 @operator("AvgPoolGrad")
-def avg_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
+def avg_pool_grad(
+    x: Value,
+    _y: Value,
+    dy: Value,
+    _kernel_size: Value,
+    _strides: Value,
+    _pad_mode: Value,
+    _format: Value,
+    **structure: Any,
+) -> Value:
     """Spread the gradient of each window over its elements."""
     return _spread(dy, op.Shape(x), **structure)
 
@@ -371,12 +389,13 @@ def _spread(
 @operator("AdaptiveAvgPool3DGrad")
 def adaptive_avg_pool_grad(dy: Value, shape: Value) -> Value:
     """Spread the gradient of the average of each channel."""
-    count = op.ReduceProd(shape, keepdims=0) / op.Size(dy)
-    return op.Expand(dy / op.CastLike(count, dy), shape)
+    sizes = op.Cast(shape, to=INT64)
+    count = op.ReduceProd(sizes, keepdims=0) / op.Size(dy)
+    return op.Expand(dy / op.CastLike(count, dy), sizes)
 
 
 @operator("AdaptiveMaxPool2D")
-def adaptive_max_pool_2d(x: Value) -> tuple[Value, Value]:
+def adaptive_max_pool_2d(x: Value, _output_size: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and where it is."""
     y = op.GlobalMaxPool(x)
     argmax = op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2)
@@ -384,9 +403,9 @@ def adaptive_max_pool_2d(x: Value) -> tuple[Value, Value]:
 
 
 @operator("AdaptiveMaxPool3D")
-def adaptive_max_pool_3d(x: Value) -> tuple[Value, Value]:
+def adaptive_max_pool_3d(x: Value, output_size: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and, in Int32, where it is."""
-    y, argmax = adaptive_max_pool_2d(x)
+    y, argmax = adaptive_max_pool_2d(x, output_size)
     return y, op.Cast(argmax, to=6)
 
 
@@ -433,7 +452,7 @@ def max_pool_grad(
 def _lower_global_max_pool(node: StepOperator) -> None:
     x, y = node.x, node.y
     if node.primitive.startswith("Adaptive"):
-        op.call(node.primitive, x, outputs=[y])
+        op.call(node.primitive, x, (1,) * (x.rank - 2), outputs=[y])
     else:
         keep(node)
 
@@ -486,8 +505,18 @@ def _average_pool(back: Backward) -> Gradients:
 def _averaged(node: StepOperator, dy: StepTensor, **structure: Any) -> StepTensor:
     """Write the gradient of an average pooling."""
     x, y = node.x, node.y
-    slots = (shape_of(x), dy) if x.rank == VOLUMES else (x, y, dy)
+    slots: tuple[Item | str, ...] = (shape_of(x), dy) if x.rank == VOLUMES else (x, y, dy)
+    if x.rank == IMAGES:
+        slots += (structure["kernel_shape"], structure["strides"], pad_mode(node))
     return op.call(f"{primitive('AveragePool', x)}Grad", *slots, like=x, **structure)
+
+
+def pad_mode(node: StepOperator) -> str:
+    """Return MindSpore's name of a padding, ``valid`` for none."""
+    mode = str(node.attribute("auto_pad", "NOTSET"))
+    if mode.startswith("SAME"):
+        return "same"
+    return "pad" if mode == "NOTSET" and any(node.attribute("pads", ())) else "valid"
 
 
 @gradient("GlobalAveragePool")

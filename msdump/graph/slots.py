@@ -1,0 +1,197 @@
+"""The inputs of MindSpore's operators by slot: which are constants, of which type, and which no dump shows.
+
+Many arguments that ONNX has as attributes are inputs of MindSpore's operators, so that dumps have files of
+them: numbers of rank 0, and lists of whole numbers of rank 1. Each row was compared with dumps of MindSpore
+2.10 on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+_ROWS: Final[Mapping[str, str]] = {
+    # matrices and convolutions
+    "MatMul BatchMatMul": "input mat2 transpose_a:bool transpose_b:bool",
+    "BiasAdd": "input_x bias data_format:int=NCHW",
+    "BiasAddGrad": "dout data_format:int=NCHW",
+    "Conv1DBackpropInput Conv2DBackpropInput": "dout weight -input_size",
+    "Conv1DBackpropFilter Conv2DBackpropFilter": "dout input -filter_size",
+    "Conv3DBackpropInput": "weight dout -input_size",
+    "Conv3DBackpropFilter": "input dout -filter_size",
+    # windows
+    "AvgPool": "x kernel_size:ints strides:ints pad_mode:int data_format:int=NCHW",
+    "AvgPoolGrad": "x out dout kernel_size:ints strides:ints pad_mode:int data_format:int=NCHW",
+    "AvgPool3DGrad": "origin_input_shape:ints dout",
+    "AdaptiveAvgPool2DGrad": "dout origin_input_shape:ints",
+    "AdaptiveAvgPool3DGrad": "dout origin_input_shape:ints32",
+    "AdaptiveMaxPool2D": "x output_size:ints",
+    "AdaptiveMaxPool3D": "x output_size:ints32",
+    # activations
+    "Elu CeLU": "x alpha:float",
+    "HShrink SoftShrink": "x lambd:float",
+    "HShrinkGrad SoftShrinkGrad": "dout x lambd:float",
+    "LeakyReLUGradExt": "dout x negative_slope:float is_result:bool",
+    "Softmax": "x axis:ints",
+    "LogSoftmax": "x axis:int",
+    "LogSoftmaxGrad": "out dout axis:int",
+    "Dropout": "x keep_prob:float seed0:int seed1:int",
+    # normalizations
+    "BatchNorm": "x scale bias mean variance is_training:bool epsilon:float momentum:float "
+    "data_format:int=NCHW",
+    "BatchNormGrad": "dout x scale mean variance reserve is_training:bool epsilon:float data_format:int=NCHW",
+    "LayerNorm": "x gamma beta begin_norm_axis:int begin_params_axis:int epsilon:float",
+    "LayerNormGrad": "x dout variance mean gamma begin_norm_axis:int begin_params_axis:int",
+    "RmsNorm": "x gamma epsilon:float",
+    "GroupNorm": "x num_groups:int weight bias epsilon:float",
+    "GroupNormGrad": "dout x mean rstd weight num_groups:int "
+    "dx_is_require:bool dgamma_is_require:bool dbeta_is_require:bool",
+    # reductions
+    "ReduceSum": "x axis:ints keep_dims:bool skip_mode:bool=False",
+    "ReduceMean ReduceMax ReduceMin ReduceProd": "x axis:ints keep_dims:bool",
+    "ReduceAll": "x -axis keep_dims:bool",
+    "CumSum CumProd": "x axis:int exclusive:bool reverse:bool",
+    "Argmax Argmin": "x axis:int output_type:int",
+    "TopK": "x k:int32",
+    # shapes
+    "Reshape": "x -shape",
+    "Transpose": "x -order",
+    "ExpandDims Squeeze": "x -axis",
+    "BroadcastTo Tile": "x sizes:ints",
+    "Concat": "*tensors axis:int",
+    "Split": "x axis:int output_num:int",
+    "Slice": "x begin:ints size:ints",
+    "StridedSlice": "x begin:ints end:ints strides:ints begin_mask:int end_mask:int "
+    "ellipsis_mask:int=0 new_axis_mask:int=0 shrink_axis_mask:int=0",
+    "StridedSliceGrad": "dout shape:ints begin:ints end:ints strides:ints",
+    "PadV3": "x paddings:ints value",
+    "PadV3Grad": "dout paddings:ints",
+    "Triu": "x diagonal:int",
+    "Tril": "x -diagonal",
+    "FillV2": "shape:ints value",
+    "Cast": "x -dtype",
+    "Round": "x decimals:int=0",
+    # gathering and scattering
+    "Gather": "params indices axis:int batch_dims:int=0",
+    "GatherD": "x dim:int index",
+    "GatherDGradV2": "x dim:int index dout",
+    "OneHot": "indices -depth on_value off_value axis:int",
+    "ScatterNd": "indices updates -shape",
+    "TensorScatterElements": "data indices update axis:int reduce:int",
+    "UnsortedSegmentSum": "x segment_ids -num_segments",
+    # images
+    "ResizeNearestNeighborV2 ResizeBicubic": "image size:ints align_corners:bool half_pixel_centers:bool",
+    "ResizeNearestNeighborV2Grad": "dout size:ints align_corners:bool half_pixel_centers:bool",
+    "ResizeBilinearV2": "image -size align_corners:bool half_pixel_centers:bool",
+    "ResizeBilinearGrad ResizeBicubicGrad": "dout image align_corners:bool half_pixel_centers:bool",
+    "UpsampleNearest1D UpsampleNearest3D": "x -output_size -scales",
+    "UpsampleNearest1DGrad UpsampleNearest3DGrad": "dout input_size:ints -output_size -scales",
+    "UpsampleLinear1D UpsampleTrilinear3D": "x -output_size -scales align_corners:bool",
+    "UpsampleLinear1DGrad UpsampleTrilinear3DGrad": "dout input_size:ints -output_size -scales "
+    "align_corners:bool",
+    "GridSampler2D GridSampler3D": "x grid interpolation_mode:int padding_mode:int align_corners:bool",
+    "GridSampler2DGrad GridSampler3DGrad": "dout x grid interpolation_mode:int padding_mode:int "
+    "align_corners:bool output_mask:ints",
+    # losses
+    "SmoothL1Loss": "prediction target beta:float reduction:int",
+    "SmoothL1LossGrad": "prediction target dout beta:float reduction:int",
+    "NLLLoss": "logits labels weight reduction:int ignore_index:int",
+    "NLLLossGrad": "logits dout labels weight total_weight reduction:int ignore_index:int",
+}
+"""The inputs of each primitive in the order of its slots.
+
+``axis:int`` is a constant, of a kind of ``_KINDS``, ``=`` its default; ``-shape`` is an input that the kernel
+does not read, so that no dump has it; ``*tensors`` stands for any number of inputs; others are tensors. An
+operator without a row has tensors alone.
+"""
+
+_KINDS: Final[Mapping[str, tuple[type[np.generic], int]]] = {
+    "bool": (np.bool_, 0),
+    "int": (np.int64, 0),
+    "int32": (np.int32, 0),
+    "float": (np.float32, 0),
+    "ints": (np.int64, 1),
+    "ints32": (np.int32, 1),
+}
+"""Element type and rank of each kind of constant."""
+
+_NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
+    "data_format": {"NCHW": 0, "NCDHW": 14},
+    "pad_mode": {"pad": 0, "same": 1, "valid": 2},
+    "interpolation_mode": {"bilinear": 0, "nearest": 1},
+    "padding_mode": {"zeros": 0, "border": 1, "reflection": 2},
+    "reduction": {"sum": 0, "mean": 1, "none": 2},
+    "reduce": {"none": 0, "add": 1},
+    "output_type": {"int32": 34, "int64": 35},
+}
+"""The numbers that stand for texts, by name of the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An input of a primitive.
+
+    Attributes:
+        name: MindSpore's name.
+        kind: Its kind if it is a constant, "" for a tensor.
+        default: Its value where a call leaves it out; None: a call gives it.
+        is_read: Whether the kernel reads it, so that dumps have it.
+        is_repeated: Whether it stands for any number of inputs.
+    """
+
+    name: str
+    kind: str = ""
+    default: int | str | None = None
+    is_read: bool = True
+    is_repeated: bool = False
+
+    def converted(self, value: Any) -> Any:
+        """Return a constant as an array of its type and rank, a tensor or None as it is."""
+        if not self.kind or not isinstance(value, (bool, int, float, str, list, tuple, np.ndarray)):
+            return value
+        dtype, rank = _KINDS[self.kind]
+        number = _NUMBERS[self.name][value] if isinstance(value, str) else value
+        return np.asarray(number, dtype).reshape((-1,) * rank)
+
+
+def _slots(row: str) -> Iterator[Slot]:
+    for text in row.split():
+        name, _, kind = text.lstrip("-*").partition(":")
+        kind, _, default = kind.partition("=")
+        known = int(default in {"1", "True"}) if default in {"0", "1", "False", "True"} else default or None
+        yield Slot(name, kind, known, is_read=text[0] != "-", is_repeated=text[0] == "*")
+
+
+SLOTS: Final[Mapping[str, tuple[Slot, ...]]] = {
+    name: tuple(_slots(row)) for names, row in _ROWS.items() for name in names.split()
+}
+"""The inputs of each primitive that has other inputs than tensors."""
+
+
+def filled(primitive: str, given: Sequence[Any]) -> list[Any]:
+    """Return the inputs of an operator by slot: constants as arrays, with defaults where they are left out.
+
+    Args:
+        primitive: MindSpore's name.
+        given: The inputs that its kernel reads, in order: tensors, and constants as numbers, texts or lists.
+
+    >>> filled("Concat", ["x", "y", -1])
+    ['x', 'y', array(-1)]
+    >>> filled("AvgPool", ["x", (2, 2), (1, 1), "same"])[1:]
+    [array([2, 2]), array([1, 1]), array(1), array(0)]
+    >>> filled("OneHot", ["indices", "on", "off", 1])
+    ['indices', None, 'on', 'off', array(1)]
+    """
+    slots = list(SLOTS.get(primitive, ()))
+    if not slots:
+        return list(given)
+    if slots[0].is_repeated:
+        slots[:1] = slots[:1] * (len(given) - len(slots) + 1)
+    rest = iter(given)
+    inputs = [slot.converted(next(rest, slot.default)) if slot.is_read else None for slot in slots]
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    return [*inputs, *rest]

@@ -1,0 +1,121 @@
+"""Operators of ONNX's with the inputs that MindSpore's operators have: attributes of ONNX's are inputs there.
+
+A form returns the inputs that MindSpore's kernel reads, in the order of ``msdump.graph.slots``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.training.operators.resize import sampling
+from msdump.training.operators.shapes import paddings, strided_slice
+from msdump.training.operators.windows import pad_mode
+from msdump.training.writer import FORMS, Form, Item, StepOperator
+
+Given = Sequence[Item | str] | None
+
+
+def _average_pool(node: StepOperator) -> Given:
+    if node.primitive != "AvgPool":  # of rows and volumes MindSpore has the windows as attributes
+        return None
+    window = node.attributes["kernel_shape"]
+    return node.x, window, node.attribute("strides", (1,) * len(window)), pad_mode(node)
+
+
+def _split(node: StepOperator) -> Given:
+    sizes = {part.shape[node.attribute("axis", 0)] for part in node.outputs}
+    # MindSpore's Split cuts equal parts
+    return (node.x, node.attribute("axis", 0), len(node.outputs)) if len(sizes) == 1 else None
+
+
+def _strided_slice(node: StepOperator) -> Given:
+    cuts = strided_slice(node)
+    return None if cuts is None else (node.x, *cuts)
+
+
+def _pad(node: StepOperator) -> Given:
+    pads, axes = node.constant(1), node.constant(3)
+    if pads is None or (axes is None and node.optional(3) is not None):
+        return None
+    rank = node.x.rank
+    numbers = range(rank) if axes is None else [int(axis) % rank for axis in axes]
+    whole = np.zeros((2, rank), np.int64)
+    whole[:, list(numbers)] = pads.reshape(2, -1)
+    listed = paddings(whole.reshape(-1).tolist())
+    if node.attribute("mode", "constant") != "constant":
+        return node.x, listed
+    return node.x, listed, 0.0 if node.optional(2) is None else node.input(2)
+
+
+def _one_hot(node: StepOperator) -> Given:
+    values = node.constant(2)
+    if values is None:
+        return None
+    return node.x, values[1:].reshape(()), values[:1].reshape(()), node.attribute("axis", -1)
+
+
+def _triangle(node: StepOperator) -> Given:
+    diagonal = 0 if node.optional(1) is None else node.constant(1)
+    if diagonal is None:
+        return None
+    return (node.x, diagonal) if node.primitive == "Triu" else (node.x,)
+
+
+def _reduction(node: StepOperator) -> Given:
+    axes = node.attribute("axes", ()) if node.optional(1) is None else node.constant(1)
+    if axes is None or (not len(axes) and node.attribute("noop_with_empty_axes", 0)):
+        return None
+    return node.x, axes, bool(node.attribute("keepdims", 1))
+
+
+def _scatter(node: StepOperator) -> Given:
+    reduction = str(node.attribute("reduction", "none"))
+    if reduction not in {"none", "add"}:
+        return None
+    return node.x, node.input(1), node.input(2), node.attribute("axis", 0), reduction
+
+
+def _resize(node: StepOperator) -> Given:
+    sizes: Any = node.y.shape[2:]
+    is_aligned, is_half = sampling(node)
+    if node.primitive == "ResizeBilinearV2":
+        return node.x, is_aligned, is_half
+    if node.primitive.startswith("Upsample"):
+        return (node.x,) if "Nearest" in node.primitive else (node.x, is_aligned)
+    return (node.x, sizes, is_aligned, is_half) if node.y.is_fixed else None
+
+
+def _position(node: StepOperator) -> Given:
+    return node.x, node.attribute("axis", 0), "int64"
+
+
+def _filled(node: StepOperator) -> Given:
+    return node.x, node.attribute("value", np.zeros(1, np.float32)).reshape(())
+
+
+_FORMS: Final[dict[str, Any]] = {
+    "AveragePool": _average_pool,
+    "Concat": lambda node: (*node.inputs, node.attributes["axis"]),
+    "Split": _split,
+    "Slice": _strided_slice,
+    "Pad": _pad,
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), lambda node: (node.x,)),
+    **dict.fromkeys(("Elu", "Celu"), lambda node: (node.x, float(node.attribute("alpha", 1.0)))),
+    "Shrink": lambda node: (node.x, float(node.attribute("lambd", 0.5))),
+    "Round": lambda node: (node.x,),
+    "Trilu": _triangle,
+    **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"), _reduction),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _position),
+    "TopK": lambda node: (node.x, node.constant(1)) if node.constant(1) is not None else None,
+    "Gather": lambda node: (node.x, node.input(1), node.attribute("axis", 0)),
+    "GatherElements": lambda node: (node.x, node.attribute("axis", 0), node.input(1)),
+    "ScatterElements": _scatter,
+    "OneHot": _one_hot,
+    "ConstantOfShape": _filled,
+    "Resize": _resize,
+}
+
+FORMS.update(dict[str, Form](_FORMS))
