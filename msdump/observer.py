@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +60,22 @@ class Interest(NamedTuple):
     def shows(self, position: int) -> bool:
         """Return whether the operator at a position is shown."""
         return bool(self.positions) and self.positions[position]
+
+    def joined(self, other: Interest) -> Interest:
+        """Return the interest in all that either of two interests of the same graph shows.
+
+        Statistics are not enough where one of them wants elements.
+        """
+        if other.is_empty or self.is_empty:
+            return self if other.is_empty else other
+        needs = [interest.need for interest in (self, other) if interest.need is not None]
+        return Interest(
+            tuple(map(operator.or_, self.positions, other.positions)),
+            self.inputs or other.inputs,
+            self.outputs or other.outputs,
+            needs[0] | needs[1] if len(needs) == 2 else None,  # noqa: PLR2004 - both
+            self.one_by_one or other.one_by_one,
+        )
 
 
 NO_INTEREST: Final = Interest()

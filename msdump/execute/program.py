@@ -255,7 +255,7 @@ class Program:
             return self._planner.part(plan, segment, error)
         for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        if observer is not None and segment.measuring is not None:
+        if observer is not None and observer.interest.need is not None and segment.measuring is not None:
             try:
                 segment.measuring.show(segment, frame, self._frames, observer)
             except ElementsNeededError:
@@ -300,7 +300,8 @@ class Program:
         ]
 
     def _show(self, operators: Sequence[ProgramOperator], frame: Frame, observer: Observer) -> None:
-        overwritten = observer.ran(node_runs(operators, frame, self._frames, observer.interest))
+        batch = node_runs(operators, frame, self._frames, observer.interest)
+        overwritten = observer.ran(batch) if batch else None
         # the observer returns tensors in device memory that the operator overwrote: later readers get the new
         # contents, as on the device
         for name, array in (overwritten or {}).items():

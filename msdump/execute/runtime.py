@@ -6,6 +6,7 @@ Python object, so a call with OrtValues takes ten times as long.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import logging
 import os
@@ -35,6 +36,13 @@ _log = logging.getLogger("msdump.execute")
 _CPU: Final = "CPUExecutionProvider"
 _CUDA: Final = "CUDAExecutionProvider"
 _ERRORS_ONLY: Final = 3
+_WORTH_TRIMMING: Final = 16 << 20
+"""Bytes of a session's weights from which freed memory goes back to the system: onnxruntime's copies of
+unaligned weights leave holes between the packed ones."""
+
+_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""GNU's C library returns freed memory to the system by it; None in other libraries."""
+
 _GLOBAL_POOL: Final = "use_per_session_threads must be false"
 _DEFAULT_LIMITS: Final = onenode.RuntimeLimits(ir_version=10, opset=20)
 _NEWEST_IR: Final = re.compile(r"max supported IR version: (\d+)")
@@ -147,6 +155,8 @@ class Runtime:
         session = native.InferenceSession(self._options(shared, use), model, False, True)
         session.initialize_session(list(self.providers), [{} for _ in self.providers], set())
         _SESSIONS.add(session)
+        if sum(each.nbytes for each in shared) >= _WORTH_TRIMMING and _trim is not None:
+            _trim(0)
         return session
 
     def _options(self, shared: Sequence[np.ndarray], use: SessionUse) -> Any:

@@ -107,6 +107,8 @@ def node_runs(
     is_saturated = status is not None and bool(status.numpy())
     batch = []
     for operator in operators:
+        if not interest.shows(operator.position):
+            continue
         sides: tuple[list[Array], list[Array]] = [], []
         for names, side in zip(
             (operator.inputs * interest.inputs, operator.outputs * interest.outputs), sides, strict=True
@@ -145,9 +147,9 @@ class Measuring:
         """Reserve memory for the statistics of a number of values."""
         self._found = SessionMeasures(count)
         self.addresses = values.owned(self._found.addresses)
-        # NodeRun records, reused while types and shapes are the same, and the index of each tensor's
-        # statistics.
-        self._kinds = b""
+        # NodeRun records, reused while types, shapes and interest are the same, and the index of each
+        # tensor's statistics.
+        self._kinds: tuple[bytes, Interest] = b"", NO_INTEREST
         self._batch: Sequence[NodeRun] = ()
         self._places = np.zeros(0, np.int64)
         self._counts = np.zeros(0)
@@ -164,9 +166,9 @@ class Measuring:
         Raises:
             ElementsNeededError: The statistics do not suffice.
         """
-        kinds = self._found.kinds
+        kinds = self._found.kinds, observer.interest
         if self._kinds != kinds:
-            arrays = stand_ins(kinds)
+            arrays = stand_ins(kinds[0])
             if arrays is None:
                 raise ElementsNeededError
             known = dict(zip(segment.looks.measured, arrays, strict=True))
@@ -177,7 +179,8 @@ class Measuring:
                 return
             self._batch, self._places = batch, np.array(places_of(tensors, arrays))
             self._counts, self._kinds = np.array([array.size for array in tensors]), kinds
-        observer.ran(self._batch, self._found.together(self._places, self._counts))
+        if self._batch:
+            observer.ran(self._batch, self._found.together(self._places, self._counts))
 
 
 @dataclass(slots=True, eq=False)
@@ -263,6 +266,15 @@ _Timed = TypeVar("_Timed", bound=Callable[..., Any])
 
 _log = logging.getLogger("msdump.execute")
 
+_LARGE: Final = 64 << 20
+"""Bytes of packed weights from which a program has one plan: each plan packs them once more."""
+
+_PATIENCE: Final = 32
+"""Runs in a row that use a plan for more than they want, before the plan is made anew.
+
+They take up to 1.3 times as long; to pack weights takes the time of some ten runs.
+"""
+
 _FEW: Final = 2
 """Values more than are asked for that a session may give: it then need not be made once more without them."""
 
@@ -295,6 +307,8 @@ class SegmentPlanner:
         self._last = _last_uses(graph)
         self._made = frozenset(name for node in graph.nodes for name in node.outputs if name)
         self._packed = [packed_nbytes(graph, operator.node) for operator in operators]
+        self._has_one_plan = sum(self._packed) >= _LARGE
+        self._surplus, self._patience = 0, _PATIENCE
         self._plans: dict[tuple[Interest, tuple[int, ...]], SegmentPlan] = {}
         self._recent: tuple[Interest, tuple[int, ...], SegmentPlan] | None = None
         self._branching = tuple(
@@ -320,7 +334,7 @@ class SegmentPlanner:
         if recent is not None and recent[0] is interest and recent[1] == entered:
             return recent[2]
         plan = self._plan_for(interest, entered, frame)
-        self._recent = interest, entered, plan
+        self._recent = None if self._surplus else (interest, entered, plan)
         return plan
 
     def _entered(self, observer: Observer) -> tuple[int, ...]:
@@ -336,13 +350,41 @@ class SegmentPlanner:
             interest = NO_INTEREST
         elif interest.need is not None and not finds(interest.need):
             interest = interest._replace(need=None)
+        if self._has_one_plan:
+            interest, entered = self._widened(interest, entered)
         plan = self._plans.get((interest, entered))
         if plan is None:
+            if self._has_one_plan:
+                self._release()
             plan = SegmentPlan(interest, entered, self._dimensions(frame))
             plan.segments.extend(self._segments(plan, range(len(self._operators))))
             # last, so that an exception of a signal handler cannot leave an incomplete plan
             self._plans[interest, entered] = plan
         return plan
+
+    def _widened(self, interest: Interest, entered: tuple[int, ...]) -> tuple[Interest, tuple[int, ...]]:
+        """Return the interest and the entered control flow of a program's only plan.
+
+        The plan shows all that this run and earlier ones want, so that runs in turns share sessions. After
+        many runs in a row that want less, it shows only what this run wants; the number of runs then doubles,
+        so that dumps at long intervals do not pack weights again and again.
+        """
+        for known, inside in self._plans:
+            wide = known.joined(interest), tuple(sorted({*inside, *entered}))
+            self._surplus = self._surplus + 1 if wide != (interest, entered) else 0
+            if self._surplus <= self._patience:
+                return wide
+            self._surplus, self._patience = 0, 2 * self._patience
+        return interest, entered
+
+    def _release(self) -> None:
+        """Drop all plans and sessions, and with them packed weights."""
+        self._plans.clear()
+        self._recent = None
+        for positions in self._sessions:
+            self._sessions[positions] = []  # an empty list: has_run stays true
+        for operator in self._operators:
+            operator.run = None
 
     def _dimensions(self, frame: Frame) -> dict[str, int]:
         fed = ((value.name, frame[self._frames.slots[value.name]]) for value in self._graph.inputs)

@@ -13,6 +13,7 @@ from onnx import parser
 import msdump
 from msdump.errors import ExecutionError
 from msdump.execute import KernelFactory, Program, as_the_model_says, emulated, values
+from msdump.execute import segments as planning
 from msdump.execute.segment_compiler import MOST, MOST_BYTES, MOST_SHOWN, Joining, cut
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel, Optimization, PrecisionMode
@@ -112,6 +113,51 @@ def test_what_nobody_watches_is_one_session():
 
     assert [5] == _lengths(program) == _lengths(program, some)
     assert [1, 2, 2] == _lengths(program, waiting)
+
+
+@pytest.fixture
+def one_plan(monkeypatch):
+    """Give programs of any size one plan for all observers, made anew after two runs that want less."""
+    monkeypatch.setattr(planning, "_LARGE", 0)
+    monkeypatch.setattr(planning, "_PATIENCE", 2)
+
+
+@pytest.mark.usefixtures("one_plan")
+def test_runs_of_a_large_program_share_a_plan():
+    """A plan shows what any run wanted; after two runs that want less, then four, what the next one wants."""
+    graph = _graph("a = Neg(x) b = Abs(a) c = MatMul(b, w) d = Relu(c) y = Exp(d)")
+    program, every, odd = Program(graph), Watch(graph), Watch(graph, every=2)
+    runs = [
+        (None, 0),
+        (odd, 3),
+        (None, 3),
+        (every, 5),
+        *[(odd, 5)] * 2,
+        (odd, 3),
+        *[(None, 3)] * 4,
+        (None, 0),
+    ]
+
+    plans = [program._planner.plan_for(observer, program.frame()) for observer, _ in runs]
+
+    assert [expected for _, expected in runs] == [sum(plan.interest.positions) for plan in plans]
+
+
+@pytest.mark.usefixtures("one_plan")
+@pytest.mark.parametrize("name", ["lenet", "mini"])
+def test_a_shared_plan_shows_each_run_what_it_wants(name, tmp_path):
+    """Runs in turns have the bits, and show the operators, of runs with plans of their own."""
+    graph = loader.load(build(name, tmp_path, batch=1))
+    feeds = inputs.small(graph)
+    _, (expected,), (tensors,) = _runs(graph, CPU, feeds, 1, kernels=Alone)
+
+    program, outputs, shown = _runs(graph, CPU, feeds, None, 2, 1, None, 3)
+
+    assert all(whole.same(expected, each) for each in outputs)
+    for every, seen in zip((2, 1, 3), filter(None, shown), strict=True):
+        assert {key for key in tensors if key[-1] % every == 0} == seen.keys()
+        assert [] == [key for key, arrays in seen.items() if not whole.same(tensors[key], arrays)]
+    assert 1 == len(program._planner._plans)
 
 
 CUTS = {
