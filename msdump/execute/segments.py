@@ -363,11 +363,11 @@ class SegmentPlanner:
         return plan
 
     def _widened(self, interest: Interest, entered: tuple[int, ...]) -> tuple[Interest, tuple[int, ...]]:
-        """Return the interest and the entered control flow of a program's only plan.
+        """Return the interest and the observed control flow of a program's only plan.
 
         The plan shows all that this run and earlier ones want, so that runs in turns share sessions. After
-        many runs in a row that want less, it shows only what this run wants; the number of runs then doubles,
-        so that dumps at long intervals do not pack weights again and again.
+        many runs in a row that want less, earlier wishes are dropped; the number of runs then doubles, so that
+        dumps at long intervals do not pack weights again and again.
         """
         for known, inside in self._plans:
             wide = known.joined(interest), tuple(sorted({*inside, *entered}))

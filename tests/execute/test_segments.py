@@ -124,7 +124,7 @@ def one_plan(monkeypatch):
 
 @pytest.mark.usefixtures("one_plan")
 def test_runs_of_a_large_program_share_a_plan():
-    """A plan shows what any run wanted; after two runs that want less, then four, what the next one wants."""
+    """A plan shows the operators of all runs; after two runs that want fewer, then four, only the next run's."""
     graph = _graph("a = Neg(x) b = Abs(a) c = MatMul(b, w) d = Relu(c) y = Exp(d)")
     program, every, odd = Program(graph), Watch(graph), Watch(graph, every=2)
     runs = [
@@ -145,7 +145,7 @@ def test_runs_of_a_large_program_share_a_plan():
 
 @pytest.mark.usefixtures("one_plan")
 @pytest.mark.parametrize("name", ["lenet", "mini"])
-def test_a_shared_plan_shows_each_run_what_it_wants(name, tmp_path):
+def test_a_shared_plan_shows_each_run_its_operators(name, tmp_path):
     """Runs in turns have the bits, and show the operators, of runs with plans of their own."""
     graph = loader.load(build(name, tmp_path, batch=1))
     feeds = inputs.small(graph)
