@@ -366,8 +366,8 @@ class SegmentPlanner:
         """Return the interest and the observed control flow of a program's only plan.
 
         The plan shows all that this run and earlier ones want, so that runs in turns share sessions. After
-        many runs in a row that want less, earlier wishes are dropped; the number of runs then doubles, so that
-        dumps at long intervals do not pack weights again and again.
+        many runs in a row that want less, earlier wishes are dropped; the number of runs then doubles, so
+        that dumps at long intervals do not pack weights again and again.
         """
         for known, inside in self._plans:
             wide = known.joined(interest), tuple(sorted({*inside, *entered}))

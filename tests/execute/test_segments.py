@@ -124,7 +124,7 @@ def one_plan(monkeypatch):
 
 @pytest.mark.usefixtures("one_plan")
 def test_runs_of_a_large_program_share_a_plan():
-    """A plan shows the operators of all runs; after two runs that want fewer, then four, only the next run's."""
+    """A plan shows the operators of all runs; after two that want fewer, then four, only the next run's."""
     graph = _graph("a = Neg(x) b = Abs(a) c = MatMul(b, w) d = Relu(c) y = Exp(d)")
     program, every, odd = Program(graph), Watch(graph), Watch(graph, every=2)
     runs = [
@@ -227,7 +227,7 @@ def test_what_stays_alone(case):
     ids=["no operator rounds", "a product rounds"],
 )
 def test_unknown_types_stop_only_what_rounds(body, lengths):
-    """Behind operators of other domains, whose types are unknown, only operators that round run alone."""
+    """Behind operators of other domains, of unknown types, only operators that round run alone."""
     graph, ascend = _graph(body, output="float[p,q] y"), Context(DeviceTarget.ASCEND, JitLevel.O0)
     _, (expected,), _ = _runs(graph, ascend, {"x": X}, None, kernels=Alone)
 
