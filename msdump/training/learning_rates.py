@@ -34,11 +34,6 @@ class LearningRate:
     name: str
     value: Rate
 
-    @property
-    def array(self) -> np.ndarray:
-        """The rate or rates as float32, a scalar or a vector."""
-        return np.array(self.value, np.float32)
-
 
 def write_rates(
     rates: Sequence[LearningRate], step: StepTensor, state: Variables
@@ -53,27 +48,26 @@ def write_rates(
     Raises:
         InputError: Lists of different lengths.
     """
-    lengths = {rate.array.size for rate in rates if rate.array.ndim}
+    names = [rate.name for rate in rates]
+    arrays = {rate.name: np.array(rate.value, np.float32) for rate in rates}
+    lengths = {array.size for array in arrays.values() if array.ndim}
     if len(lengths) > 1:
         raise InputError(
             f"lists of learning rates have {', '.join(map(str, sorted(lengths)))} elements: groups of one "
             "optimizer need lists of one length"
         )
-    is_grouped = any(rate.name != COMMON for rate in rates)
     scalars: dict[str, StepTensor] = {}
-    for number, rate in enumerate(rates):
-        if rate.name in scalars:
-            continue
-        variable = scalars[rate.name] = state(rate.name, rate.array, is_input=True)
-        # a list of cells, one for each parameter; equal ones are one, under the number of the first
-        place, name = (
-            (op.place.inside((COMMON, "CellList")), str(number)) if is_grouped else (op.place, COMMON)
-        )
+    for name, array in arrays.items():
+        variable = scalars[name] = state(name, array, is_input=True)
+        place, cell = op.place, COMMON
+        if set(names) != {COMMON}:
+            # a list of cells, one for each parameter; equal ones are one, under the number of the first
+            place, cell = place.inside((COMMON, "CellList")), str(names.index(name))
         if variable.rank:
-            with op.at(place.inside((name, "_IteratorLearningRate"))):
+            with op.at(place.inside((cell, "_IteratorLearningRate"))):
                 element = op.call("Gather", variable, step, 0, 0, like=variable.shaped((1,)), axis=0)
-            scalars[rate.name] = op.call("Reshape", element, like=element.shaped(()), shape=())
+            scalars[name] = op.call("Reshape", element, like=element.shaped(()), shape=())
         elif lengths:  # vendor: a number beside lists is a schedule too, and may change in the last bit
-            with op.at(place.inside((name, "_ConvertToCell"))):
-                scalars[rate.name] = variable + 1.0 - 1.0
+            with op.at(place.inside((cell, "_ConvertToCell"))):
+                scalars[name] = variable + 1.0 - 1.0
     return scalars

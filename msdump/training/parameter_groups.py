@@ -47,50 +47,35 @@ class Optimizers:
     Attributes:
         by_pattern: Optimizers by patterns of the names of their parameters.
         groups: Groups by patterns of names.
+        normalizing: Names of scales and shifts of normalisations.
     """
 
     by_pattern: Mapping[str, Optimizer]
     groups: Mapping[str, Group]
+    normalizing: Collection[str]
 
-    def write(
-        self, trained: Trained, state: Variables, normalizing: Collection[str], scale: float = 1.0
-    ) -> None:
-        """Write the operators of all optimizers.
-
-        Args:
-            trained: The parameters with their gradients.
-            state: Adds a variable to the step.
-            normalizing: Names of scales and shifts of normalisations.
-            scale: Factor of the gradients, by which the optimizers divide.
-        """
-        group_of = self._group_of(trained)
-        for number, (optimizer, part) in enumerate(self._parts(trained)):
+    def write(self, trained: Trained, state: Variables, scale: float = 1.0) -> None:
+        """Write the operators of all optimizers, which divide the gradients by their factor ``scale``."""
+        for number, (optimizer, parameters) in enumerate(self._assigned(trained)):
             is_one = len(self.by_pattern) == 1
             cell, prefix = ("optimizer", "") if is_one else (f"optimizer_{number}", f"optimizer_{number}.")
-            parameters = list(self._parameters(optimizer, part, group_of, normalizing))
             with op.at(ROOT.inside((cell, optimizer.cell))):
                 optimizer.write(parameters, _prefixed(state, prefix), scale)
 
     def arranged(self, trained: Trained) -> Trained:
         """Return the parameters with their gradients optimizer by optimizer, group by group."""
-        return [pair for _, part in self._parts(trained) for pair in part]
+        return [(item.variable, item.gradient) for _, part in self._assigned(trained) for item in part]
 
     def in_order(self, trained: Trained) -> Trained:
         """Return the parameters with their gradients in the order in which the optimizers update them."""
-        parts = self._parts(trained)
         return [
-            pair
-            for optimizer, part in parts
-            for pair in (reversed(part) if optimizer.is_last_first else part)
+            (item.variable, item.gradient)
+            for optimizer, parameters in self._assigned(trained)
+            for item in (reversed(parameters) if optimizer.is_last_first else parameters)
         ]
 
-    def _group_of(self, trained: Trained) -> dict[str, str]:
-        """Return the pattern of each parameter's group by name."""
-        parts = _partition(trained, self.groups, "group")
-        return {item.name: pattern for pattern, part in parts.items() for item, _ in part}
-
-    def _parts(self, trained: Trained) -> list[tuple[Optimizer, Trained]]:
-        """Return the optimizers with their parameters, group by group.
+    def _assigned(self, trained: Trained) -> Iterator[tuple[Optimizer, Sequence[TrainedParameter]]]:
+        """Yield the optimizers with their parameters.
 
         Raises:
             InputError: A pattern has no parameter, or a parameter no optimizer.
@@ -103,33 +88,30 @@ class Optimizers:
             )
         if trained and not all(parts[pattern] for pattern in self.by_pattern):
             raise InputError("the optimizer without a pattern has no parameters: others have them all")
-        group_of, order = self._group_of(trained), [*filter(None, self.groups), ""]
-        return [
-            (optimizer, sorted(parts[pattern], key=lambda pair: order.index(group_of[pair[0].name])))
-            for pattern, optimizer in self.by_pattern.items()
-        ]
+        groups = _partition(trained, self.groups, "group")
+        for pattern, optimizer in self.by_pattern.items():
+            own = {item.name for item, _ in parts[pattern]}
+            grouped = {name: [pair for pair in part if pair[0].name in own] for name, part in groups.items()}
+            yield (
+                optimizer,
+                self._parameters(optimizer, {name: part for name, part in grouped.items() if part}),
+            )
 
-    def _parameters(
-        self,
-        optimizer: Optimizer,
-        trained: Trained,
-        group_of: Mapping[str, str],
-        normalizing: Collection[str],
-    ) -> Iterator[TrainedParameter]:
-        """Yield the parameters of an optimizer with rate and decay."""
-        present = list(dict.fromkeys(group_of[item.name] for item, _ in trained))
-        is_grouped = any(pattern in self.groups for pattern in present)
-        for item, gradient in trained:
-            pattern = group_of[item.name]
+    def _parameters(self, optimizer: Optimizer, parts: Mapping[str, Trained]) -> Sequence[TrainedParameter]:
+        """Return the parameters of an optimizer, by groups, with rate and decay."""
+        parameters = []
+        # vendor: scales and shifts are no exception any more where there are groups
+        exempt = () if any(pattern in self.groups for pattern in parts) else self.normalizing
+        for number, (pattern, part) in enumerate(parts.items()):
             group = self.groups.get(pattern, Group())
             rate = LearningRate(COMMON, optimizer.learning_rate)
             if group.learning_rate is not None:
-                rate = LearningRate(f"{COMMON}_group_{present.index(pattern)}", group.learning_rate)
+                rate = LearningRate(f"{COMMON}_group_{number}", group.learning_rate)
             decay = optimizer.weight_decay if group.weight_decay is None else group.weight_decay
-            # vendor: the exception for scales and shifts ends where there are groups
-            is_exempt = item.name in normalizing and not is_grouped
-            has_decay = DECAYED[optimizer.decayed](item, is_exempt)
-            yield TrainedParameter(item, gradient, rate, decay if has_decay else 0.0)
+            for item, gradient in part:
+                has_decay = DECAYED[optimizer.decayed](item, item.name in exempt)
+                parameters.append(TrainedParameter(item, gradient, rate, decay if has_decay else 0.0))
+        return parameters
 
 
 def _prefixed(state: Variables, prefix: str) -> Variables:
@@ -173,12 +155,13 @@ OptimizerChoice = str | Optimizer | Mapping[str, str | Optimizer]
 GroupChoices = Mapping[str, str | Mapping[str, Any] | Group]
 
 
-def optimizers_of(choice: OptimizerChoice, groups: GroupChoices) -> Optimizers:
+def optimizers_of(choice: OptimizerChoice, groups: GroupChoices, normalizing: Collection[str]) -> Optimizers:
     """Return the optimizers of a step.
 
     Args:
         choice: An optimizer or its text, or several by patterns of parameters' names.
         groups: Options of groups of parameters by patterns: ``{"*.bias": {"weight_decay": 0.0}}``.
+        normalizing: Names of scales and shifts of normalisations.
 
     Raises:
         InputError: An unknown name or option, or a value that an option does not take.
@@ -187,6 +170,7 @@ def optimizers_of(choice: OptimizerChoice, groups: GroupChoices) -> Optimizers:
     return Optimizers(
         {pattern: optimizer_of(text) for pattern, text in optimizers.items()},
         {pattern: _group_of(pattern, values) for pattern, values in groups.items()},
+        normalizing,
     )
 
 

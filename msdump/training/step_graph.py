@@ -107,12 +107,12 @@ def step_graph(
     chosen = (trainable,) if isinstance(trainable, str) else trainable
     layers, parallel = layers_of(precision), data_parallel_of(data_parallel)
     *data, label = (f"inputs{number}" for number in range(len(graph.inputs) + 1))
-    criterion, updaters = loss_of(loss), optimizers_of(optimizer, groups)
+    criterion, updaters = loss_of(loss), optimizers_of(optimizer, groups, scales_and_shifts(graph))
     check, scale = overflow_check(device, mode, parallel), loss_scale_of(loss_scale)
     with writing(writer):
         forward = ForwardWriter(graph, chosen, _renamed(graph, data))
         update = Update(
-            *(updaters, parallel, forward.state, scales_and_shifts(graph), check),
+            *(updaters, parallel, forward.state, check),
             *(accumulation_of(accumulate), clipping_of(clip_gradients)),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from msdump.training.accumulation import Accumulation
@@ -27,7 +26,6 @@ class Update:
         optimizers: Update the parameters.
         parallel: Mean of the gradients over all ranks; None: one rank.
         state: Adds a variable to the step, by name and first value.
-        normalizing: Names of scales and shifts of normalisations.
         check: Detects overflows of gradients.
         accumulation: Collects the gradients of several steps; None: each step has an update.
         clipping: Limits the gradients that the optimizer takes; None: no limit.
@@ -36,7 +34,6 @@ class Update:
     optimizers: Optimizers
     parallel: DataParallel | None
     state: Variables
-    normalizing: Collection[str]
     check: OverflowCheck
     accumulation: Accumulation | None = None
     clipping: Clipping | None = None
@@ -69,4 +66,4 @@ class Update:
                 limit = self.clipping.write([gradient for _, gradient in trained])
                 limited = {item.name: limit(gradient) for item, gradient in self.optimizers.in_order(trained)}
             trained = [(item, limited[item.name]) for item, _ in trained]
-        self.optimizers.write(trained, self.state, self.normalizing, scale)
+        self.optimizers.write(trained, self.state, scale)

@@ -163,9 +163,8 @@ def apply_centered_rms_prop(
     As ApplyRMSProp, with the variance of the gradient in place of its mean square. Where rounding makes the
     variance negative, variable and moment stay as they are.
     """
-    share = 1.0 - _number(decay, rank)
-    mean = mean_grad + (gradient - mean_grad) * share
-    square = mean_square + (gradient * gradient - mean_square) * share
+    share = _number(decay, rank)
+    mean, square = _moving_averages(mean_grad, mean_square, share, share, gradient)
     variance = square - mean * mean + _number(epsilon, rank)
     step = gradient * _number(rate, rank) / op.Sqrt(variance)
     moved = moment * _number(momentum, rank) + step
