@@ -64,7 +64,7 @@ class ClipByGlobalNorm(Options):
 
 def _sum_of_squares(gradient: StepTensor) -> StepTensor:
     square = op.call("Square", gradient)
-    total = op.call("ReduceSum", square, (), False, like=square.shaped(()), keep_dims=0)
+    total = op.ReduceSum(square, keepdims=0)
     return op.Unsqueeze(cast(total, FLOAT32), (0,))
 
 

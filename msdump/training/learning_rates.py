@@ -65,7 +65,7 @@ def write_rates(
             place, cell = place.inside((COMMON, "CellList")), str(names.index(name))
         if variable.rank:
             with op.at(place.inside((cell, "_IteratorLearningRate"))):
-                element = op.call("Gather", variable, step, 0, 0, like=variable.shaped((1,)), axis=0)
+                element = op.Gather(variable, step, axis=0)
             scalars[name] = op.call("Reshape", element, like=element.shaped(()), shape=())
         elif lengths:  # vendor: a number beside lists is a schedule too, and may change in the last bit
             with op.at(place.inside((cell, "_ConvertToCell"))):

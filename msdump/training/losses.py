@@ -185,7 +185,7 @@ def _lower_softmax_cross_entropy_loss(node: StepOperator) -> None:
     if scores.rank == 2 and len(node.inputs) == len(node.outputs) + 1 == 2 and is_plain:
         op.call("SparseSoftmaxCrossEntropyWithLogits", scores, labels, outputs=[loss], is_grad=0)
         return
-    logarithms = op.call("LogSoftmax", scores, 1, like=scores, outputs=list(node.outputs[1:]) or None, axis=1)
+    logarithms = op.LogSoftmax(scores, axis=1, outputs=list(node.outputs[1:]) or 1)
     _write_nll_loss(node, logarithms)
 
 

@@ -70,14 +70,6 @@ operators(
                 lambda dy, x, lambd: op.Where(op.Abs(x) > op.of_element(lambd), dy, 0.0),
             ),
         ),
-        "Softmax": (
-            "Return exp(x) over its sum along an axis.",
-            lambda x, _axis, *, axis: op.Softmax(x, axis=axis),
-        ),
-        "LogSoftmax": (
-            "Return the logarithm of a softmax.",
-            lambda x, _axis, *, axis: op.LogSoftmax(x, axis=axis),
-        ),
         "LogSoftmaxGrad": (
             "Return dy - exp(y) sum(dy).",
             lambda y, dy, axis: dy - op.Exp(y) * op.ReduceSum(dy, op.Reshape(axis, [-1]), keepdims=1),
@@ -309,13 +301,6 @@ def gelu_grad(dy: Value, x: Value, _y: Value, *, approximate: str) -> Value:
     return dy * (share + x * density)
 
 
-@lowering("Softmax", "LogSoftmax")
-def _lower_softmax(node: StepOperator) -> None:
-    axis = node.attribute("axis", -1)
-    slot = [axis] if node.op_type == "Softmax" else axis
-    op.call(node.op_type, node.x, slot, outputs=node.outputs, axis=axis)
-
-
 @lowering("Clip")
 def _lower_clip(node: StepOperator) -> None:
     x, out = node.x, node.y
@@ -398,18 +383,18 @@ def _gelu(back: Backward) -> Gradients:
     return op.call("GeLUGrad", back.dy, back.x, back.y, like=back.y, approximate=approximate)
 
 
-@mindspore_gradient("Softmax")
+@gradient("Softmax")
 def _softmax(back: Backward) -> Gradients:
     """Write MindSpore's SoftmaxBackward, which works along the last axis: another one is swapped with it."""
-    axis = back.attributes["axis"]
+    axis = back.attribute("axis", -1)
     y, dy = swapped_with_last(back.y, axis), swapped_with_last(back.dy, axis)
     dx = y * (dy - reduced("ReduceSum", y * dy, [-1], keep_dims=True))
     return swapped_with_last(dx, axis)
 
 
-@mindspore_gradient("LogSoftmax")
+@gradient("LogSoftmax")
 def _log_softmax(back: Backward) -> Gradients:
-    y, axis = back.y, back.attributes["axis"]
+    y, axis = back.y, back.attribute("axis", -1)
     return op.call("LogSoftmaxGrad", y, back.dy, axis, like=y)
 
 

@@ -71,6 +71,12 @@ def _reduction(node: StepOperator) -> Given:
     return node.x, axes, bool(node.attribute("keepdims", 1))
 
 
+def _cumulated(node: StepOperator) -> Given:
+    axis = node.constant(1)
+    flags = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
+    return node.x, node.input(1) if axis is None else axis, *flags
+
+
 def _scatter(node: StepOperator) -> Given:
     reduction = str(node.attribute("reduction", "none"))
     if reduction not in {"none", "add"}:
@@ -110,7 +116,10 @@ _FORMS: Final[dict[str, Any]] = {
     **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"), _reduction),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),
     "TopK": lambda node: (node.x, node.constant(1)) if node.constant(1) is not None else None,
-    "Gather": lambda node: (node.x, node.input(1), node.attribute("axis", 0)),
+    "CumSum": _cumulated,
+    "Softmax": lambda node: (node.x, [node.attribute("axis", -1)]),
+    "LogSoftmax": lambda node: (node.x, node.attribute("axis", -1)),
+    "Gather": lambda node: (node.x, node.input(1), node.attribute("axis", 0) % node.x.rank),
     "GatherElements": lambda node: (node.x, node.attribute("axis", 0), node.input(1)),
     "ScatterElements": _scatter,
     "OneHot": _one_hot,

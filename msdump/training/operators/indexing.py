@@ -26,16 +26,9 @@ from msdump.training.rules import (
     gradient,
     keep,
     lowering,
-    mindspore_gradient,
 )
 from msdump.training.tape import op
 from msdump.training.writer import StepOperator, StepTensor
-
-
-@operator("Gather")
-def gather(x: Value, indices: Value, _axis: Value, _batch_dims: Value, *, axis: int) -> Value:
-    """Look up indices along an axis."""
-    return op.Gather(x, indices, axis=axis)
 
 
 @operator("UnsortedSegmentSum")
@@ -67,16 +60,12 @@ def scatter_nd(indices: Value, updates: Value, *computed: Value, shape: Ints, ba
 def _lower_gather(node: StepOperator) -> None:
     """Write a Gather; of matrix rows by indices of several dimensions, as MindSpore's nn.Embedding does."""
     x, indices, out = node.x, node.input(1), node.y
-    axis = node.attribute("axis", 0) % x.rank
-    if not x.is_float:
-        keep(node)
-    elif axis == 0 and x.rank == 2 and indices.rank > 1 and is_fixed(out.shape):
-        count = joined(indices.shape)
-        flat = reshaped(indices, ((count,)))
-        rows = x.shaped((count, *x.shape[1:]))
-        reshaped(op.call("Gather", x, flat, 0, 0, like=rows, axis=0), out, out)
+    is_first = node.attribute("axis", 0) % x.rank == 0
+    if x.is_float and is_first and x.rank == 2 and indices.rank > 1 and is_fixed(out.shape):
+        flat = reshaped(indices, ((joined(indices.shape),)))
+        reshaped(op.Gather(x, flat, axis=0), out, out)
     else:
-        op.call("Gather", x, indices, axis, 0, outputs=[out], axis=axis)
+        keep(node)
 
 
 gradient("OneHot", "EyeLike", "ConstantOfShape", "Range", "Shape", "Size", "NonZero")(constant_zero)
@@ -85,7 +74,6 @@ gradient("RandomNormalLike", "RandomUniformLike", "Bernoulli")(constant_zero)
 
 
 @gradient("Gather")
-@mindspore_gradient("Gather")
 def _gather(back: Backward) -> Gradients:
     """Sum the gradient's rows by index; an axis other than the first is transposed to the front and back."""
     x, indices, dy = back.x, back.input(1), back.dy

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Final
 
 import numpy as np
 
-from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.body import Value, operator, operators
+from msdump.training.body import Value, operator
 from msdump.training.operators.shapes import (
-    constant,
     is_fixed,
     joined,
     kept_shape,
@@ -22,43 +18,13 @@ from msdump.training.operators.shapes import (
 from msdump.training.rules import (
     Backward,
     Gradients,
-    Rule,
     gradient,
     gradients,
     keep,
     lowering,
-    mindspore_gradient,
 )
 from msdump.training.tape import op
 from msdump.training.writer import StepOperator, StepTensor
-
-
-def _reduction(name: str) -> Callable[..., Value]:
-    return lambda x, axis, _keep_dims, *, keep_dims: getattr(op, name)(
-        x, op.Reshape(axis, [-1]), keepdims=keep_dims
-    )
-
-
-operators(
-    {
-        "ReduceSum": (
-            "Sum over axes, or over all.",
-            lambda x, axis, _keep_dims, _skip_mode, *, keep_dims: op.ReduceSum(
-                x, op.Reshape(axis, [-1]), keepdims=keep_dims
-            ),
-        ),
-        "ReduceMean": ("Average over axes.", _reduction("ReduceMean")),
-        "ReduceMax": ("Return the largest over axes.", _reduction("ReduceMax")),
-        "ReduceMin": ("Return the smallest over axes.", _reduction("ReduceMin")),
-        "ReduceProd": ("Multiply over axes.", _reduction("ReduceProd")),
-        "CumSum": (
-            "Sum everything up to each element, or from it on.",
-            lambda x, axis, _exclusive, _reverse, *, exclusive, reverse: op.CumSum(
-                x, axis, exclusive=exclusive, reverse=reverse
-            ),
-        ),
-    }
-)
 
 
 @operator("CumProd")
@@ -74,31 +40,17 @@ def cum_prod(x: Value, _axis: Value, _exclusive: Value, _reverse: Value, *, reve
 
 @lowering("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
 def _lower_reduction(node: StepOperator) -> None:
-    x, out = node.x, node.y
-    if not x.is_float or (node.optional(1) is not None and node.constant(1) is None):
+    is_computed = node.optional(1) is not None and node.constant(1) is None
+    if node.x.is_float and not is_computed and not reduced_axes(node):
+        op.Identity(node.x, outputs=[node.y])
+    else:
         keep(node)
-        return
-    axes = reduced_axes(node)
-    if not axes:
-        op.Identity(x, outputs=[out])
-        return
-    given = node.constant(1)
-    listed = node.attribute("axes", ()) if given is None else given
-    reduced(node.op_type, x, listed, keep_dims=bool(node.attribute("keepdims", 1)), out=out)
 
 
-@lowering("CumSum")
-def _lower_cum_sum(node: StepOperator) -> None:
-    exclusive, reverse = (int(bool(node.attribute(name, 0))) for name in ("exclusive", "reverse"))
-    slots = (node.x, node.input(1), bool(exclusive), bool(reverse))
-    op.call("CumSum", *slots, outputs=node.outputs, exclusive=exclusive, reverse=reverse)
-
-
-@mindspore_gradient("CumSum")
+@gradient("CumSum")
 def _cum_sum(back: Backward) -> Gradients:
-    exclusive, reverse = back.attributes["exclusive"], 1 - back.attributes["reverse"]
-    slots = (back.dy, back.input(1), bool(exclusive), bool(reverse))
-    return op.call("CumSum", *slots, like=back.dy, exclusive=exclusive, reverse=reverse)
+    exclusive, reverse = back.attribute("exclusive", 0), 1 - back.attribute("reverse", 0)
+    return op.CumSum(back.dy, back.input(1), exclusive=exclusive, reverse=reverse)
 
 
 def kept(back: Backward, tensor: StepTensor) -> StepTensor:
@@ -132,12 +84,9 @@ def spread(back: Backward, tensor: StepTensor) -> StepTensor:
     return op.Tile(wide, multiples) if math.prod(multiples) > 1 else wide
 
 
-_OF_SUM: Final[Mapping[str, Rule]] = {"ReduceSum": lambda back: spread(back, back.dy)}
-
-gradients(_OF_SUM, domain=MINDSPORE_DOMAIN)
 gradients(
     {
-        **_OF_SUM,
+        "ReduceSum": lambda back: spread(back, back.dy),
         "ReduceL1": lambda back: _expanded(back, back.dy) * op.Sign(back.x),
         "ReduceSumSquare": lambda back: kept(back, back.dy) * back.x * 2.0,
         "ReduceLogSum": lambda back: spread(back, back.dy / op.Exp(back.y)),
@@ -147,7 +96,6 @@ gradients(
 
 
 @gradient("ReduceMean")
-@mindspore_gradient("ReduceMean")
 def _reduce_mean(back: Backward) -> Gradients:
     x, dy = back.x, spread(back, back.dy)
     count = joined([x.shape[axis] for axis in reduced_axes(back)])
@@ -157,17 +105,18 @@ def _reduce_mean(back: Backward) -> Gradients:
     return op.call("RealDiv", dy, op.Cast(number, to=x.dtype.onnx), like=x)
 
 
-@mindspore_gradient("ReduceMax", "ReduceMin")
+@gradient("ReduceMax", "ReduceMin")
 def _reduce_extreme(back: Backward) -> Gradients:
     """Send the gradient to the largest or smallest elements; equal ones share it."""
     x = back.x
     y, dy = kept(back, back.y), kept(back, back.dy)
     is_taken = op.Cast(op.Equal(y, x), to=x.dtype.onnx)
-    count = reduced("ReduceSum", is_taken, constant(back, 1, "axes"), keep_dims=True)
+    axes = back.constant(1)
+    count = reduced("ReduceSum", is_taken, () if axes is None else axes, keep_dims=True)
     return dy / count * is_taken
 
 
-@mindspore_gradient("ReduceProd")
+@gradient("ReduceProd")
 def _reduce_prod(back: Backward) -> Gradients:
     """Multiply the gradient by the product of all other elements, which holds where some are zero."""
     x, axes = back.x, reduced_axes(back)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, chain
 from typing import Any, Final
 
@@ -142,13 +143,9 @@ def reduced(
     taken = [int(axis) % x.rank for axis in (axes if len(axes) else range(x.rank))]
     kept = kept_shape(x, taken)
     rest = tuple(size for axis, size in enumerate(kept.shape) if axis not in taken)
-    return op.call(
-        name,
-        *(x, axes, keep_dims),
-        like=kept if keep_dims else x.shaped(rest),
-        outputs=[out],
-        keep_dims=int(keep_dims),
-    )
+    result = out or replace(kept if keep_dims else x.shaped(rest), name=op.value_name(name))
+    op.emit(name, (x, np.array(axes, np.int64)), {"keepdims": int(keep_dims)}, outputs=[result])
+    return result
 
 
 def unbroadcast(dy: StepTensor, like: StepTensor) -> StepTensor:

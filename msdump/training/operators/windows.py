@@ -322,22 +322,8 @@ def _transposed_convolution(node: StepOperator) -> dict[str, Any]:
 
 
 @operator("AvgPool1DGrad")
-def avg_pool_1d_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
-    """Spread the gradient of each window over its elements."""
-    return _spread(dy, op.Shape(x), **structure)
-
-
 @operator("AvgPoolGrad")
-def avg_pool_grad(
-    x: Value,
-    _y: Value,
-    dy: Value,
-    _kernel_size: Value,
-    _strides: Value,
-    _pad_mode: Value,
-    _format: Value,
-    **structure: Any,
-) -> Value:
+def avg_pool_grad(x: Value, _y: Value, dy: Value, *_window: Value, **structure: Any) -> Value:
     """Spread the gradient of each window over its elements."""
     return _spread(dy, op.Shape(x), **structure)
 
