@@ -36,7 +36,6 @@ MAINS = {
     "cli/documents.py",
     "config/reference.py",
     "analysis/query/columns.py",
-    "training/reference.py",
 }  # they also write a page when run
 
 

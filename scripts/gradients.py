@@ -1,7 +1,4 @@
-"""The reference page of training: operators with gradient rules, and MindSpore's operators.
-
-python -m msdump.training.reference docs/reference/gradients.md
-"""
+"""Write the reference page of gradient rules and of MindSpore's operators: scripts/gradients.py FILE."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ wherever a parameter depends on them. Another operator between a parameter and t
 `msdump.training.rules.gradient` registers a rule of one's own. Comparisons, logic, indices and shapes need
 no rule: nothing flows through whole numbers and truth values.
 
-This page is generated from the tables of rules: `python -m msdump.training.reference
-docs/reference/gradients.md`.
+This page is generated from the tables of rules by `python scripts/gradients.py docs/reference/gradients.md`.
 """
 
 _RULES: Final = """\
@@ -83,7 +79,7 @@ def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
 def main(arguments: list[str]) -> None:
     """Write the page to the file that the only argument names."""
     if len(arguments) != 1:
-        sys.exit("usage: python -m msdump.training.reference FILE")
+        sys.exit("usage: scripts/gradients.py FILE")
     Path(arguments[0]).write_text(reference_text(), encoding="utf-8")
 
 
