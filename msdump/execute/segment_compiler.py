@@ -16,6 +16,7 @@ from msdump.errors import is_final
 from msdump.execute import values
 from msdump.execute.fallback import is_rounded_outside
 from msdump.execute.kernels import RoundingsOf
+from msdump.execute.moved_weights import moved_input, shared_roundings
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.variants import LEVELS
 from msdump.execute.weights import Bound, Initializers, WeightStore, binds_weights, tells_overflow
@@ -412,6 +413,9 @@ class SegmentCompiler:
         looks: SessionHooks,
     ) -> LinkedModel:
         made = {name for node in nodes for name in node.outputs}
+        hidden = {name for name in made.difference(outputs, looks.measured) if self._is_float32(name)}
+        early = shared_roundings(nodes, self._roundings, hidden)
+        moved: set[str] = set()  # values with the elements of rounded weights
         feeds: dict[str, str] = {}
         defaults: dict[str, np.ndarray] = {}
         parts = []
@@ -419,10 +423,13 @@ class SegmentCompiler:
             roundings = None if node.bodies else self._roundings(node)
             bound = self._bound(node, roundings)
             replaceable = self._initializers.defaults(node, roundings, self._overridable)
-            if replaceable:
-                arrays = {name: array for name, (array, _) in replaceable.items()}
-                known = dict.fromkeys(arrays, False)  # an operator that reports overflows is in no segment
-                bound = replace(bound, arrays={**bound.arrays, **arrays}, rounded={**bound.rounded, **known})
+            bound = bound.with_rounded({name: array for name, (array, _) in replaceable.items()})
+            source = moved_input(node)
+            if source is not None and (rounding := early.get(node.outputs[0])) is not None:
+                if self._is_fixed(source) and self._is_float32(source):
+                    array = self._weights.rounded(source, rounding.reads, saturates=rounding.saturates)
+                    bound = bound.with_rounded({source: array})
+                moved.update(node.outputs if source in moved or source in bound.rounded else ())
             for name in reads(node):
                 if name in bound.arrays or name in made or name in feeds or name in defaults:
                     continue
@@ -431,11 +438,18 @@ class SegmentCompiler:
                 else:
                     feeds[name] = self._kind(number, name, fed)
             types = {} if roundings is None else self._types(node, feeds)
-            bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=bound.rounded)
+            rounded = {**bound.rounded, **dict.fromkeys(moved.intersection(node.inputs), False)}
+            bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=rounded)
             ways = {name: rounding for name, (_, rounding) in replaceable.items()}
             parts.append(LinkedOperator(node, bindings, roundings, ways))
         around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), looks)
         return link(self._graph, parts, around, self._runtime.limits)
+
+    def _is_fixed(self, name: str) -> bool:
+        return name in self._weights and name not in self._changeable
+
+    def _is_float32(self, name: str) -> bool:
+        return self._graph.type_of(name).dtype is FLOAT32
 
     def _shapes(self, names: Iterable[str]) -> dict[str, Shape]:
         """Return the shapes of values that are certain in every run.
@@ -455,12 +469,12 @@ class SegmentCompiler:
         bound = self._initializers.of(node, roundings)
         if not self.optimizes:
             return bound
-        fixed = (name for name in reads(node) if name in self._weights and name not in self._changeable)
+        fixed = filter(self._is_fixed, reads(node))
         return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
 
     def _is_default(self, name: str) -> bool:
         """Return whether an unpacked weight is copied into the model, not fed in each run."""
-        if name not in self._weights or name in self._changeable:
+        if not self._is_fixed(name):
             return False
         array = self._weights.array(name)
         return array.nbytes <= _IN_MODEL or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1

@@ -155,6 +155,10 @@ class Bound:
     arrays: Mapping[str, np.ndarray]
     rounded: Mapping[str, bool]
 
+    def with_rounded(self, arrays: Mapping[str, np.ndarray]) -> Bound:
+        """Return these and more initializers, which are rounded, for a session that reports no overflows."""
+        return Bound({**self.arrays, **arrays}, {**self.rounded, **dict.fromkeys(arrays, False)})
+
     @property
     def embedded(self) -> dict[str, np.ndarray]:
         """Arrays that are copied into the model."""

@@ -454,3 +454,42 @@ def test_weights_that_a_caller_may_replace(mode, size, monkeypatch):
     assert (4 if reduced else 0) == len(
         casts
     )  # to the smaller type and back: the weight, and its replacement
+
+
+@pytest.mark.parametrize(
+    ("body", "casts"),
+    [
+        ("t = Transpose(w) y = MatMul(x, t)", 2),
+        ("t = Identity(w) u = Reshape(t, s) y = MatMul(x, u)", 2),
+        ("t = Transpose(w) a = MatMul(x, t) y = MatMul(a, t)", 4),
+        ("t = Transpose(w) a = MatMul(x, t) b = Abs(t) y = MatMul(a, b)", 8),
+        ("t = Transpose(w) a = Identity(t) b = MatMul(x, a) c = Exp(t) y = Add(b, c)", 4),
+        ("t = Transpose(v) y = MatMul(x, t)", 4),
+    ],
+    ids=["moved", "moved twice", "two products", "no product", "no product beside", "replaceable"],
+)
+def test_weights_are_rounded_before_they_are_moved(body, casts, monkeypatch):
+    """A run casts activations, and weights that others read unrounded; bits are as with fed weights."""
+    head = '<ir_version: 10, opset_import: ["": 20]> g (float[4,4] x, float[4,4] v{}) => (float[4,4] y) <{}>'
+    constants = "int64[2] s = {4, 4}"
+    fed, kept = (
+        parser.parse_model(f"{head.format(*parts)} {{ {body} }}")
+        for parts in ((", float[4,4] w", constants), ("", constants))
+    )
+    w, x = f(4, 4), f(4, 4)
+    fed.graph.initializer.append(numpy_helper.from_array(w, "v"))
+    kept.graph.initializer.extend(numpy_helper.from_array(w, name) for name in "vw")
+    context, models = Context(DeviceTarget.ASCEND, JitLevel.O0), []
+    ours, theirs = (emulated(loader.load(model), None, context) for model in (kept, fed))
+    linked = SegmentCompiler._linked
+    monkeypatch.setattr(
+        SegmentCompiler, "_linked", lambda *given: models.append(linked(*given)) or models[-1]
+    )
+    given = {"x": values.owned(x)}
+
+    (found,) = Program(ours.graph, ours.roundings).run(given)
+    (wanted,) = Program(theirs.graph, theirs.roundings).run(given | {name: values.owned(w) for name in "vw"})
+
+    nodes = onnx.load_from_string(models[0].data).graph.node
+    assert casts == sum(node.op_type == "Cast" for node in nodes)
+    assert np.array_equal(wanted, found)
