@@ -59,6 +59,7 @@ from .order import external_values as external_values
 from .order import outer_values as outer_values
 from .order import reads as reads
 from .order import subgraphs as subgraphs
+from .slots import SLOTS as SLOTS
 from .slots import filled as filled
 from .weights import SMALL_BYTES as SMALL_BYTES
 from .weights import forget_pages as forget_pages

@@ -96,6 +96,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "GridSampler2DGrad GridSampler3DGrad": "dout x grid interpolation_mode:int padding_mode:int "
     "align_corners:bool output_mask:ints",
     # losses
+    "BCEWithLogitsLoss": "input target weight pos_weight reduction:int",
     "SmoothL1Loss": "prediction target beta:float reduction:int",
     "SmoothL1LossGrad": "prediction target dout beta:float reduction:int",
     "NLLLoss": "logits labels weight reduction:int ignore_index:int",
@@ -121,7 +122,7 @@ _KINDS: Final[Mapping[str, tuple[type[np.generic], int]]] = {
 _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "data_format": {"NCHW": 0, "NCDHW": 14},
     "pad_mode": {"pad": 0, "same": 1, "valid": 2},
-    "interpolation_mode": {"bilinear": 0, "nearest": 1},
+    "interpolation_mode": {"bilinear": 0, "nearest": 1, "bicubic": 2},
     "padding_mode": {"zeros": 0, "border": 1, "reflection": 2},
     "reduction": {"sum": 0, "mean": 1, "none": 2},
     "reduce": {"none": 0, "add": 1},

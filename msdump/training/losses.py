@@ -173,10 +173,6 @@ def _reduced_losses(losses: Value, reduction: str) -> Value:
     return reduce(losses, keepdims=0)
 
 
-REDUCTIONS: Final = {"sum": 0, "mean": 1, "none": 2}
-"""MindSpore's numbers of reductions of a loss."""
-
-
 @lowering("SoftmaxCrossEntropyLoss")
 def _lower_softmax_cross_entropy_loss(node: StepOperator) -> None:
     """Write MindSpore's operator for the plain mean over rows of a matrix, else LogSoftmax and NLLLoss."""
@@ -203,7 +199,7 @@ def _write_nll_loss(node: StepOperator, x: StepTensor) -> None:
     total = x.shaped(())
     op.call(
         "NLLLoss",
-        *(x, node.input(1), weight, REDUCTIONS[reduction], -100 if ignored is None else ignored),
+        *(x, node.input(1), weight, reduction, -100 if ignored is None else ignored),
         like=[node.y, total],
         outputs=[node.y],
         reduction=reduction,
@@ -389,8 +385,7 @@ def _binary_cross_entropy(logits: StepTensor, labels: StepTensor, reduction: str
 def _reducing(name: str, reduction: str, output: StepTensor, *slots: Item) -> StepTensor:
     """Write an operator that reduces its losses itself."""
     like = output if reduction == "none" else output.shaped(())
-    number = REDUCTIONS[reduction]
-    loss: StepTensor = op.call(name, output, *slots, number, like=like, reduction=reduction)
+    loss: StepTensor = op.call(name, output, *slots, reduction, like=like, reduction=reduction)
     return loss
 
 

@@ -26,6 +26,7 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph import (
     MINDSPORE_DOMAIN,
+    SLOTS,
     Graph,
     Node,
     Use,
@@ -473,7 +474,7 @@ class StepWriter(Tape):
         title = primitive or primitive_name(op_type, domain, use_of(tensors, present))
         results = self.infer(node, fed) if isinstance(outputs, int) else tuple(filter(None, outputs))
         self._add(node, title, tensors, results, present)
-        if op_type in FORMS and not domain:
+        if op_type in FORMS and not domain and title in SLOTS:
             self._fill_slots(FORMS[op_type](self.operators[-1]))
         return results
 

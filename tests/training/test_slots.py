@@ -40,9 +40,9 @@ CASES = {
             "AvgPoolGrad": "x x x Int64[3,3] Int64[2,2] Int64:1 Int64:0",
         },
     ),
-    "AvgPool_of_rows_and_volumes": (
+    "AvgPool_of_volumes": (
         ("AveragePool", [_VOLUME], {"kernel_shape": [2, 2, 2]}),
-        {"AvgPool3DGrad": "Int64[1,2,4,4,4] x"},
+        {"AvgPool3D": "x", "AvgPool3DGrad": "Int64[1,2,4,4,4] x"},
     ),
     "AdaptiveAvgPool2D": (("GlobalAveragePool", [_IMAGE], {}), {"AdaptiveAvgPool2DGrad": "x Int64[2,4,6,6]"}),
     "AdaptiveAvgPool3D": (
@@ -101,6 +101,7 @@ CASES = {
         ("Shrink", [_ROWS], {"lambd": 0.25, "bias": 0.25}),
         {"SoftShrink": "x Float32:0.25", "SoftShrinkGrad": "x x Float32:0.25"},
     ),
+    "Shrink": (("Shrink", [_ROWS], {"lambd": 0.25, "bias": 0.5}), {"Shrink": "x"}),
     "Softmax": (("Softmax", [_ROWS], {}), {"Softmax": "x Int64[-1]"}),
     "LogSoftmax": (
         ("LogSoftmax", [_ROWS], {}),

@@ -229,30 +229,29 @@ def _where(back: Backward) -> Gradients:
 
 gradient("Sign", "Floor", "Ceil", "Round", "Hardmax")(constant_zero)
 
-GradientOperator = tuple[str, str, Mapping[str, float]]
-"""MindSpore's operator that gives a gradient, its inputs (``"dy x"``), its attributes with their defaults."""
+GradientOperator = tuple[str, Mapping[str, float]]
+"""Inputs of MindSpore's operator that gives a gradient (``"dy x"``), its attributes with their defaults."""
 
 _GRADIENTS: Final[Mapping[str, GradientOperator]] = {
-    **{name: (f"{name}Grad", "x dy", {}) for name in ("Asin", "Atan")},
-    "Acos": ("ACosGrad", "x dy", {}),
-    **{name: (f"{name}Grad", "y dy", {}) for name in ("Sqrt", "Asinh", "Acosh", "Sigmoid", "Tanh")},
-    "Relu": ("ReluGrad", "dy y", {}),
-    "ReLU6": ("ReLU6Grad", "dy x", {}),
-    "Elu": ("EluGrad", "dy y", {"alpha": 1.0}),
-    "HardSwish": ("HSwishGrad", "dy x", {}),
-    "HardSigmoid": ("HSigmoidGrad", "dy x", {"alpha": 0.2, "beta": 0.5}),
-    "Softplus": ("SoftplusGrad", "dy x", {}),
+    **dict.fromkeys(("Asin", "Acos", "Atan"), ("x dy", {})),
+    **dict.fromkeys(("Sqrt", "Asinh", "Acosh", "Sigmoid", "Tanh"), ("y dy", {})),
+    **dict.fromkeys(("ReLU6", "HardSwish", "Softplus"), ("dy x", {})),
+    "Relu": ("dy y", {}),
+    "Elu": ("dy y", {"alpha": 1.0}),
+    "HardSigmoid": ("dy x", {"alpha": 0.2, "beta": 0.5}),
 }
 
 
 @gradient(*(name for name in _GRADIENTS if name != "ReLU6"))
 @mindspore_gradient("ReLU6")
 def _one_operator(back: Backward) -> Gradients:
-    name, slots, defaults = _GRADIENTS[back.op_type]
+    slots, defaults = _GRADIENTS[back.op_type]
     attributes: dict[str, Any] = {
         key: float(back.attribute(key, default)) for key, default in defaults.items()
     }
     inputs = [getattr(back, slot) for slot in slots.split()]
+    # MindSpore spells ReLU in another way there
+    name = "ReluGrad" if back.primitive == "ReLU" else f"{back.primitive}Grad"
     return op.call(name, *inputs, like=back.x if "x" in slots else back.y, **attributes)
 
 

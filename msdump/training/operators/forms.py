@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from msdump.training.operators.grid_sample import reading
 from msdump.training.operators.resize import sampling
 from msdump.training.operators.shapes import paddings, strided_slice
 from msdump.training.operators.windows import pad_mode
@@ -19,8 +20,6 @@ Given = Sequence[Item | str] | None
 
 
 def _average_pool(node: StepOperator) -> Given:
-    if node.primitive != "AvgPool":  # of rows and volumes MindSpore has the windows as attributes
-        return None
     window = node.attributes["kernel_shape"]
     return node.x, window, node.attribute("strides", (1,) * len(window)), pad_mode(node)
 
@@ -125,6 +124,7 @@ _FORMS: Final[dict[str, Any]] = {
     "OneHot": _one_hot,
     "ConstantOfShape": _filled,
     "Resize": _resize,
+    "GridSample": lambda node: (node.x, node.input(1), *reading(node)),
 }
 
 FORMS.update(dict[str, Form](_FORMS))

@@ -5,30 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.body import INT64, Ints, Value, operator
-from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
+from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.tape import op
 from msdump.training.writer import StepOperator
-
-_MODES: Final = {"bilinear": 0, "linear": 0, "nearest": 1}
-"""MindSpore's numbers of interpolations by ONNX's names, before opset 20 and since."""
-
-_PADDINGS: Final = {"zeros": 0, "border": 1, "reflection": 2}
-"""MindSpore's numbers of the surroundings of an image."""
-
-
-@operator("GridSampler2D")
-@operator("GridSampler3D")
-def grid_sampler(
-    x: Value, grid: Value, _mode: Value, _padding: Value, _align: Value, **attributes: Any
-) -> Value:
-    """Read (N, C, ...) at places of a grid (N, ..., 2 or 3), numbers from -1 to 1, the width first."""
-    return op.GridSample(x, grid, **attributes)
 
 
 @operator("GridSampler2DGrad")
@@ -111,42 +96,28 @@ def _elements(place: Value, mode: str, rank: int) -> Iterator[tuple[Value, Value
         yield first + ahead, op.ReduceProd(shares, [2], keepdims=0), slopes
 
 
-@lowering("GridSample")
-def _lower_grid_sample(node: StepOperator) -> None:
-    attributes = _attributes(node)
-    if attributes["mode"] not in _MODES:
-        keep(node)
-        return
-    op.call(node.primitive, node.x, node.input(1), *_numbers(attributes), outputs=[node.y], **attributes)
-
-
-def _attributes(node: StepOperator) -> dict[str, Any]:
-    """Return ONNX's attributes of the operator."""
-    default = "linear" if op.opset >= 20 else "bilinear"  # opset 20 renamed the modes
-    defaults = {"mode": default, "padding_mode": "zeros", "align_corners": 0}
-    return {name: node.attribute(name, default) for name, default in defaults.items()}
-
-
-def _numbers(attributes: dict[str, Any]) -> tuple[int, int, bool]:
-    """Return attributes as MindSpore's inputs."""
-    mode, padding_mode = attributes["mode"], attributes["padding_mode"]
-    return _MODES[mode], _PADDINGS[padding_mode], bool(attributes["align_corners"])
+def reading(node: StepOperator) -> tuple[str, str, bool]:
+    """Return interpolation, surroundings and ``align_corners`` of an operator, in MindSpore's words."""
+    mode = str(node.attribute("mode", "linear"))
+    words = {"linear": "bilinear", "cubic": "bicubic"}  # ONNX's since opset 20, and before as MindSpore's
+    padding, is_aligned = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
+    return words.get(mode, mode), padding, is_aligned
 
 
 @gradient("GridSample")
-def _cubic(back: Backward) -> Gradients:
-    mode = back.attributes["mode"]
-    raise GraphError(f"{back.place.path}/{back.primitive}: the interpolation {mode!r} has no gradient")
-
-
-@mindspore_gradient("GridSampler2D", "GridSampler3D")
 def _grid_sample(back: Backward) -> Gradients:
+    mode, padding, is_aligned = reading(back)
+    if mode == "bicubic":
+        name = back.attributes["mode"]
+        raise GraphError(f"{back.place.path}/{back.primitive}: the interpolation {name!r} has no gradient")
     x, grid, wants = back.x, back.input(1), np.array(back.wants[:2], np.int64)
     return op.call(
-        f"{back.op_type}Grad",
-        *(back.dy, x, grid, *back.inputs[2:], wants),
+        f"{back.primitive}Grad",
+        *(back.dy, x, grid, mode, padding, is_aligned, wants),
         like=[x, grid],
+        mode=mode,
+        padding_mode=padding,
+        align_corners=int(is_aligned),
         sizes=x.sizes_from(2),
         wants=tuple(wants.tolist()),
-        **back.attributes,
     )
