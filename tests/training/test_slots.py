@@ -1,4 +1,4 @@
-"""Constant inputs of operators next to those in dumps of MindSpore 2.10."""
+"""Constant inputs of operators of training steps next to MindSpore 2.10's own dumps."""
 
 from __future__ import annotations
 
