@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from msdump.config import table
-from msdump.graph import MINDSPORE_DOMAIN, Use, primitive_name
+from msdump.graph import MINDSPORE_DOMAIN, SLOTS, Use, primitive_name
 from msdump.training import losses, operators, optimizers, overflow_check  # noqa: F401 - they fill the tables
 from msdump.training.body import OPERATORS, OperatorBody
 from msdump.training.rules import LOWERINGS, RULES, Rule, constant_zero
@@ -37,7 +37,7 @@ _OPERATORS: Final = """\
 
 What a training step has beside operators of ONNX: nodes of the domain `mindspore.ops`, each a function of
 ONNX's own operators. Inputs are MindSpore's, in its order; attributes tell functions of one name apart
-(`**structure`: strides, padding, dilations and what else windows have).
+(`**structure`: strides, padding and dilations of windows, options of optimizers).
 """
 
 
@@ -72,8 +72,14 @@ def _topic(rule: Rule | None) -> str:
 
 
 def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
-    inputs, attributes = (", ".join(body.names(are_attributes=which)) for which in (False, True))
-    return f"`{name}`", inputs, attributes, (body.build.__doc__ or "").partition("\n")[0]
+    inputs = [slot.name for slot in SLOTS.get(name, ())] or body.names(are_attributes=False)
+    attributes = body.names(are_attributes=True)
+    return (
+        f"`{name}`",
+        ", ".join(inputs),
+        ", ".join(attributes),
+        (body.build.__doc__ or "").partition("\n")[0],
+    )
 
 
 def main(arguments: list[str]) -> None:

@@ -95,6 +95,18 @@ _ROWS: Final[Mapping[str, str]] = {
     "GridSampler2D GridSampler3D": "x grid interpolation_mode:int padding_mode:int align_corners:bool",
     "GridSampler2DGrad GridSampler3DGrad": "dout x grid interpolation_mode:int padding_mode:int "
     "align_corners:bool output_mask:ints",
+    # optimizers
+    "ApplyMomentum": "variable moments rate:float gradient momentum:float",
+    "SGD": "variable gradient rate:float accum momentum:float stat",
+    "Adam": "variable moment1 moment2 beta1_power:float beta2_power:float rate:float "
+    "beta1:float beta2:float eps:float gradient",
+    "AdamWeightDecay": "variable adam_m adam_v rate:float beta1:floats beta2:floats eps:floats "
+    "weight_decay:float gradient use_locking:bool=False",
+    "ApplyRMSProp": "variable mean_square moment rate:float gradient "
+    "decay:float momentum:float epsilon:float",
+    "ApplyCenteredRMSProp": "variable mean_grad mean_square moment gradient rate:float "
+    "decay:float momentum:float epsilon:float",
+    "ApplyAdagrad": "variable accum rate:float gradient",
     # losses
     "BCEWithLogitsLoss": "input target weight pos_weight reduction:int",
     "SmoothL1Loss": "prediction target beta:float reduction:int",
@@ -104,9 +116,9 @@ _ROWS: Final[Mapping[str, str]] = {
 }
 """The inputs of each primitive in the order of its slots.
 
-``axis:int`` is a constant, of a kind of ``_KINDS``, ``=`` its default; ``-shape`` is an input that the kernel
-does not read, so that no dump has it; ``*tensors`` stands for any number of inputs; others are tensors. An
-operator without a row has tensors alone.
+``axis:int`` is a constant, of a kind of ``_KINDS``, ``=`` its default; optimizers may have a variable in its
+place. ``-shape`` is an input that the kernel does not read, so that no dump has it; ``*tensors`` stands for
+any number of inputs; others are tensors. An operator without a row has tensors alone.
 """
 
 _KINDS: Final[Mapping[str, tuple[type[np.generic], int]]] = {
@@ -114,6 +126,7 @@ _KINDS: Final[Mapping[str, tuple[type[np.generic], int]]] = {
     "int": (np.int64, 0),
     "int32": (np.int32, 0),
     "float": (np.float32, 0),
+    "floats": (np.float32, 1),
     "ints": (np.int64, 1),
     "ints32": (np.int32, 1),
 }

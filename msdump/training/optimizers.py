@@ -13,8 +13,8 @@ from typing import ClassVar, Final
 import numpy as np
 
 from msdump.errors import InputError
+from msdump.graph import SLOTS
 from msdump.training import options
-from msdump.training.body import OPERATORS, Structure
 from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate, write_rates
 from msdump.training.options import Options
 from msdump.training.single_numbers import by_number
@@ -55,16 +55,17 @@ class UpdateOperator:
     """The operator that updates one parameter.
 
     Attributes:
-        name: MindSpore's name; it returns the new parameter and the new moments. Its body names the inputs
-            (variable, gradient, rate, weight_decay, moments, keys of ``shared``) and attributes; other names
-            are options of the optimizer.
+        name: MindSpore's name; it returns the new parameter and the new moments. Its inputs are variable,
+            gradient, rate, weight_decay, moments, keys of ``shared``, and options of the optimizer.
         moments: Name prefix and initial value of the additional variables of each parameter.
         variables: Options that are variables of the step.
+        attributes: Options that are attributes.
     """
 
     name: str
     moments: Mapping[str, float]
     variables: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
 
 
 class Optimizer(Options):
@@ -108,7 +109,7 @@ class Optimizer(Options):
         assign(step, np.ones(1, np.int32), "AssignAdd")
         shared = self.shared(state)
         gradients = [item.gradient for item in trained]
-        if "weight_decay" not in OPERATORS[self.operator.name].names(are_attributes=False):
+        if all(slot.name != "weight_decay" for slot in SLOTS[self.operator.name]):
             gradients = [self._decayed(item, item.decay * scale) for item in trained]
         if scale != 1:
             gradients = [by_number("Mul", gradient, 1 / scale) for gradient in gradients]
@@ -130,23 +131,22 @@ class Optimizer(Options):
             prefix: state(f"{prefix}.{variable.name}", np.full(sizes, first, variable.dtype.numpy))
             for prefix, first in operator.moments.items()
         }
-        given: Mapping[str, Item] = {**operands, **moments, "variable": variable}
+        given = {**operands, **moments, "variable": variable}
         variables = [variable, *moments.values()]
-        body = OPERATORS[operator.name]
-        inputs, attributes = (body.names(are_attributes=which) for which in (False, True))
-        structure = {name: _plain(getattr(self, name)) for name in attributes if name != "rank"}
         # scalars are reshaped to this rank if the parameter's last size is 1: see operators/updates.py
-        structure["rank"] = variable.rank if variable.shape[-1:] == (1,) else 0
+        rank = variable.rank if variable.shape[-1:] == (1,) else 0
+        slots = [slot.name for slot in SLOTS[operator.name] if slot.default is None]
         updated = op.call(
             operator.name,
-            *(given[name] if name in given else np.array(getattr(self, name), np.float32) for name in inputs),
+            *(given[name] if name in given else np.array(getattr(self, name), np.float32) for name in slots),
             like=variables,
-            **structure,
+            **{name: _plain(getattr(self, name)) for name in operator.attributes},
+            rank=rank,
         )
         op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
 
 
-def _plain(option: Structure) -> Structure:
+def _plain(option: float) -> float:
     return int(option) if isinstance(option, bool) else option
 
 
@@ -164,7 +164,7 @@ class SGD(Optimizer):
     nesterov: bool = False
     decayed: str = "weights"
     cell = "SGD"
-    operator = UpdateOperator("SGD", {"accum": 0.0, "stat": 1.0}, ("momentum",))
+    operator = UpdateOperator("SGD", {"accum": 0.0, "stat": 1.0}, ("momentum",), ("dampening", "nesterov"))
     rules = COMMON_RULES | {"momentum": NUMBER, "dampening": NUMBER}
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class Momentum(Optimizer):
     use_nesterov: bool = False
     decayed: str = "weights"
     cell = "Momentum"
-    operator = UpdateOperator("ApplyMomentum", {"moments": 0.0}, ("momentum",))
+    operator = UpdateOperator("ApplyMomentum", {"moments": 0.0}, ("momentum",), ("use_nesterov",))
     rules = COMMON_RULES | {"momentum": NUMBER}
 
 
@@ -200,7 +200,7 @@ class Adam(Optimizer):
     use_nesterov: bool = False
     decayed: str = "weights"
     cell = "Adam"
-    operator = UpdateOperator("Adam", {"moment1": 0.0, "moment2": 0.0})
+    operator = UpdateOperator("Adam", {"moment1": 0.0, "moment2": 0.0}, attributes=("use_nesterov",))
     is_last_first = False
     rules = COMMON_RULES | {"beta1": SHARE, "beta2": SHARE, "eps": POSITIVE}
 
@@ -231,11 +231,6 @@ class AdamWeightDecay(Optimizer):
     operator = UpdateOperator("AdamWeightDecay", {"adam_m": 0.0, "adam_v": 0.0})
     is_last_first = False
     rules = COMMON_RULES | {"beta1": SHARE, "beta2": SHARE, "eps": POSITIVE}
-
-    def shared(self, state: Variables) -> Mapping[str, Item]:  # noqa: ARG002 - none of these is a variable
-        """Return beta1, beta2 and eps as tensors of one element, as MindSpore keeps them."""
-        numbers = {name: np.array([getattr(self, name)], np.float32) for name in ("beta1", "beta2", "eps")}
-        return numbers | {"use_locking": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +274,7 @@ class Adagrad(Optimizer):
     @property
     def operator(self) -> UpdateOperator:
         """ApplyAdagrad."""
-        return UpdateOperator("ApplyAdagrad", {"accum": self.accum})
+        return UpdateOperator("ApplyAdagrad", {"accum": self.accum}, attributes=("update_slots",))
 
 
 OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {

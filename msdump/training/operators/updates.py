@@ -1,12 +1,15 @@
 """Operators that update variables: assignments, and the steps of optimizers.
 
-The formulas are from MindSpore's kernels. Learning rate, moments' coefficients and the like are always
-float32; a body converts them to the parameter's type.
+The formulas are from MindSpore's kernels, the names of inputs from ``msdump.graph.SLOTS``.
 """
 
 from __future__ import annotations
 
-from msdump.training.body import Value, operator
+from collections.abc import Callable
+from types import SimpleNamespace
+
+from msdump.graph import SLOTS
+from msdump.training.body import BodyFunction, Structure, Value, operator
 from msdump.training.tape import op
 
 
@@ -22,168 +25,30 @@ def assign_body(_variable: Value, value: Value) -> Value:
     return op.Identity(value)
 
 
-@operator("ApplyMomentum")
-def apply_momentum(
-    variable: Value,
-    moments: Value,
-    rate: Value,
-    gradient: Value,
-    momentum: Value,
-    *,
-    use_nesterov: int,
-    rank: int,
-) -> tuple[Value, Value]:
-    """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
-    rate, momentum = _number(rate, rank), _number(momentum, rank)
-    moved = moments * momentum + gradient
-    step = moved * momentum + gradient if use_nesterov else moved
-    return variable - step * rate, moved
+def _update(name: str) -> Callable[[BodyFunction], BodyFunction]:
+    """Register the body of an optimizer's operator.
 
-
-@operator("SGD")
-def sgd(
-    variable: Value,
-    gradient: Value,
-    rate: Value,
-    accum: Value,
-    momentum: Value,
-    stat: Value,
-    *,
-    dampening: float,
-    nesterov: int,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable, accumulation and stat.
-
-    accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
-    when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
+    The body takes the inputs as attributes of one object, and the flags and numbers of the operator by
+    keyword. All numbers, such as learning rates, are tensors of the variable's element type.
     """
-    rate, momentum = _number(rate, rank), _number(momentum, rank)
-    going = accum * momentum + gradient * _number(1.0 - dampening, rank)
-    moved = op.Where(stat > 0.0, gradient, going)
-    step = gradient + moved * momentum if nesterov else moved
-    has_momentum = momentum > 0.0
-    return (
-        variable - op.Where(has_momentum, step, gradient) * rate,
-        op.Where(has_momentum, moved, accum),
-        op.Where(has_momentum, stat * 0.0, stat),
-    )
 
+    def register(build: BodyFunction) -> BodyFunction:
+        def body(*inputs: Value, rank: int, **structure: Structure) -> Value | tuple[Value, ...]:
+            named = {
+                slot.name: _number(value, rank) if slot.kind.startswith("float") else value
+                for slot, value in zip(SLOTS[name], inputs, strict=True)
+            }
+            numbers = {
+                key: _number(value, rank) if isinstance(value, float) else value
+                for key, value in structure.items()
+            }
+            return build(SimpleNamespace(**named), **numbers)
 
-@operator("Adam")
-def adam(
-    variable: Value,
-    moment1: Value,
-    moment2: Value,
-    beta1_power: Value,
-    beta2_power: Value,
-    rate: Value,
-    beta1: Value,
-    beta2: Value,
-    eps: Value,
-    gradient: Value,
-    *,
-    use_nesterov: int,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable and moments.
+        body.__doc__ = build.__doc__
+        operator(name)(body)
+        return build
 
-    var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
-    """
-    beta1, beta2 = _number(beta1, rank), _number(beta2, rank)
-    first, second = _moving_averages(moment1, moment2, beta1, beta2, gradient)
-    correction = op.Sqrt(1.0 - op.of_element(beta2_power)) / (1.0 - op.of_element(beta1_power))
-    step = _number(rate, rank) * correction
-    ahead = first * beta1 + gradient * (1.0 - beta1) if use_nesterov else first
-    change = ahead * step / (op.Sqrt(second) + _number(eps, rank))
-    return variable - change, first, second
-
-
-@operator("AdamWeightDecay")
-def adam_weight_decay(
-    variable: Value,
-    adam_m: Value,
-    adam_v: Value,
-    rate: Value,
-    beta1: Value,
-    beta2: Value,
-    eps: Value,
-    weight_decay: Value,
-    gradient: Value,
-    _use_locking: Value,
-    *,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
-    first, second = _moving_averages(adam_m, adam_v, _number(beta1, rank), _number(beta2, rank), gradient)
-    scaled = first / (op.Sqrt(second) + _number(eps, rank))
-    change = scaled + variable * _number(weight_decay, rank)
-    return variable - change * _number(rate, rank), first, second
-
-
-@operator("ApplyRMSProp")
-def apply_rms_prop(
-    variable: Value,
-    mean_square: Value,
-    moment: Value,
-    rate: Value,
-    gradient: Value,
-    decay: Value,
-    momentum: Value,
-    epsilon: Value,
-    *,
-    rank: int,
-) -> tuple[Value, Value, Value]:
-    """Return the new variable, mean square and moment.
-
-    moment = momentum moment + rate g / sqrt(mean of g squared + eps); var -= moment
-    """
-    square = mean_square + (gradient * gradient - mean_square) * (1.0 - _number(decay, rank))
-    step = gradient * _number(rate, rank) / op.Sqrt(square + _number(epsilon, rank))
-    moved = moment * _number(momentum, rank) + step
-    return variable - moved, square, moved
-
-
-@operator("ApplyCenteredRMSProp")
-def apply_centered_rms_prop(
-    variable: Value,
-    mean_grad: Value,
-    mean_square: Value,
-    moment: Value,
-    gradient: Value,
-    rate: Value,
-    decay: Value,
-    momentum: Value,
-    epsilon: Value,
-    *,
-    rank: int,
-) -> tuple[Value, Value, Value, Value]:
-    """Return the new variable, mean gradient, mean square and moment.
-
-    As ApplyRMSProp, with the variance of the gradient in place of its mean square. Where rounding makes the
-    variance negative, variable and moment stay as they are.
-    """
-    share = _number(decay, rank)
-    mean, square = _moving_averages(mean_grad, mean_square, share, share, gradient)
-    variance = square - mean * mean + _number(epsilon, rank)
-    step = gradient * _number(rate, rank) / op.Sqrt(variance)
-    moved = moment * _number(momentum, rank) + step
-    is_positive = variance > 0.0
-    return (
-        op.Where(is_positive, variable - moved, variable),
-        mean,
-        square,
-        op.Where(is_positive, moved, moment),
-    )
-
-
-@operator("ApplyAdagrad")
-def apply_adagrad(
-    variable: Value, accum: Value, rate: Value, gradient: Value, *, update_slots: int, rank: int
-) -> tuple[Value, Value]:
-    """Return the new variable and accumulation: accum += g squared; var -= rate g / sqrt(accum)."""
-    total = accum + gradient * gradient if update_slots else accum
-    return variable - gradient * _number(rate, rank) / op.Sqrt(total), total
+    return register
 
 
 def _number(number: Value | float, rank: int) -> Value:
@@ -195,8 +60,90 @@ def _number(number: Value | float, rank: int) -> Value:
     return op.Reshape(element, (1,) * rank) if rank else element
 
 
+@_update("ApplyMomentum")
+def apply_momentum(slot: SimpleNamespace, *, use_nesterov: int) -> tuple[Value, Value]:
+    """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
+    moved = slot.moments * slot.momentum + slot.gradient
+    step = moved * slot.momentum + slot.gradient if use_nesterov else moved
+    return slot.variable - step * slot.rate, moved
+
+
+@_update("SGD")
+def sgd(slot: SimpleNamespace, *, dampening: Value, nesterov: int) -> tuple[Value, Value, Value]:
+    """Return the new variable, accumulation and stat.
+
+    accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
+    when the accumulation is the gradient as it is, and 0 behind it. Without momentum both stay as they are.
+    """
+    going = slot.accum * slot.momentum + slot.gradient * (1.0 - dampening)
+    moved = op.Where(slot.stat > 0.0, slot.gradient, going)
+    step = slot.gradient + moved * slot.momentum if nesterov else moved
+    has_momentum = slot.momentum > 0.0
+    return (
+        slot.variable - op.Where(has_momentum, step, slot.gradient) * slot.rate,
+        op.Where(has_momentum, moved, slot.accum),
+        op.Where(has_momentum, slot.stat * 0.0, slot.stat),
+    )
+
+
+@_update("Adam")
+def adam(slot: SimpleNamespace, *, use_nesterov: int) -> tuple[Value, Value, Value]:
+    """Return the new variable and moments.
+
+    var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
+    """
+    first, second = _moving_averages(slot.moment1, slot.moment2, slot.beta1, slot.beta2, slot.gradient)
+    step = slot.rate * (op.Sqrt(1.0 - slot.beta2_power) / (1.0 - slot.beta1_power))
+    ahead = first * slot.beta1 + slot.gradient * (1.0 - slot.beta1) if use_nesterov else first
+    return slot.variable - ahead * step / (op.Sqrt(second) + slot.eps), first, second
+
+
+@_update("AdamWeightDecay")
+def adam_weight_decay(slot: SimpleNamespace) -> tuple[Value, Value, Value]:
+    """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
+    first, second = _moving_averages(slot.adam_m, slot.adam_v, slot.beta1, slot.beta2, slot.gradient)
+    change = first / (op.Sqrt(second) + slot.eps) + slot.variable * slot.weight_decay
+    return slot.variable - change * slot.rate, first, second
+
+
+@_update("ApplyRMSProp")
+def apply_rms_prop(slot: SimpleNamespace) -> tuple[Value, Value, Value]:
+    """Return the new variable, mean square and moment.
+
+    moment = momentum moment + rate g / sqrt(mean of g squared + eps); var -= moment
+    """
+    square = _moving_average(slot.mean_square, slot.decay, slot.gradient * slot.gradient)
+    step = slot.gradient * slot.rate / op.Sqrt(square + slot.epsilon)
+    moved = slot.moment * slot.momentum + step
+    return slot.variable - moved, square, moved
+
+
+@_update("ApplyCenteredRMSProp")
+def apply_centered_rms_prop(slot: SimpleNamespace) -> tuple[Value, Value, Value, Value]:
+    """Return the new variable, mean gradient, mean square and moment.
+
+    As ApplyRMSProp, with the variance of the gradient in place of its mean square. Where rounding makes the
+    variance negative, variable and moment stay as they are.
+    """
+    mean, square = _moving_averages(slot.mean_grad, slot.mean_square, slot.decay, slot.decay, slot.gradient)
+    variance = square - mean * mean + slot.epsilon
+    moved = slot.moment * slot.momentum + slot.gradient * slot.rate / op.Sqrt(variance)
+    is_positive = variance > 0.0
+    variable = op.Where(is_positive, slot.variable - moved, slot.variable)
+    return variable, mean, square, op.Where(is_positive, moved, slot.moment)
+
+
+@_update("ApplyAdagrad")
+def apply_adagrad(slot: SimpleNamespace, *, update_slots: int) -> tuple[Value, Value]:
+    """Return the new variable and accumulation: accum += g squared; var -= rate g / sqrt(accum)."""
+    total = slot.accum + slot.gradient * slot.gradient if update_slots else slot.accum
+    return slot.variable - slot.gradient * slot.rate / op.Sqrt(total), total
+
+
 def _moving_averages(m: Value, v: Value, beta1: Value, beta2: Value, gradient: Value) -> tuple[Value, Value]:
     """Return the moving averages of a gradient and of its square."""
-    first = m + (gradient - m) * (1.0 - beta1)
-    second = v + (gradient * gradient - v) * (1.0 - beta2)
-    return first, second
+    return _moving_average(m, beta1, gradient), _moving_average(v, beta2, gradient * gradient)
+
+
+def _moving_average(before: Value, beta: Value, item: Value) -> Value:
+    return before + (item - before) * (1.0 - beta)
