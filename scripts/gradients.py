@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -72,8 +73,13 @@ def _topic(rule: Rule | None) -> str:
 
 
 def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
-    inputs = [slot.name for slot in SLOTS.get(name, ())] or body.names(are_attributes=False)
-    attributes = body.names(are_attributes=True)
+    inputs: list[str] = []
+    attributes: list[str] = []
+    for item in inspect.signature(body.build).parameters.values():
+        is_attribute = item.kind in {item.KEYWORD_ONLY, item.VAR_KEYWORD}
+        title = str(item).partition(":")[0].removeprefix("_")
+        (attributes if is_attribute else inputs).append(title)
+    inputs = [slot.name for slot in SLOTS.get(name, ())] or inputs
     return (
         f"`{name}`",
         ", ".join(inputs),

@@ -12,7 +12,6 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from msdump.training import options
 from msdump.training.options import OptionRule, Options, Rules
 from msdump.training.single_numbers import by_number
 from msdump.training.tape import op
@@ -81,15 +80,3 @@ ACCUMULATIONS: Final[Mapping[str, Callable[..., Accumulation]]] = {
     "mean": MeanAccumulation,
 }
 """By the name that ``--accumulate`` takes."""
-
-
-def accumulation_of(choice: int | str | Accumulation | None) -> Accumulation | None:
-    """Return an accumulation: of a number of steps, ``sum:4`` or ``mean:4``; None: none.
-
-    Raises:
-        InputError: An unknown name or option, or no number of steps.
-    """
-    if choice is None or isinstance(choice, Accumulation):
-        return choice
-    text = str(choice)
-    return options.parsed(f"sum:{text}" if options.is_number(text) else text, ACCUMULATIONS, "accumulation")

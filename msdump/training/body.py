@@ -13,7 +13,6 @@ operator.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -89,14 +88,6 @@ class OperatorBody:
 
     build: BodyFunction
     element: int
-
-    def names(self, *, are_attributes: bool) -> list[str]:
-        """Return the names of its inputs by slot, or of its attributes, as its function has them."""
-        return [
-            str(each).partition(":")[0].removeprefix("_")
-            for each in inspect.signature(self.build).parameters.values()
-            if (each.kind in {each.KEYWORD_ONLY, each.VAR_KEYWORD}) is are_attributes
-        ]
 
 
 OPERATORS: Final[dict[str, OperatorBody]] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -24,13 +24,6 @@ from msdump.training.writer import StepTensor
 
 Limit = Callable[[StepTensor], StepTensor]
 """Writes the operators that limit one gradient; returns it."""
-
-
-class Clipping(Protocol):
-    """A limit of gradients."""
-
-    def write(self, gradients: Sequence[StepTensor]) -> Limit:
-        """Write the operators that read all gradients; return the function for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +86,7 @@ class ClipByValue(Options):
                 "smaller and a larger number, or one of them"
             )
 
-    def write(self, gradients: Sequence[StepTensor]) -> Limit:  # noqa: ARG002 - protocol
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:  # noqa: ARG002 - as of a norm
         """Write nothing; the function writes a Maximum and a Minimum."""
         return self._limited
 
@@ -105,17 +98,10 @@ class ClipByValue(Options):
         return gradient
 
 
+Clipping = ClipByGlobalNorm | ClipByValue
+
 CLIPPINGS: Final[Mapping[str, Callable[..., Clipping]]] = {
     "global_norm": ClipByGlobalNorm,
     "value": ClipByValue,
 }
 """By the name that ``--clip-gradients`` takes."""
-
-
-def clipping_of(choice: str | Clipping | None) -> Clipping | None:
-    """Return a clipping by its name and options, ``global_norm:1.0`` or ``value:-1,1``; None: none.
-
-    Raises:
-        InputError: An unknown name or option, or a value that an option does not take.
-    """
-    return options.parsed(choice, CLIPPINGS, "clipping") if isinstance(choice, str) else choice

@@ -1,10 +1,14 @@
-"""Loss scales: small gradients in half types are scaled into their range, and back before the update."""
+"""Loss scales: small gradients in half types are scaled into their range, and back before the update.
+
+The method ``seed`` gives the gradient of the loss with respect to itself, which is the scale. ``write`` adds
+all operators behind the gradients, and returns the outputs of the step behind the loss.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -19,16 +23,6 @@ from msdump.training.writer import ROOT, StepTensor
 MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))
 
 
-class LossScale(Protocol):
-    """A loss scale: multiplies the loss, hence all gradients, and writes the operators around the update."""
-
-    def seed(self, loss: StepTensor, update: Update) -> StepTensor:
-        """Return the gradient of the loss with respect to itself: the scale."""
-
-    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:
-        """Write everything behind the gradients; return the outputs of the step behind the loss."""
-
-
 @dataclass(frozen=True, slots=True)
 class StaticLossScale(Options):
     """A constant scale, as the argument ``loss_scale`` of MindSpore's optimizers, which divide the gradients.
@@ -40,11 +34,11 @@ class StaticLossScale(Options):
     value: float = 1.0
     rules: ClassVar[Rules] = {"value": options.above(0)}
 
-    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - as of the other scale
         """Return the scale, a constant."""
         return op.constant(np.array(self.value, loss.dtype.numpy))
 
-    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - protocol
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - as of the other scale
         """Write the update, in which every gradient is divided."""
         update.write(update.reduced(trained), self.value)
         return ()
@@ -72,7 +66,7 @@ class DynamicLossScale(Options):
         "window": options.at_least(1),
     }
 
-    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - as of the other scale
         """Begin the check for overflows; return the scale, a variable."""
         with op.at(ROOT):
             update.check.start()
@@ -110,24 +104,10 @@ class DynamicLossScale(Options):
         assign(step, step + np.array(1, np.int32))
 
 
+LossScale = StaticLossScale | DynamicLossScale
+
 LOSS_SCALES: Final[Mapping[str, Callable[..., LossScale]]] = {
     "static": StaticLossScale,
     "dynamic": DynamicLossScale,
 }
 """By the name that ``--loss-scale`` takes."""
-
-
-def loss_scale_of(choice: float | str | LossScale | None) -> LossScale:
-    """Return a loss scale.
-
-    Args:
-        choice: A number, ``dynamic:65536,factor=2,window=2000``, or a scale; None: none.
-
-    Raises:
-        InputError: An unknown name or option, or a number that is no scale.
-    """
-    if choice is None:
-        return StaticLossScale()
-    if isinstance(choice, str) and not options.is_number(choice):
-        return options.parsed(choice, LOSS_SCALES, "loss scale")
-    return StaticLossScale(float(choice)) if isinstance(choice, (int, float, str)) else choice

@@ -286,12 +286,3 @@ OPTIMIZERS: Final[Mapping[str, Callable[..., Optimizer]]] = {
     "adagrad": Adagrad,
 }
 """By the name that ``--optimizer`` takes."""
-
-
-def optimizer_of(text: str | Optimizer) -> Optimizer:
-    """Return an optimizer by its name and options, ``momentum:0.01,0.9`` or ``adamw:0.001,weight_decay=0.1``.
-
-    Raises:
-        InputError: An unknown name or option, or a value that an option does not take.
-    """
-    return options.parsed(text, OPTIMIZERS, "optimizer") if isinstance(text, str) else text

@@ -83,30 +83,33 @@ class Options:
             raise InputError(f"{type(self).__name__}: {'; '.join(faults)}")
 
 
-def is_number(text: str) -> bool:
-    """Return whether a text is one number, without a name in front of it."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def parsed(text: str, kinds: Mapping[str, Callable[..., Any]], title: str) -> Any:
-    """Return an object from a text.
+def parsed(choice: Any, kinds: Mapping[str, Callable[..., Any]], title: str, *, number: str = "") -> Any:
+    """Return an object from a text, and any other object as it is.
 
     Args:
-        text: A key of ``kinds``, and behind a colon its options.
+        choice: An object, or a key of ``kinds`` and behind a colon its options.
         kinds: Dataclasses by name; the fields with defaults are the options.
         title: Their common name, for messages.
+        number: The key of ``kinds`` of a choice that is a number, the first option; "": none.
 
     Raises:
         InputError: An unknown name or option, one that is given twice, or a value that it does not take.
     """
+    text = f"{number}:{choice}" if number and _is_number(choice) else choice
+    if not isinstance(text, str):
+        return text
     name, _, rest = text.partition(":")
     if name not in kinds:
         raise InputError(f"unknown {title} {name!r}: allowed are {', '.join(kinds)}{name_hint(name, kinds)}")
     return built(kinds[name], rest, f"{title} {text!r}")
+
+
+def _is_number(choice: Any) -> bool:
+    try:
+        float(choice)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str) -> Any:

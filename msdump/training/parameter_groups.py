@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from msdump.errors import InputError, name_hint
 from msdump.training import options
 from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate
-from msdump.training.optimizers import DECAYED, NUMBER, Optimizer, TrainedParameter, optimizer_of
+from msdump.training.optimizers import DECAYED, NUMBER, OPTIMIZERS, Optimizer, TrainedParameter
 from msdump.training.options import Options, Rules
 from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables
@@ -168,11 +168,10 @@ def optimizers_of(choice: OptimizerChoice, groups: GroupChoices, normalizing: Co
     """
     optimizers = choice if isinstance(choice, Mapping) else {"": choice}
     return Optimizers(
-        {pattern: optimizer_of(text) for pattern, text in optimizers.items()},
-        {pattern: _group_of(pattern, values) for pattern, values in groups.items()},
+        {pattern: options.parsed(item, OPTIMIZERS, "optimizer") for pattern, item in optimizers.items()},
+        {
+            pattern: item if isinstance(item, Group) else options.built(Group, item, f"group {pattern!r}")
+            for pattern, item in groups.items()
+        },
         normalizing,
     )
-
-
-def _group_of(pattern: str, values: str | Mapping[str, Any] | Group) -> Group:
-    return values if isinstance(values, Group) else options.built(Group, values, f"group {pattern!r}")

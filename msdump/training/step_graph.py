@@ -14,12 +14,13 @@ from msdump import env
 from msdump.errors import InputError, name_hint
 from msdump.graph import Graph
 from msdump.plan import DeviceTarget, OverflowMode
-from msdump.training.accumulation import Accumulation, accumulation_of
-from msdump.training.clipping import Clipping, clipping_of
+from msdump.training import options
+from msdump.training.accumulation import ACCUMULATIONS, Accumulation
+from msdump.training.clipping import CLIPPINGS, Clipping
 from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.files import OLDEST_OPSET, OPSET, Model, loaded
 from msdump.training.forward import ForwardWriter, scales_and_shifts
-from msdump.training.loss_scale import LossScale, loss_scale_of
+from msdump.training.loss_scale import LOSS_SCALES, LossScale
 from msdump.training.losses import Loss, loss_of
 from msdump.training.mixed_precision import layers_of
 from msdump.training.overflow_check import overflow_check
@@ -108,14 +109,15 @@ def step_graph(
     layers, parallel = layers_of(precision), data_parallel_of(data_parallel)
     *data, label = (f"inputs{number}" for number in range(len(graph.inputs) + 1))
     criterion, updaters = loss_of(loss), optimizers_of(optimizer, groups, scales_and_shifts(graph))
-    check, scale = overflow_check(device, mode, parallel), loss_scale_of(loss_scale)
+    check = overflow_check(device, mode, parallel)
+    scale = options.parsed(
+        1 if loss_scale is None else loss_scale, LOSS_SCALES, "loss scale", number="static"
+    )
+    accumulation = options.parsed(accumulate, ACCUMULATIONS, "accumulation", number="sum")
+    clipping = options.parsed(clip_gradients, CLIPPINGS, "clipping")
     with writing(writer):
         forward = ForwardWriter(graph, chosen, _renamed(graph, data))
-        update = Update(
-            *(updaters, parallel, forward.state, check),
-            *(accumulation_of(accumulate), clipping_of(clip_gradients)),
-        )
-
+        update = Update(updaters, parallel, forward.state, check, accumulation, clipping)
         output, *_ = forward.network(layers)
         value = forward.loss(criterion, output, label)
         first = scale.seed(value, update)

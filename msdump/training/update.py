@@ -1,4 +1,4 @@
-"""The update of the parameters: the part of a training step between the gradients and the new variables."""
+"""The update of the parameters in a training step."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Update:
     parallel: DataParallel | None
     state: Variables
     check: OverflowCheck
-    accumulation: Accumulation | None = None
-    clipping: Clipping | None = None
+    accumulation: Accumulation | None
+    clipping: Clipping | None
 
     def reduced(self, trained: Trained) -> Trained:
         """Write the mean of the gradients over all ranks; return the parameters with it."""

@@ -12,8 +12,8 @@ from onnx import numpy_helper, parser
 import msdump
 from msdump.errors import InputError
 from msdump.graph import loader
-from msdump.training import OPTIMIZERS, step_graph
-from msdump.training.optimizers import SGD, optimizer_of
+from msdump.training import OPTIMIZERS, options, step_graph
+from msdump.training.optimizers import SGD
 from tests.texts import parsed
 from tests.training.differences import WEIGHTED, bindings_of, one_operator
 from tests.training.mlp import batch, mlp
@@ -27,6 +27,11 @@ _GRADIENTS = [_RNG.standard_normal((3, 4)) for _ in range(_STEPS)]
 
 def _model(dtype=np.float32, shape=(3, 4)):
     return one_operator("Reshape", [_WEIGHT.astype(dtype).reshape(shape), np.array([3, 4])], {})
+
+
+def _optimizer(text):
+    """Return an optimizer by its text."""
+    return options.parsed(text, OPTIMIZERS, "optimizer")
 
 
 def _states(step, gradients, **fed):
@@ -318,15 +323,15 @@ def test_order():
 def test_refused(text, message):
     """A faulty text of an optimizer is refused with the allowed values."""
     with pytest.raises(InputError) as refused:
-        optimizer_of(text)
+        _optimizer(text)
 
     assert message in str(refused.value)
 
 
 def test_texts_and_objects():
     """A text gives the same optimizer as its class."""
-    assert SGD(0.1, momentum=0.9, nesterov=True) == optimizer_of("sgd: 0.1, 0.9, nesterov=TRUE")
-    assert SGD() == optimizer_of("sgd")
+    assert SGD(0.1, momentum=0.9, nesterov=True) == _optimizer("sgd: 0.1, 0.9, nesterov=TRUE")
+    assert SGD() == _optimizer("sgd")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -334,10 +339,10 @@ def test_page(name):
     """The page on training lists the options of an optimizer with their defaults."""
     page = Path("docs/how-to/dump-training.md").read_text(encoding="utf-8")
     with pytest.raises(InputError) as refused:
-        optimizer_of(f"{name}:none=1")
+        _optimizer(f"{name}:none=1")
 
-    options = str(refused.value).partition("the options are ")[2].split(", ")
-    assert f"| `{name}` | {', '.join(f'`{option}`' for option in options)} |" in page
+    allowed = str(refused.value).partition("the options are ")[2].split(", ")
+    assert f"| `{name}` | {', '.join(f'`{option}`' for option in allowed)} |" in page
 
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
