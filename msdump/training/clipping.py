@@ -86,7 +86,7 @@ class ClipByValue(Options):
                 "smaller and a larger number, or one of them"
             )
 
-    def write(self, gradients: Sequence[StepTensor]) -> Limit:  # noqa: ARG002 - as of a norm
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:  # noqa: ARG002 - protocol
         """Write nothing; the function writes a Maximum and a Minimum."""
         return self._limited
 

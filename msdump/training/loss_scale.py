@@ -34,11 +34,11 @@ class StaticLossScale(Options):
     value: float = 1.0
     rules: ClassVar[Rules] = {"value": options.above(0)}
 
-    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - as of the other scale
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
         """Return the scale, a constant."""
         return op.constant(np.array(self.value, loss.dtype.numpy))
 
-    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - as of the other scale
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - protocol
         """Write the update, in which every gradient is divided."""
         update.write(update.reduced(trained), self.value)
         return ()
@@ -66,7 +66,7 @@ class DynamicLossScale(Options):
         "window": options.at_least(1),
     }
 
-    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - as of the other scale
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
         """Begin the check for overflows; return the scale, a variable."""
         with op.at(ROOT):
             update.check.start()

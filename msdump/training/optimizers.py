@@ -108,21 +108,18 @@ class Optimizer(Options):
         rates = write_rates([item.rate for item in trained] or [own], step, state)
         assign(step, np.ones(1, np.int32), "AssignAdd")
         shared = self.shared(state)
-        gradients = [item.gradient for item in trained]
+        gradients = {item.variable.name: item.gradient for item in trained}
         if all(slot.name != "weight_decay" for slot in SLOTS[self.operator.name]):
-            gradients = [self._decayed(item, item.decay * scale) for item in trained]
+            for item in filter(lambda item: item.decay, trained):
+                share = by_number("Mul", item.variable, item.decay * scale)
+                gradients[item.variable.name] = op.Sum(share, item.gradient)
         if scale != 1:
-            gradients = [by_number("Mul", gradient, 1 / scale) for gradient in gradients]
-        updates = list(zip(trained, gradients, strict=True))
-        for item, gradient in updates[::-1] if self.is_last_first else updates:
-            operands: dict[str, Item] = {**shared, "gradient": gradient, "rate": rates[item.rate.name]}
+            gradients = {name: by_number("Mul", item, 1 / scale) for name, item in gradients.items()}
+        for item in reversed(trained) if self.is_last_first else trained:
+            operands: dict[str, Item] = {**shared, "rate": rates[item.rate.name]}
+            operands["gradient"] = gradients[item.variable.name]
             operands["weight_decay"] = np.array(item.decay, np.float32)
             self._update(operands, item.variable, state)
-
-    def _decayed(self, item: TrainedParameter, decay: float) -> StepTensor:
-        """Write the sum of a gradient and a share of its parameter; return it."""
-        gradient: StepTensor = item.gradient
-        return op.Sum(by_number("Mul", item.variable, decay), gradient) if decay else gradient
 
     def _update(self, operands: Mapping[str, Item], variable: StepTensor, state: Variables) -> None:
         """Write the operator that updates a parameter, and bind the new values."""

@@ -26,7 +26,7 @@ _LATER: Final = frozenset({"Cast", "OnesLike"})
 def with_merged_gradients(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
     """Return nodes without gradient operators that have type, attributes and inputs of an earlier one.
 
-    Such are the gradients of two biases whose sums are added. Their readers read the earlier results.
+    Such are the gradients of two biases that are added to one tensor. Their readers read the earlier results.
     """
     kept, first = [], dict[bytes, onnx.NodeProto]()
     merged: dict[str, str] = {}

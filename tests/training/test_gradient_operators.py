@@ -201,7 +201,7 @@ _LAYERS = {name: np.ones((3, 3) if name in "wv" else 3, np.float32) for name in 
 
 
 def test_equal_gradients():
-    """Gradient operators of one type that read the same values are one operator, whose result both read."""
+    """Gradient operators of one type that read the same values are one operator with two readers."""
     products = [
         list(node.input)
         for node in step_graph(in_cells(_ALIKE, "Net", **_LAYERS), "mse").graph.node
@@ -212,7 +212,7 @@ def test_equal_gradients():
 
 
 def test_equal_gradients_of_biases():
-    """Two biases whose sums are added have one gradient."""
+    """Two biases that are added to one tensor have one gradient."""
     model = in_cells(_ALIKE.replace("s = Mul(a, a)", "s = Identity(a)"), "Net", **_LAYERS)
 
     step = step_graph(model, "mse")
