@@ -10,7 +10,10 @@ from .bodies import with_bodies as with_bodies
 from .body import BodyValue as BodyValue
 from .body import Constant as Constant
 from .body import OnnxBody as OnnxBody
+from .body import Operand as Operand
+from .body import Tape as Tape
 from .body import array_of as array_of
+from .body import single as single
 from .builder import value_type as value_type
 from .collectives import Collective as Collective
 from .collectives import CollectiveCall as CollectiveCall

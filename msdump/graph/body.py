@@ -19,8 +19,44 @@ def _infix(op_type: str) -> Any:
     )
 
 
-class BodyValue:
-    """A value of a body; arithmetic and comparisons add ONNX's operators, ``dy * (1.0 - y)``."""
+def _prefix(op_type: str) -> Any:
+    return lambda value: getattr(value.body, op_type)(value)
+
+
+class Operand:
+    """Base of values; arithmetic and comparisons add ONNX's operators to its ``body``, ``dy * (1.0 - y)``."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = _infix("Add")
+    __sub__, __rsub__ = _infix("Sub")
+    __mul__, __rmul__ = _infix("Mul")
+    __truediv__, __rtruediv__ = _infix("Div")
+    __lt__, __gt__ = _infix("Less")[0], _infix("Greater")[0]
+    __neg__ = _prefix("Neg")
+
+
+class Tape:
+    """A graph that is being written; any operator of ONNX is a method, which calls ``emit``."""
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        """Return the function that adds an operator of a type: its inputs, attributes by keyword."""
+        if op_type.startswith("_"):
+            raise AttributeError(op_type)
+
+        def add(*inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
+            return single(self.emit(op_type, inputs, attributes, outputs=outputs))
+
+        return add
+
+
+def single(values: Sequence[Any]) -> Any:
+    """Return the value itself if there is one, else a tuple of all values."""
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class BodyValue(Operand):
+    """A value of a body."""
 
     __slots__ = ("body", "name")
 
@@ -29,19 +65,9 @@ class BodyValue:
         self.body = body
         self.name = name
 
-    __add__, __radd__ = _infix("Add")
-    __sub__, __rsub__ = _infix("Sub")
-    __mul__, __rmul__ = _infix("Mul")
-    __truediv__, __rtruediv__ = _infix("Div")
-    __lt__, __gt__ = _infix("Less")[0], _infix("Greater")[0]
 
-    def __neg__(self) -> BodyValue:
-        """Add the operator Neg."""
-        return self.body.Neg(self)
-
-
-class OnnxBody:
-    """Collects the nodes of one function; any operator of ONNX is a method.
+class OnnxBody(Tape):
+    """Collects the nodes of one function.
 
     Arguments are values, floats (constants of the function's element type), or sequences of integers and
     arrays (constants of their own type). ``outputs`` is the number of results, 1 by default.
@@ -52,17 +78,6 @@ class OnnxBody:
         self.nodes: list[onnx.NodeProto] = []
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], BodyValue] = {}
         self._count = 0
-
-    def __getattr__(self, op_type: str) -> Callable[..., Any]:
-        """Return the function that adds an operator of a type."""
-        if op_type.startswith("_"):
-            raise AttributeError(op_type)
-
-        def add(*inputs: BodyValue | Constant | None, outputs: int = 1, **attributes: Any) -> Any:
-            values = self.emit(op_type, inputs, attributes, outputs=outputs)
-            return values[0] if outputs == 1 else tuple(values)
-
-        return add
 
     def emit(
         self,

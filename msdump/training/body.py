@@ -14,7 +14,7 @@ operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph import MINDSPORE_DOMAIN, BodyValue, Constant, OnnxBody
 from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.tape import Tape, writing
+from msdump.training.tape import op, writing
 
 INT32: Final = int(onnx.TensorProto.INT32)
 INT64: Final = int(onnx.TensorProto.INT64)
@@ -36,7 +36,7 @@ Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """A keyword of a body, and an attribute of its operator: strides, flags."""
 
 
-class Body(OnnxBody, Tape):
+class Body(OnnxBody):
     """The body of one of MindSpore's operators, with tensors of one element type."""
 
     def __init__(self, element: DType, pattern: str, opset: int) -> None:
@@ -84,10 +84,26 @@ _Built = TypeVar("_Built", bound=BodyFunction)
 
 @dataclass(frozen=True, slots=True)
 class OperatorBody:
-    """The body of a MindSpore operator, and the slot of the input that decides its element type."""
+    """The body of a MindSpore operator.
 
+    Attributes:
+        name: MindSpore's name.
+        build: Writes the body.
+        element: Slot of the input that decides the operator's element type.
+        variant: Tells functions of one structure apart.
+    """
+
+    name: str
     build: BodyFunction
     element: int
+    variant: Mapping[str, Structure] = field(default_factory=dict)
+
+    def overload(self, structure: Mapping[str, Structure], element: DType) -> str:
+        """Return the overload of its function, ``strides_2_2_group_1_float16``; float32 is not named."""
+        parts = [f"{name}_{_text(value)}" for name, value in {**structure, **self.variant}.items()]
+        if element is not FLOAT32:
+            parts.append(element.name)
+        return "_".join(parts)
 
 
 OPERATORS: Final[dict[str, OperatorBody]] = {}
@@ -103,7 +119,7 @@ def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
     """
 
     def register(build: _Built) -> _Built:
-        OPERATORS[name] = OperatorBody(build, element)
+        OPERATORS[name] = OperatorBody(name, build, element)
         return build
 
     return register
@@ -113,19 +129,7 @@ def operators(table: Mapping[str, tuple[str, BodyFunction]]) -> None:
     """Register bodies of one expression with their summaries, by MindSpore's name."""
     for name, (summary, build) in table.items():
         build.__doc__ = summary
-        OPERATORS[name] = OperatorBody(build, 0)
-
-
-def overload(structure: Mapping[str, Structure], element: DType) -> str:
-    """Return the overload of an operator's function, which differs by structure and element type.
-
-    >>> overload({"strides": (2, 2), "group": 1}, FLOAT32)
-    'strides_2_2_group_1'
-    """
-    parts = [f"{name}_{_text(value)}" for name, value in structure.items()]
-    if element is not FLOAT32:
-        parts.append(element.name)
-    return "_".join(parts)
+        OPERATORS[name] = OperatorBody(name, build, 0)
 
 
 def _text(value: Structure) -> str:
@@ -134,67 +138,54 @@ def _text(value: Structure) -> str:
 
 
 def function(
-    name: str, count: int, structure: Mapping[str, Structure], element: DType, opset: int
+    entry: OperatorBody, count: int, structure: Mapping[str, Structure], element: DType, opset: int
 ) -> onnx.FunctionProto:
     """Return the function of an operator for a number of inputs, a structure and an element type."""
-    entry = OPERATORS[name]
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element], opset)
     with writing(body):
-        result = entry.build(*(Value(body, name) for name in inputs), **structure)
+        result = entry.build(*(Value(body, each) for each in inputs), **structure)
     results = [value.name for value in ((result,) if isinstance(result, Value) else result)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(
-        MINDSPORE_DOMAIN,
-        name,
-        inputs,
-        outputs,
-        _returning(body, results, outputs),
+        *(MINDSPORE_DOMAIN, entry.name, inputs, outputs, _returning(body, results, outputs)),
         [helper.make_opsetid("", opset)],
         list(structure),
-        overload=overload(structure, element),
+        overload=entry.overload(structure, element),
     )
 
 
-def wrapped(
-    node: onnx.NodeProto, name: str, slots: Sequence[str], constants: Mapping[str, np.ndarray], opset: int
-) -> tuple[onnx.FunctionProto, dict[str, Structure]]:
-    """Return MindSpore's operator as a function around one operator of ONNX's, and the function's structure.
+def around(
+    name: str, node: onnx.NodeProto, reads: Sequence[int | np.ndarray | None], opset: int
+) -> tuple[OperatorBody, dict[str, Structure]]:
+    """Return the body of a MindSpore operator that computes as one of ONNX's does, and its structure.
 
     Args:
-        node: ONNX's operator.
         name: MindSpore's name.
-        slots: Names of the inputs of MindSpore's operator, "" for none. ONNX's operator reads some of
-            them; the others are constants for dumps alone.
-        constants: The inputs of ONNX's operator that are no slots, by name; they become part of the function.
+        node: ONNX's operator.
+        reads: For each input of it the slot of MindSpore's operator, a constant, or None for an absent one.
         opset: Version of ONNX's operators.
     """
-    structure = {item.name: _structural(helper.get_attribute_value(item)) for item in node.attribute}
-    inner = onnx.NodeProto()
-    inner.CopyFrom(node)
-    inner.ClearField("metadata_props")
-    outputs = [f"o{slot}" for slot in range(len(node.output))]
-    inner.output[:] = [
-        output if written else "" for output, written in zip(outputs, node.output, strict=True)
-    ]
-    nodes = []
     titles = [item.name for item in defs.get_schema(node.op_type, opset, "").inputs]
-    for slot, item in enumerate(node.input):
-        if item in constants:
-            inner.input[slot] = f"c{slot}"
-            structure[titles[slot]] = _structural(constants[item])
-            nodes += _constant(f"c{slot}", constants[item])
-        elif item:
-            inner.input[slot] = f"i{slots.index(item)}"
-    inputs = [f"i{slot}" for slot in range(len(slots))]
-    text = overload({**structure, "slots": len(slots), "outputs": len(outputs)}, FLOAT32)
-    result = helper.make_function(
-        *(MINDSPORE_DOMAIN, name, inputs, outputs, [*nodes, inner]),
-        [helper.make_opsetid("", opset)],
-        list(structure),
-        overload=text,
-    )
-    return result, structure
+    constants = {titles[slot]: item for slot, item in enumerate(reads) if isinstance(item, np.ndarray)}
+    attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    structure = {name: _structural(value) for name, value in (attributes | constants).items()}
+
+    def build(*slots: Value, **_: Structure) -> Any:
+        operands = [slots[item] if isinstance(item, int) else _constant(item) for item in reads]
+        results = getattr(op, node.op_type)(*operands, outputs=len(node.output))
+        op.nodes[-1].attribute.extend(node.attribute)
+        return results
+
+    slots = tuple(item if isinstance(item, int) else -1 for item in reads)
+    return OperatorBody(name, build, 0, {"slots": slots, "outputs": len(node.output)}), structure
+
+
+def _constant(value: np.ndarray | None) -> Value | None:
+    """Return a constant in a body; of a half type, in the type that the first input has."""
+    if value is None or dtypes.from_numpy(value.dtype) not in HALVES:
+        return value if value is None else op.constant(value)
+    return op.of_element(op.constant(value.astype(np.float32)))
 
 
 def _structural(value: Any) -> Structure:
@@ -206,16 +197,6 @@ def _structural(value: Any) -> Structure:
     if isinstance(value, bytes):
         return value.decode()
     return tuple(value) if isinstance(value, (list, tuple)) else value
-
-
-def _constant(name: str, value: np.ndarray) -> list[onnx.NodeProto]:
-    """Return the nodes that give a constant; of a half type, in the type that the first input has."""
-    is_half = dtypes.from_numpy(value.dtype) in HALVES
-    # an emulated device computes half types in float32, so that inputs may differ from the model's type
-    wide = f"{name}_wide" if is_half else name
-    tensor = numpy_helper.from_array(value.astype(np.float32) if is_half else value)
-    nodes = [helper.make_node("Constant", [], [wide], value=tensor)]
-    return [*nodes, helper.make_node("CastLike", [wide, "i0"], [name])] if is_half else nodes
 
 
 def _returning(body: Body, results: Sequence[str], outputs: Sequence[str]) -> list[onnx.NodeProto]:

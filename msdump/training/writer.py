@@ -29,17 +29,20 @@ from msdump.graph import (
     SLOTS,
     Graph,
     Node,
+    Operand,
+    Tape,
     Use,
     array_of,
     filled,
     names,
     primitive_name,
+    single,
     value_type,
 )
 from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.body import OPERATORS, Structure, function, overload, wrapped
+from msdump.training.body import OPERATORS, OperatorBody, Structure, around, function
 from msdump.training.passes import names_read, with_merged_gradients, with_merged_sums
-from msdump.training.tape import Operand, Tape, op, single
+from msdump.training.tape import op
 
 Cell = tuple[str, str]
 """Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""
@@ -127,6 +130,11 @@ class StepTensor(Operand):
     dtype: DType
     shape: Shape
     value: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def body(self) -> Any:
+        """The tape that is being written."""
+        return op
 
     def __mul__(self, other: Any) -> Any:
         """Add Mul, but for a factor of ones, which MindSpore's passes leave out."""
@@ -481,22 +489,20 @@ class StepWriter(Tape):
     def _fill_slots(self, given: Sequence[Item] | None) -> None:
         """Give the last operator, one of ONNX's, the inputs of MindSpore's; gradient rules see ONNX's."""
         node, operator = self.nodes[-1], self.operators[-1]
-        own = {item.name: fed for item, fed in zip(operator.inputs, node.input, strict=True) if item}
         slots = self._inputs(filled(operator.primitive, given or ()))
-        names = ["" if item is None else own.get(item.name, item.name) for item in slots]
-        inner = {
-            fed: item.value
-            for item, fed in zip(operator.inputs, node.input, strict=True)
-            if item is not None and fed not in names and item.value is not None
+        own = {item.name: fed for item, fed in zip(operator.inputs, node.input, strict=True) if item}
+        known: dict[str, int | np.ndarray] = {
+            item.name: item.value for item in operator.inputs if item and item.value is not None
         }
-        if given is None or not {*node.input} <= {*names, *inner, ""}:
+        known |= {item.name: slot for slot, item in enumerate(slots) if item}
+        if given is None or not own.keys() <= known.keys():
             return  # an input that MindSpore has as a constant is computed
-        body, structure = wrapped(node, operator.primitive, names, inner, self.opset)
-        self.functions.setdefault((body.name, body.overload), body)
-        call = helper.make_node(
-            body.name, names, node.output, name=node.name, domain=MINDSPORE_DOMAIN, overload=body.overload
-        )
-        call.attribute.extend(_attribute(name, value) for name, value in structure.items())
+        reads = [known[item.name] if item else None for item in operator.inputs]
+        entry, structure = around(operator.primitive, node, reads, self.opset)
+        body = self._function(entry, len(slots), structure, operator.x.dtype)
+        names = ["" if item is None else own.get(item.name, item.name) for item in slots]
+        call = _call(body, names, [*node.output], structure)
+        call.name = node.name
         call.metadata_props.extend(node.metadata_props)
         self.nodes[-1] = call
 
@@ -518,14 +524,14 @@ class StepWriter(Tape):
             structure: Keywords of its body.
         """
         tensors = self._inputs(filled(name, inputs))
-        element = (tensors[OPERATORS[name].element] or tensors[0]).dtype  # type: ignore[union-attr]
+        entry = OPERATORS[name]
+        element = (tensors[entry.element] or tensors[0]).dtype  # type: ignore[union-attr]
         is_wide = self._has_wide_kernels and element in HALVES and name in WIDE_KERNELS
         fed = self._fed(tensors, is_wide=is_wide)
-        body = self._function(name, len(fed), structure, FLOAT32 if is_wide else element)
+        body = self._function(entry, len(fed), structure, FLOAT32 if is_wide else element)
         names = [item.name if item else self.value_name(name) for item in outputs or ()]
         names += [self.value_name(name) for _ in range(len(body.output) - len(names))]
-        node = helper.make_node(name, _names(fed), names, domain=MINDSPORE_DOMAIN, overload=body.overload)
-        node.attribute.extend(_attribute(name, value) for name, value in structure.items())
+        node = _call(body, _names(fed), names, structure)
         results = self._called(node, fed, like, outputs)
         if is_wide:
             results = tuple(replace(item, dtype=element) for item in results)
@@ -535,11 +541,11 @@ class StepWriter(Tape):
         return single(results)
 
     def _function(
-        self, name: str, count: int, structure: Mapping[str, Structure], element: DType
+        self, entry: OperatorBody, count: int, structure: Mapping[str, Structure], element: DType
     ) -> onnx.FunctionProto:
-        key = (name, overload(structure, element))
+        key = (entry.name, entry.overload(structure, element))
         if key not in self.functions:
-            self.functions[key] = function(name, count, structure, element, self.opset)
+            self.functions[key] = function(entry, count, structure, element, self.opset)
         return self.functions[key]
 
     def _fed(
@@ -667,10 +673,15 @@ class StepWriter(Tape):
         return [helper.make_opsetid("", self.opset), helper.make_opsetid(MINDSPORE_DOMAIN, 1)]
 
 
-def _attribute(name: str, value: Structure) -> onnx.AttributeProto:
-    # of an empty tuple ONNX cannot infer the kind
-    kind = onnx.AttributeProto.INTS if value == () else None
-    return helper.make_attribute(name, value, attr_type=kind)
+def _call(
+    body: onnx.FunctionProto, inputs: list[str], outputs: list[str], structure: Mapping[str, Structure]
+) -> onnx.NodeProto:
+    node = helper.make_node(body.name, inputs, outputs, domain=MINDSPORE_DOMAIN, overload=body.overload)
+    for name, value in structure.items():
+        # of an empty tuple ONNX cannot infer the kind
+        kind = onnx.AttributeProto.INTS if value == () else None
+        node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
+    return node
 
 
 def _names(tensors: Sequence[StepTensor | None]) -> list[str]:
