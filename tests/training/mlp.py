@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import msdump
 from tests.training.cells import in_cells
 
 FEATURES, HIDDEN, CLASSES = 8, 6, 4
@@ -45,3 +46,10 @@ def batch(step, features=FEATURES):
         random.normal(0, 1, (BATCH, features)).astype(np.float32),
         random.integers(0, CLASSES, BATCH).astype(np.int32),
     )
+
+
+def losses(step):
+    """Return the losses of the first four steps."""
+    network = msdump.load(step)
+    results = [network.train_step(*batch(number)) for number in range(4)]
+    return [float(result[0] if isinstance(result, tuple) else result) for result in results]

@@ -7,7 +7,6 @@ import pytest
 
 import msdump
 from msdump import communication, env
-from msdump.errors import InputError
 from msdump.training import step_graph
 from msdump.training.data_parallel import DataParallel
 from sample_nets.build import build
@@ -87,12 +86,6 @@ def test_scopes_and_types(tmp_path):
         )
 
     assert {0: 8, 1 << 30: 1} == counts
-
-
-def test_numbers_of_ranks(tmp_path):
-    """A number of ranks below 1 is refused."""
-    with pytest.raises(InputError, match="data_parallel=0: a number of ranks from 1"):
-        step_graph(build("lenet", tmp_path, batch=4), data_parallel=0)
 
 
 def _saturating(model):

@@ -9,14 +9,11 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
-import msdump
-from msdump.errors import InputError
 from msdump.graph import loader
-from msdump.training import OPTIMIZERS, options, step_graph
-from msdump.training.optimizers import SGD
+from msdump.training import OPTIMIZERS, step_graph
 from tests.texts import parsed
 from tests.training.differences import WEIGHTED, bindings_of, one_operator
-from tests.training.mlp import batch, mlp
+from tests.training.mlp import mlp
 
 _RNG = np.random.default_rng(5)
 _STEPS = 4
@@ -27,11 +24,6 @@ _GRADIENTS = [_RNG.standard_normal((3, 4)) for _ in range(_STEPS)]
 
 def _model(dtype=np.float32, shape=(3, 4)):
     return one_operator("Reshape", [_WEIGHT.astype(dtype).reshape(shape), np.array([3, 4])], {})
-
-
-def _optimizer(text):
-    """Return an optimizer by its text."""
-    return options.parsed(text, OPTIMIZERS, "optimizer")
 
 
 def _states(step, gradients, **fed):
@@ -123,36 +115,6 @@ FORMULAS = {
     "adagrad:0.1,0.4,update_slots=false": (_adagrad, {"rate": 0.1, "accum": 0.4, "moves": False}),
 }
 
-# losses of MindSpore 2.10 on the CPU, of a perceptron with the same weights and batches
-LOSSES = {
-    "sgd:0.1,0.9,0.1": (1.44902, 1.4672675, 1.3893559, 1.483156),
-    "sgd:0.1,0.9,0.1,nesterov=true": (1.44902, 1.5102623, 1.3841946, 1.5120842),
-    "adam:0.1,use_nesterov=true": (1.44902, 2.183285, 1.4324448, 1.9326942),
-    "rmsprop:0.1,0.8,0.5,weight_decay=0.1": (1.44902, 1.471993, 1.3939406, 1.4587996),
-    "rmsprop:0.1,0.8,0.5,centered=true": (1.44902, 1.4738991, 1.3969853, 1.4633148),
-    "adagrad:0.1,weight_decay=0.1": (1.44902, 1.534676, 1.3895612, 1.4681915),
-}
-
-
-# the same of optimizers with loss_scale 1000, which is no power of two
-SCALED = {
-    "momentum:0.1,0.9,0.1": (1.44902, 1.4672675, 1.3893559, 1.483156),
-    "adam:0.1,weight_decay=0.1": (1.44902, 1.7280718, 1.4287708, 1.7074463),
-}
-
-
-def _losses(**choices):
-    """Return the losses of a perceptron's first steps."""
-    network = msdump.load(step_graph(mlp(has_norm=True), **choices))
-    return [float(network.train_step(*batch(step))) for step in range(4)]
-
-
-@pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize("text", LOSSES)
-def test_losses_of_mindspore(text):
-    """Four steps have the losses of MindSpore's own optimizers, but for the rounding of float32."""
-    np.testing.assert_allclose(_losses(optimizer=text), LOSSES[text], rtol=1e-5)
-
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("text", FORMULAS)
@@ -194,13 +156,6 @@ def test_learning_rate_is_an_input(text):
 
     np.testing.assert_array_equal(_WEIGHT.astype(np.float32), fed["p0"])
     assert not np.array_equal(_WEIGHT.astype(np.float32), kept["p0"])
-
-
-@pytest.mark.usefixtures("fresh")
-@pytest.mark.parametrize("text", SCALED)
-def test_static_scale_with_weight_decay(text):
-    """The decay is scaled as the gradient is; their sum is divided, as by MindSpore's optimizers."""
-    np.testing.assert_allclose(_losses(optimizer=text, loss_scale=1000), SCALED[text], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -300,49 +255,6 @@ def test_order():
 
     forwards = {"adam", "adamw"}
     assert {text: order if text in forwards else order[::-1] for text in orders} == orders
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("sdg", "allowed are sgd, momentum, adam, adamw, rmsprop, adagrad (did you mean 'sgd'?)"),
-        ("sgd:0.1,lr=3", "unknown option 'lr'; the options are learning_rate=0.1, momentum=0,"),
-        ("sgd:fast", "learning_rate is 'fast', a number is expected"),
-        ("sgd:-1", "learning_rate is -1.0, allowed is 0 or more"),
-        ("sgd:nan", "learning_rate is nan, allowed is 0 or more"),
-        ("momentum:0.1,0.9,0,maybe", "use_nesterov is 'maybe', allowed is true or false"),
-        ("adam:1,2", "beta1 is 2.0, allowed is between 0 and 1"),
-        ("adamw:eps=0", "eps is 0.0, allowed is more than 0"),
-        ("adamw:decayed=none", "decayed is none, allowed is weights or matrices or all"),
-        ("sgd:0.1,nesterov=true", "nesterov needs a momentum above 0 and no dampening"),
-        ("sgd:momentum=0.9,0.1", "'0.1' stands behind an option with a name"),
-        ("sgd:0.1,learning_rate=0.2", "learning_rate is given twice"),
-        ("momentum:1,0.9,0,0,all,4", "'4' is one value too many"),
-    ],
-)
-def test_refused(text, message):
-    """A faulty text of an optimizer is refused with the allowed values."""
-    with pytest.raises(InputError) as refused:
-        _optimizer(text)
-
-    assert message in str(refused.value)
-
-
-def test_texts_and_objects():
-    """A text gives the same optimizer as its class."""
-    assert SGD(0.1, momentum=0.9, nesterov=True) == _optimizer("sgd: 0.1, 0.9, nesterov=TRUE")
-    assert SGD() == _optimizer("sgd")
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_page(name):
-    """The page on training lists the options of an optimizer with their defaults."""
-    page = Path("docs/how-to/dump-training.md").read_text(encoding="utf-8")
-    with pytest.raises(InputError) as refused:
-        _optimizer(f"{name}:none=1")
-
-    allowed = str(refused.value).partition("the options are ")[2].split(", ")
-    assert f"| `{name}` | {', '.join(f'`{option}`' for option in allowed)} |" in page
 
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
