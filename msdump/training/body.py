@@ -4,8 +4,10 @@ A body is a Python function that is called once for each structure (strides, fla
 occurs, and leaves an ONNX function behind:
 
     @operator("BiasAddGrad")
-    def bias_add_grad(dy: Value, _format: Value, *, rank: int) -> Value:
+    def bias_add_grad(dy: Value, *, rank: int) -> Value:
         return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
+
+It takes the operator's inputs up to the last one that it reads.
 
 Any runtime with functions runs a model with such operators; msdump runs, names and dumps each of them as one
 operator.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -77,7 +80,7 @@ class Body(OnnxBody):
 
 
 BodyFunction = Callable[..., "Value | tuple[Value, ...]"]
-"""Writes a body: takes the inputs and, by keyword, the structure; returns the results."""
+"""Writes a body: takes its first inputs and, by keyword, the structure; returns the results."""
 
 _Built = TypeVar("_Built", bound=BodyFunction)
 
@@ -144,7 +147,10 @@ def function(
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element], opset)
     with writing(body):
-        result = entry.build(*(Value(body, each) for each in inputs), **structure)
+        kinds = [each.kind for each in signature(entry.build).parameters.values()]
+        takes_all = Parameter.VAR_POSITIONAL in kinds
+        read = inputs if takes_all else inputs[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
+        result = entry.build(*(Value(body, each) for each in read), **structure)
     results = [value.name for value in ((result,) if isinstance(result, Value) else result)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(

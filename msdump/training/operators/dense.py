@@ -23,15 +23,13 @@ from msdump.training.writer import Item, Shape, StepOperator, StepTensor
 
 
 @operator("MatMul")
-def matmul_body(a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int) -> Value:
+def matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int) -> Value:
     """Multiply two matrices, each transposed first or not."""
     return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
 
 
 @operator("BatchMatMul")
-def batch_matmul_body(
-    a: Value, b: Value, _ta: Value, _tb: Value, *, transpose_a: int, transpose_b: int, rank: int
-) -> Value:
+def batch_matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int, rank: int) -> Value:
     """Multiply stacks of matrices, each matrix transposed first or not."""
     swapped = [*range(rank - 2), rank - 1, rank - 2]
     first = op.Transpose(a, perm=swapped) if transpose_a else a
@@ -40,13 +38,13 @@ def batch_matmul_body(
 
 
 @operator("BiasAdd")
-def bias_add(x: Value, bias: Value, _format: Value, *, rank: int) -> Value:
+def bias_add(x: Value, bias: Value, *, rank: int) -> Value:
     """Add a bias to the channels, which are the second axis."""
     return x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
 
 
 @operator("BiasAddGrad")
-def bias_add_grad(dy: Value, _format: Value, *, rank: int) -> Value:
+def bias_add_grad(dy: Value, *, rank: int) -> Value:
     """Sum a gradient over all axes but the channels'."""
     return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 

@@ -53,9 +53,7 @@ operators(
         ),
         "LeakyReLUGradExt": (
             "Pass a gradient where the input is positive, a share of it elsewhere.",
-            lambda dy, x, negative_slope, _is_result: op.Where(
-                x > 0.0, dy, dy * op.of_element(negative_slope)
-            ),
+            lambda dy, x, negative_slope: op.Where(x > 0.0, dy, dy * op.of_element(negative_slope)),
         ),
         "EluGrad": (
             "Return dy where the forward output is positive, elsewhere dy (y / scale + alpha).",
@@ -402,9 +400,7 @@ _DROPPING_OPSET: Final = 22
 
 
 @operator("Dropout")
-def dropout(
-    x: Value, keep_prob: Value, _seed0: Value, _seed1: Value, *, generator_seed: int
-) -> tuple[Value, Value]:
+def dropout(x: Value, keep_prob: Value, *, generator_seed: int) -> tuple[Value, Value]:
     """Keep some elements, divided by the share that is kept; return them and the mask of zeros and ones.
 
     The random numbers go on from step to step, so that each has a mask of its own.

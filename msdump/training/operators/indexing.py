@@ -47,9 +47,11 @@ def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -
 
 
 @operator("ScatterNd", element=1)
-def scatter_nd(indices: Value, updates: Value, *computed: Value, shape: Ints, batch_dims: int) -> Value:
+def scatter_nd(
+    indices: Value, updates: Value, computed: Value | None = None, *, shape: Ints, batch_dims: int
+) -> Value:
     """Sum parts into zeros of a shape, which may be computed, at places of several indices each."""
-    sizes = op.value(shape or computed[0])
+    sizes = op.value(shape or computed)
     if not batch_dims:
         return op.scatter_sum("ScatterND", sizes, indices, updates)
     taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)

@@ -23,7 +23,6 @@ def batch_norm(
     _training: Value,
     epsilon: Value,
     momentum: Value,
-    _format: Value,
     *,
     rank: int,
     is_training: int,
@@ -67,7 +66,6 @@ def batch_norm_grad(
     _reserve: Value,
     _training: Value,
     epsilon: Value,
-    _format: Value,
     *,
     rank: int,
     is_training: int,
@@ -141,8 +139,6 @@ def layer_norm_grad(
     variance: Value,
     mean: Value,
     gamma: Value,
-    _norm_axis: Value,
-    _params_axis: Value,
     *,
     begin_norm_axis: int,
     rank: int,
@@ -214,18 +210,7 @@ def group_norm(
 
 @operator("GroupNormGrad")
 def group_norm_grad(
-    dy: Value,
-    x: Value,
-    mean: Value,
-    rstd: Value,
-    gamma: Value,
-    _num_groups: Value,
-    _dx: Value,
-    _dgamma: Value,
-    _dbeta: Value,
-    *,
-    num_groups: int,
-    rank: int,
+    dy: Value, x: Value, mean: Value, rstd: Value, gamma: Value, *, num_groups: int, rank: int
 ) -> tuple[Value, Value, Value]:
     """Return the gradients of input, scale and shift."""
     rows = (0, num_groups, -1)

@@ -28,7 +28,7 @@ from msdump.training.writer import StepOperator, StepTensor
 
 
 @operator("CumProd")
-def cum_prod(x: Value, _axis: Value, _exclusive: Value, _reverse: Value, *, reverse: int) -> Value:
+def cum_prod(x: Value, *, reverse: int) -> Value:
     """Multiply the rows of a matrix in front of each row, or behind it, without the row itself."""
     count = op.Gather(op.Shape(x), 0)
     rows = op.Range(0, count, 1)

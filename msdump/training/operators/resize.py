@@ -16,35 +16,13 @@ from msdump.training.writer import Item, StepOperator, StepTensor
 
 
 @operator("ResizeNearestNeighborV2Grad")
-def resize_nearest_grad(dy: Value, _size: Value, _align: Value, _half: Value, **structure: Any) -> Value:
-    """Return the gradient of an image of two axes, each element of which takes its nearest one."""
-    return _resize_gradient(dy, **structure)
-
-
 @operator("ResizeBilinearGrad")
 @operator("ResizeBicubicGrad")
-def resize_image_grad(dy: Value, _x: Value, _align: Value, _half: Value, **structure: Any) -> Value:
-    """Return the gradient of an image that is interpolated."""
-    return _resize_gradient(dy, **structure)
-
-
 @operator("UpsampleNearest1DGrad")
 @operator("UpsampleNearest3DGrad")
-def upsample_nearest_grad(dy: Value, _input_size: Value, **structure: Any) -> Value:
-    """Return the gradient of a row or a volume, each element of which takes its nearest one."""
-    return _resize_gradient(dy, **structure)
-
-
 @operator("UpsampleLinear1DGrad")
 @operator("UpsampleTrilinear3DGrad")
-def upsample_linear_grad(
-    dy: Value, _input_size: Value, _output_size: Value, _scales: Value, _align: Value, **structure: Any
-) -> Value:
-    """Return the gradient of a row or a volume that is interpolated."""
-    return _resize_gradient(dy, **structure)
-
-
-def _resize_gradient(
+def resize_gradient(
     dy: Value,
     *,
     axes: Ints,
@@ -55,7 +33,7 @@ def _resize_gradient(
     rank: int,
     **attributes: Any,
 ) -> Value:
-    """Return the gradient of a tensor that was resized.
+    """Return the gradient of a row, an image or a volume that was resized.
 
     Resizing maps each axis by a matrix, the resized unit vectors; the gradient is mapped by the transposed
     matrix. ``axes``: the resized axes, with ``sizes`` before and ``counts`` after; ``scales``: empty if the

@@ -252,7 +252,7 @@ def strided_slice_grad(
 
 
 @operator("PadV3Grad")
-def pad_v3_grad(dy: Value, _paddings: Value, *, mode: str, pads: Ints) -> Value:
+def pad_v3_grad(dy: Value, *, mode: str, pads: Ints) -> Value:
     """Sum the gradient of a padded tensor over all places that an element was copied to.
 
     ``pads``: begins, then ends, of all axes.

@@ -323,20 +323,15 @@ def _transposed_convolution(node: StepOperator) -> dict[str, Any]:
 
 @operator("AvgPool1DGrad")
 @operator("AvgPoolGrad")
-def avg_pool_grad(x: Value, _y: Value, dy: Value, *_window: Value, **structure: Any) -> Value:
+def avg_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
     """Spread the gradient of each window over its elements."""
-    return _spread(dy, op.Shape(x), **structure)
+    return avg_pool_3d_grad(op.Shape(x), dy, **structure)
 
 
 @operator("AvgPool3DGrad", element=1)
-def avg_pool_3d_grad(shape: Value, dy: Value, **structure: Any) -> Value:
-    """Spread the gradient of each window over its elements."""
-    return _spread(dy, shape, **structure)
-
-
-def _spread(
-    dy: Value,
+def avg_pool_3d_grad(
     shape: Value,
+    dy: Value,
     *,
     kernel_shape: Ints,
     strides: Ints,
@@ -344,9 +339,9 @@ def _spread(
     pads: Ints,
     ceil_mode: int,
     missing: Ints,
-    count_include_pad: int = 0,
+    count_include_pad: int,
 ) -> Value:
-    """Spread the gradients of windows.
+    """Spread the gradient of each window over its elements.
 
     ``missing``: rows and columns at the end of the padded input that no window reaches; negative: how far
     the last window reaches beyond it.
@@ -381,7 +376,7 @@ def adaptive_avg_pool_grad(dy: Value, shape: Value) -> Value:
 
 
 @operator("AdaptiveMaxPool2D")
-def adaptive_max_pool_2d(x: Value, _output_size: Value) -> tuple[Value, Value]:
+def adaptive_max_pool_2d(x: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and where it is."""
     y = op.GlobalMaxPool(x)
     argmax = op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2)
@@ -389,9 +384,9 @@ def adaptive_max_pool_2d(x: Value, _output_size: Value) -> tuple[Value, Value]:
 
 
 @operator("AdaptiveMaxPool3D")
-def adaptive_max_pool_3d(x: Value, output_size: Value) -> tuple[Value, Value]:
+def adaptive_max_pool_3d(x: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and, in Int32, where it is."""
-    y, argmax = adaptive_max_pool_2d(x, output_size)
+    y, argmax = adaptive_max_pool_2d(x)
     return y, op.Cast(argmax, to=6)
 
 
@@ -408,27 +403,9 @@ def adaptive_max_pool_grad(dy: Value, x: Value, argmax: Value) -> Value:
 @operator("MaxPool3DGrad")
 @operator("MaxPool1DGrad")
 @operator("MaxPoolGrad")
-def max_pool_grad(
-    x: Value,
-    _y: Value,
-    dy: Value,
-    *,
-    kernel_shape: Ints,
-    strides: Ints,
-    pads: Ints,
-    dilations: Ints,
-    ceil_mode: int,
-) -> Value:
+def max_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
     """Send the gradient of each window to its largest element, the first one of several."""
-    _, indices = op.MaxPool(
-        x,
-        kernel_shape=kernel_shape,
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        ceil_mode=ceil_mode,
-        outputs=2,
-    )
+    _, indices = op.MaxPool(x, outputs=2, **structure)
     count, places = op.Reshape(op.Size(x), [1]), op.Reshape(indices, [-1])
     summed = op.scatter_sum("ScatterElements", count, places, op.Reshape(dy, [-1]), axis=0)
     return op.Reshape(summed, op.Shape(x))
