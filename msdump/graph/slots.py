@@ -31,6 +31,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "AdaptiveMaxPool2D": "x output_size:ints",
     "AdaptiveMaxPool3D": "x output_size:ints32",
     # activations
+    "ReLU6": "x",
     "Elu CeLU": "x alpha:float",
     "HShrink SoftShrink": "x lambd:float",
     "HShrinkGrad SoftShrinkGrad": "dout x lambd:float",

@@ -46,7 +46,6 @@ operators(
             "Pass a gradient where the forward output is positive.",
             lambda dy, y: op.Where(y > 0.0, dy, 0.0),
         ),
-        "ReLU6": ("Cut off below 0 and above 6.", lambda x: op.Clip(x, 0.0, 6.0)),
         "ReLU6Grad": (
             "Pass a gradient where the input lies between 0 and 6.",
             lambda dy, x: op.Where(op.And(x > 0.0, x < 6.0), dy, 0.0),
@@ -233,15 +232,14 @@ GradientOperator = tuple[str, Mapping[str, float]]
 _GRADIENTS: Final[Mapping[str, GradientOperator]] = {
     **dict.fromkeys(("Asin", "Acos", "Atan"), ("x dy", {})),
     **dict.fromkeys(("Sqrt", "Asinh", "Acosh", "Sigmoid", "Tanh"), ("y dy", {})),
-    **dict.fromkeys(("ReLU6", "HardSwish", "Softplus"), ("dy x", {})),
+    **dict.fromkeys(("HardSwish", "Softplus"), ("dy x", {})),
     "Relu": ("dy y", {}),
     "Elu": ("dy y", {"alpha": 1.0}),
     "HardSigmoid": ("dy x", {"alpha": 0.2, "beta": 0.5}),
 }
 
 
-@gradient(*(name for name in _GRADIENTS if name != "ReLU6"))
-@mindspore_gradient("ReLU6")
+@gradient(*_GRADIENTS)
 def _one_operator(back: Backward) -> Gradients:
     slots, defaults = _GRADIENTS[back.op_type]
     attributes: dict[str, Any] = {
@@ -302,21 +300,20 @@ def gelu_grad(dy: Value, x: Value, _y: Value, *, approximate: str) -> Value:
 def _lower_clip(node: StepOperator) -> None:
     x, out = node.x, node.y
     bounds = [node.constant(slot) for slot in (1, 2)]
-    if [None if bound is None else float(bound) for bound in bounds] == [0.0, 6.0]:
-        op.call("ReLU6", x, outputs=[out])
-        return
     # a conversion of attributes to inputs writes float32 whatever the type of the tensor is
     typed = [
         item if bound is None else op.constant(bound.astype(x.dtype.numpy))
         for item, bound in zip(node.inputs[1:], bounds, strict=False)
     ]
-    op.emit("Clip", (x, *typed), {}, outputs=[out], primitive="ClipByValue")
+    op.emit("Clip", (x, *typed), {}, outputs=[out])
 
 
 @gradient("Clip")
 def _clip(back: Backward) -> Gradients:
     """Give the gradient to x between the bounds (inclusive), beyond a bound to that bound."""
     x, dy = back.x, back.dy
+    if back.primitive == "ReLU6":
+        return op.call("ReLU6Grad", dy, x, like=x)
     low, high = (*back.inputs[1:], None, None)[:2]
     wants_low, wants_high = (*back.wants[1:], False, False)[:2]
     dx = dlow = dhigh = None

@@ -12,16 +12,11 @@ import numpy as np
 
 from msdump.training.operators.grid_sample import reading
 from msdump.training.operators.resize import sampling
-from msdump.training.operators.shapes import paddings, strided_slice
-from msdump.training.operators.windows import pad_mode
+from msdump.training.operators.shapes import cuts_of, paddings, strided_slice, whole_pads
+from msdump.training.operators.windows import pool_settings
 from msdump.training.writer import FORMS, Form, Item, StepOperator
 
 Given = Sequence[Item | str] | None
-
-
-def _average_pool(node: StepOperator) -> Given:
-    window = node.attributes["kernel_shape"]
-    return node.x, window, node.attribute("strides", (1,) * len(window)), pad_mode(node)
 
 
 def _split(node: StepOperator) -> Given:
@@ -31,22 +26,17 @@ def _split(node: StepOperator) -> Given:
 
 
 def _strided_slice(node: StepOperator) -> Given:
-    cuts = strided_slice(node)
-    return None if cuts is None else (node.x, *cuts)
+    cuts = cuts_of(node)
+    return None if cuts is None else (node.x, *strided_slice(node.x, cuts))
 
 
 def _pad(node: StepOperator) -> Given:
-    pads, axes = node.constant(1), node.constant(3)
-    if pads is None or (axes is None and node.optional(3) is not None):
+    pads = whole_pads(node)
+    if pads is None:
         return None
-    rank = node.x.rank
-    numbers = range(rank) if axes is None else [int(axis) % rank for axis in axes]
-    whole = np.zeros((2, rank), np.int64)
-    whole[:, list(numbers)] = pads.reshape(2, -1)
-    listed = paddings(whole.reshape(-1).tolist())
     if node.attribute("mode", "constant") != "constant":
-        return node.x, listed
-    return node.x, listed, 0.0 if node.optional(2) is None else node.input(2)
+        return node.x, paddings(pads)
+    return node.x, paddings(pads), 0.0 if node.optional(2) is None else node.input(2)
 
 
 def _one_hot(node: StepOperator) -> Given:
@@ -102,7 +92,7 @@ def _filled(node: StepOperator) -> Given:
 
 
 _FORMS: Final[dict[str, Any]] = {
-    "AveragePool": _average_pool,
+    "AveragePool": lambda node: (node.x, *pool_settings(node)),
     "Concat": lambda node: (*node.inputs, node.attributes["axis"]),
     "Split": _split,
     "Slice": _strided_slice,
@@ -111,6 +101,7 @@ _FORMS: Final[dict[str, Any]] = {
     **dict.fromkeys(("Elu", "Celu"), lambda node: (node.x, float(node.attribute("alpha", 1.0)))),
     "Shrink": lambda node: (node.x, float(node.attribute("lambd", 0.5))),
     "Round": lambda node: (node.x,),
+    "Clip": lambda node: (node.x,),
     "Trilu": _triangle,
     **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"), _reduction),
     **dict.fromkeys(("ArgMax", "ArgMin"), _position),

@@ -120,7 +120,7 @@ def reduced_axes(node: StepOperator) -> tuple[int, ...]:
     rank = node.x.rank
     axes = np.array(node.attribute("axes", ())) if node.optional(1) is None else node.constant(1)
     if axes is None:
-        raise GraphError(f"{node.place.path}/{node.primitive}: axes that are computed have no gradient")
+        raise _computed(node, "axes")
     if axes.size:
         return tuple(sorted(int(axis) % rank for axis in axes.reshape(-1)))
     return () if node.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
@@ -186,35 +186,52 @@ _BEYOND: Final = 2**31 - 1
 """An end from which on exporters mean the end of an axis of any size."""
 
 
-def strided_slice(node: StepOperator) -> list[Item] | None:
-    """Return begin, end, strides, begin_mask and end_mask of a slice, None where they are computed.
+Cuts = dict[int, tuple[int, int, int]]
+"""Begin, end and step of a slice by axis."""
+
+
+def cuts_of(node: StepOperator) -> Cuts | None:
+    """Return begin, end and step of a slice by axis, None where they are computed."""
+    begin, end, axes, steps = (node.constant(slot) for slot in range(1, 5))
+    is_computed = any(node.constant(slot) is None and node.optional(slot) is not None for slot in (3, 4))
+    if begin is None or end is None or is_computed:
+        return None
+    count = len(begin)
+    numbers = range(count) if axes is None else [int(axis) % node.x.rank for axis in axes]
+    strides = [1] * count if steps is None else steps.tolist()
+    return dict(zip(numbers, zip(begin.tolist(), end.tolist(), strides, strict=True), strict=True))
+
+
+def strided_slice(x: StepTensor, cuts: Cuts) -> list[Item]:
+    """Return begin, end, strides, begin_mask and end_mask of a slice.
 
     They reach up to the last axis that is cut, as Python's ``x[:, 1:]``. A number that Python's slice leaves
     out is 0, with the bit of its axis in a mask.
     """
-    given = [node.constant(slot) for slot in (1, 2, 3, 4)]
-    if any(node.optional(slot) is not None and given[slot - 1] is None for slot in (3, 4)):
-        return None
-    starts, ends, axes, steps = given
-    if starts is None or ends is None:
-        return None
-    rank = node.x.rank
-    numbers = range(len(starts)) if axes is None else [int(axis) % rank for axis in axes]
-    strides = [1] * len(starts) if steps is None else steps.tolist()
-    cuts = dict(zip(numbers, zip(starts.tolist(), ends.tolist(), strides, strict=True), strict=True))
-    begin, end, stride, masks = [], [], [], [0, 0]
+    begin, end, strides, masks = [], [], [], [0, 0]
     for axis in range(max(cuts, default=-1) + 1):
         first, last, step = cuts.get(axis, (0, _BEYOND, 1))
-        size = node.x.shape[axis]
+        size = x.shape[axis]
         most = size if isinstance(size, int) else _BEYOND - 1
         opens = first == 0 if step > 0 else first >= most
         closes = last > most if step > 0 else last < -most
         begin.append(0 if opens else first)
         end.append(0 if closes else last)
-        stride.append(step)
+        strides.append(step)
         masks[0] |= opens << axis
         masks[1] |= closes << axis
-    return [begin, end, stride, *masks]
+    return [begin, end, strides, *masks]
+
+
+def whole_pads(node: StepOperator) -> list[int] | None:
+    """Return begins, then ends of a Pad for all axes, None where they are computed."""
+    given, axes = node.constant(1), node.constant(3)
+    if given is None or (axes is None and node.optional(3) is not None):
+        return None
+    pads = np.zeros((2, node.x.rank), np.int64)
+    pads[:, range(node.x.rank) if axes is None else axes] = given.reshape(2, -1)
+    listed: list[int] = pads.reshape(-1).tolist()
+    return listed
 
 
 def paddings(pads: Sequence[int]) -> list[int]:
@@ -279,8 +296,12 @@ def constant(node: StepOperator, slot: int, title: str) -> np.ndarray:
     """Return a constant input; a computed one is a GraphError."""
     value = node.constant(slot)
     if value is None:
-        raise GraphError(f"{node.place.path}/{node.primitive}: {title} that are computed have no gradient")
+        raise _computed(node, title)
     return value
+
+
+def _computed(node: StepOperator, title: str) -> GraphError:
+    return GraphError(f"{node.place.path}/{node.primitive}: {title} that are computed have no gradient")
 
 
 _OF_RESHAPE: Final[Rule] = lambda back: restored(back.dy, back.x)
@@ -367,56 +388,42 @@ def _split(back: Backward) -> Gradients:
 
 @gradient("Slice")
 def _slice(back: Backward) -> Gradients:
-    x = back.x
-    begin, end = back.input(1), back.input(2)
-    axes = _axes(back, 3, range(begin.sizes()[0]))
-    steps: Any = back.optional(4) or [1] * len(axes)
-    listed: Sequence[Item] | None = strided_slice(back)
-    cuts: tuple[int, ...] = ()
-    if listed is not None:
-        numbers: Any = (begin.value, end.value, steps if isinstance(steps, list) else steps.value)
-        cuts = tuple(int(number) for part in numbers for number in part)
-    slots = (back.dy, shape_of(x), *((begin, end, steps) if listed is None else listed[:3]))
-    return op.call("StridedSliceGrad", *slots, like=x, axes=axes, pads=_left_out(back, axes), cuts=cuts)
+    x, cuts = back.x, cuts_of(back)
+    if cuts is None:
+        begin, end = back.input(1), back.input(2)
+        given = constant(back, 3, "axes") if back.optional(3) else range(begin.sizes()[0])
+        axes = tuple(int(axis) % x.rank for axis in given)
+        slots: Sequence[Any] = (begin, end, back.optional(4) or [1] * len(axes))
+        structure: dict[str, Ints] = {"axes": axes, "pads": (), "cuts": ()}
+    else:
+        slots = strided_slice(x, cuts)[:3]
+        numbers = tuple(chain.from_iterable(zip(*cuts.values(), strict=True)))
+        structure = {"axes": tuple(cuts), "pads": _left_out(x, cuts), "cuts": numbers}
+    return op.call("StridedSliceGrad", back.dy, shape_of(x), *slots, like=x, **structure)
 
 
-def _left_out(node: StepOperator, axes: tuple[int, ...]) -> tuple[int, ...]:
+def _left_out(x: StepTensor, cuts: Cuts) -> Ints:
     """Return the elements that a slice cuts off at begins and ends of all axes; () for steps other than 1."""
-    x = node.x
-    begin, end, steps = node.constant(1), node.constant(2), node.constant(4)
-    if begin is None or end is None or (node.optional(4) and (steps is None or (steps != 1).any())):
-        return ()
     begins, ends = [0] * x.rank, [0] * x.rank
-    for axis, first, last in zip(axes, begin.tolist(), end.tolist(), strict=True):
+    for axis, (first, last, step) in cuts.items():
         size = x.shape[axis]
-        if not isinstance(size, int):
+        if step != 1 or not isinstance(size, int):
             return ()
         start, stop, _ = slice(first, last).indices(size)
         begins[axis], ends[axis] = start, size - max(stop, start)
     return (*begins, *ends)
 
 
-def _axes(node: StepOperator, slot: int, default: range) -> tuple[int, ...]:
-    """Return the axes that an operator names, from 0."""
-    rank = node.x.rank
-    axes = constant(node, slot, "axes").tolist() if node.optional(slot) else default
-    return tuple(axis % rank for axis in axes)
-
-
 @gradient("Pad")
 def _pad(back: Backward) -> Gradients:
     """Cut off the padding; add gradients of copies to their elements."""
-    x, dy = back.x, back.dy
-    given = constant(back, 1, "pads").tolist()
-    axes = _axes(back, 3, range(x.rank))
-    pads = [0] * 2 * x.rank
-    for number, axis in enumerate(axes):
-        pads[axis], pads[x.rank + axis] = given[number], given[len(axes) + number]
+    x, dy, pads = back.x, back.dy, whole_pads(back)
+    if pads is None:
+        raise _computed(back, "pads" if back.constant(1) is None else "axes")
     mode = back.attribute("mode", "constant")
     if mode != "constant":
         return op.call("PadV3Grad", dy, paddings(pads), like=x, mode=mode, pads=tuple(pads))
-    cut = op.Pad(dy, [-pad for pad in pads], 0.0)
-    dx = cut.typed(x)
+    dx = op.Pad(dy, [-pad for pad in pads], 0.0).typed(x)
     if len(back.wants) < 3 or not back.wants[2]:
         return dx
     padding = _sum_of_all(dy) - _sum_of_all(dx)

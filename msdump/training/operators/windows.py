@@ -18,7 +18,7 @@ from msdump.training.body import INT64, Ints, Value, operator, operators
 from msdump.training.operators.shapes import shape_of
 from msdump.training.rules import Backward, Gradients, gradient, keep, lowering, mindspore_gradient
 from msdump.training.tape import op
-from msdump.training.writer import Item, StepOperator, StepTensor
+from msdump.training.writer import StepOperator, StepTensor
 
 PRODUCTS: Final = "products"
 """One group of many channels, or windows of one element: products of matrices."""
@@ -194,63 +194,51 @@ def _lower_conv(node: StepOperator) -> None:
 _WIDE: Final = 16
 """Input channels from which on products of matrices with them are faster than a convolution."""
 
-IMAGES: Final = 4
-"""Rank of the data of AvgPool, which has its window as inputs; other ranks have it as attributes."""
-
 VOLUMES: Final = 5
 """Rank of the data of Conv3D; its gradients have their inputs in another order than Conv2D's."""
 
 
-def primitive(op_type: str, x: StepTensor) -> str:
-    """Return MindSpore's name of an operator with windows over data of a rank."""
-    return primitive_name(op_type, "", Use(input_ranks=(x.rank,)))
-
-
-def window_steps(node: StepOperator, window: Ints) -> tuple[Ints, Ints, Ints]:
+def window_steps(node: StepOperator, window: Ints) -> dict[str, Ints]:
     """Return strides, dilations and padding of windows: all begins, then all ends, as ``auto_pad`` says."""
-    rank = len(window)
-    strides, dilations = (tuple(node.attribute(name, (1,) * rank)) for name in ("strides", "dilations"))
+    ones, zeros = (1,) * len(window), (0,) * len(window)
+    strides, dilations = (tuple(node.attribute(name, ones)) for name in ("strides", "dilations"))
     mode = node.attribute("auto_pad", "NOTSET")
-    if mode == "NOTSET":
-        return strides, dilations, tuple(node.attribute("pads", (0,) * 2 * rank))
-    if mode == "VALID":
-        return strides, dilations, (0,) * 2 * rank
-    totals = []
-    for size, length, stride, dilation in zip(node.x.sizes_from(2), window, strides, dilations, strict=True):
-        reach = (length - 1) * dilation + 1
-        totals.append(max((-(-size // stride) - 1) * stride + reach - size, 0))
-    return strides, dilations, _halved(totals, is_larger_last=mode == "SAME_UPPER")
+    pads = (*zeros, *zeros) if mode == "VALID" else tuple(node.attribute("pads", (*zeros, *zeros)))
+    if mode.startswith("SAME") or node.attribute("output_shape", None) is not None:
+        ends = (node.x, node.y) if node.op_type == "ConvTranspose" else (node.y, node.x)
+        added = node.attribute("output_padding", zeros)
+        axes = zip(*(end.sizes_from(2) for end in ends), window, strides, dilations, added, strict=True)
+        totals = [
+            max((count - 1) * stride + (length - 1) * step + 1 + more - size, 0)
+            for count, size, length, stride, step, more in axes
+        ]
+        small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
+        # of an odd total, one side has one element more
+        pads = (*small, *large) if mode == "SAME_UPPER" else (*large, *small)
+    return {"strides": strides, "pads": pads, "dilations": dilations}
 
 
-def _halved(totals: Sequence[int], *, is_larger_last: bool) -> Ints:
-    """Split total paddings into begins and ends; of an odd total, one side has one element more."""
-    small, large = [total // 2 for total in totals], [total - total // 2 for total in totals]
-    return (*small, *large) if is_larger_last else (*large, *small)
+def _convolution(node: StepOperator, w: StepTensor) -> dict[str, Any]:
+    """Return strides, padding, dilations and groups of a convolution, transposed or not."""
+    return {**window_steps(node, w.sizes()[2:]), "group": node.attribute("group", 1)}
+
+
+def _named(gradient: str, x: StepTensor) -> str:
+    """Return MindSpore's name of the gradient of a convolution of data of a rank."""
+    return primitive_name("Conv", "", Use(input_ranks=(x.rank,))) + gradient
 
 
 @gradient("Conv")
 def _conv(back: Backward) -> Gradients:
     x, w = back.x, back.input(1)
-    strides, dilations, pads = window_steps(back, w.sizes()[2:])
-    structure = {
-        "strides": strides,
-        "pads": pads,
-        "dilations": dilations,
-        "group": back.attribute("group", 1),
-    }
+    structure = _convolution(back, w)
     dw = _filter_gradient(w, back.dy, x, structure) if back.wants[1] else None
     dx = None
     if back.wants[0]:
         slots = (w, back.dy) if x.rank == VOLUMES else (back.dy, w)
         missing = unreached(back, w.sizes()[2:], structure)
-        dx = op.call(
-            f"{primitive('Conv', x)}BackpropInput",
-            *slots,
-            like=x,
-            **structure,
-            **_form(w, structure),
-            missing=missing,
-        )
+        structure |= _form(w, structure)
+        dx = op.call(_named("BackpropInput", x), *slots, like=x, **structure, missing=missing)
     return dx, dw
 
 
@@ -258,8 +246,8 @@ def _filter_gradient(
     w: StepTensor, dy: StepTensor, x: StepTensor, structure: Mapping[str, Any]
 ) -> StepTensor:
     """Write the gradient of the weight of a convolution with input ``x`` and output gradient ``dy``."""
-    name, slots = primitive("Conv", x), (x, dy) if x.rank == VOLUMES else (dy, x)
-    return op.call(f"{name}BackpropFilter", *slots, like=w, **structure, **_form(w, structure))
+    slots = (x, dy) if x.rank == VOLUMES else (dy, x)
+    return op.call(_named("BackpropFilter", x), *slots, like=w, **structure, **_form(w, structure))
 
 
 def _form(w: StepTensor, structure: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,31 +282,11 @@ def unreached(node: StepOperator, window: Ints, structure: Mapping[str, Any]) ->
 def _conv_transpose(back: Backward) -> Gradients:
     dy = back.dy
     x, w = back.x, back.input(1)
-    structure = _transposed_convolution(back)
+    structure = _convolution(back, w)
     # the weight is that of a convolution from the result to the input
     dw = _filter_gradient(w, x, dy, structure) if back.wants[1] else None
     dx = op.Conv(dy, w, **structure) if back.wants[0] else None
     return dx, dw
-
-
-def _transposed_convolution(node: StepOperator) -> dict[str, Any]:
-    """Return strides, padding, dilations and groups of a transposed convolution."""
-    window = node.input(1).sizes()[2:]
-    ones, zeros = (1,) * len(window), (0,) * len(window)
-    strides, dilations = tuple(node.attribute("strides", ones)), tuple(node.attribute("dilations", ones))
-    mode = node.attribute("auto_pad", "NOTSET")
-    pads = tuple(node.attribute("pads", (*zeros, *zeros)))
-    if mode in {"SAME_UPPER", "SAME_LOWER"} or node.attribute("output_shape", None) is not None:
-        totals = []
-        added = node.attribute("output_padding", zeros)
-        wholes = zip(node.x.sizes_from(2), node.y.sizes_from(2), strict=True)
-        for axis, (size, result) in enumerate(wholes):
-            reach = (window[axis] - 1) * dilations[axis] + 1
-            totals.append(max(strides[axis] * (size - 1) + added[axis] + reach - result, 0))
-        pads = _halved(totals, is_larger_last=mode == "SAME_UPPER")
-    elif mode == "VALID":
-        pads = (*zeros, *zeros)
-    return {"strides": strides, "pads": pads, "dilations": dilations, "group": node.attribute("group", 1)}
 
 
 @operator("AvgPool1DGrad")
@@ -420,35 +388,16 @@ def _lower_global_max_pool(node: StepOperator) -> None:
         keep(node)
 
 
-_ADAPTIVE: Final = {4: "2D", 5: "3D"}
-"""Ranks of data for which MindSpore pools the whole input by an adaptive operator."""
-
-
 def _windows(node: StepOperator) -> dict[str, Any]:
     """Return window, strides, padding, dilations and rounding of a pooling operator."""
-    window = tuple(node.attributes["kernel_shape"])
-    strides, dilations, pads = window_steps(node, window)
-    return {
-        "kernel_shape": window,
-        "strides": strides,
-        "dilations": dilations,
-        "pads": pads,
-        "ceil_mode": node.attribute("ceil_mode", 0),
-    }
-
-
-def _whole_window(x: StepTensor) -> dict[str, Any]:
-    """Return the window that is the whole input."""
-    window = x.sizes_from(2)
-    ones, zeros = (1,) * len(window), (0,) * 2 * len(window)
-    return {"kernel_shape": window, "strides": ones, "dilations": ones, "pads": zeros, "ceil_mode": 0}
+    window = tuple(node.attributes.get("kernel_shape") or node.x.sizes_from(2))
+    rounding = node.attribute("ceil_mode", 0)
+    return {"kernel_shape": window, **window_steps(node, window), "ceil_mode": rounding}
 
 
 @gradient("MaxPool", "GlobalMaxPool")
 def _max_pool(back: Backward) -> Gradients:
-    x = back.x
-    windows = _windows(back) if back.op_type == "MaxPool" else _whole_window(x)
-    return op.call(f"{primitive('MaxPool', x)}Grad", x, back.y, back.dy, like=x, **windows)
+    return op.call(f"{back.primitive}Grad", back.x, back.y, back.dy, like=back.x, **_windows(back))
 
 
 @mindspore_gradient("AdaptiveMaxPool2D", "AdaptiveMaxPool3D")
@@ -457,36 +406,23 @@ def _adaptive_max_pool(back: Backward) -> Gradients:
     return op.call(f"{back.op_type}Grad", back.dy, x, argmax, like=x)
 
 
-@gradient("AveragePool")
+@gradient("AveragePool", "GlobalAveragePool")
 def _average_pool(back: Backward) -> Gradients:
+    x, dy, name = back.x, back.dy, f"{back.primitive}Grad"
+    if back.primitive.startswith("Adaptive"):
+        return op.call(name, dy, shape_of(x), like=x)
     structure = _windows(back)
-    missing = unreached(back, structure["kernel_shape"], structure)
-    include_pad = back.attribute("count_include_pad", 0)
-    return _averaged(back, back.dy, **structure, missing=missing, count_include_pad=include_pad)
+    structure["missing"] = unreached(back, structure["kernel_shape"], structure)
+    structure["count_include_pad"] = back.attribute("count_include_pad", 0)
+    slots = (shape_of(x), dy) if x.rank == VOLUMES else (x, back.y, dy)
+    settings = pool_settings(back) if back.primitive == "AvgPool" else ()
+    return op.call(name, *slots, *settings, like=x, **structure)
 
 
-def _averaged(node: StepOperator, dy: StepTensor, **structure: Any) -> StepTensor:
-    """Write the gradient of an average pooling."""
-    x, y = node.x, node.y
-    slots: tuple[Item | str, ...] = (shape_of(x), dy) if x.rank == VOLUMES else (x, y, dy)
-    if x.rank == IMAGES:
-        slots += (structure["kernel_shape"], structure["strides"], pad_mode(node))
-    return op.call(f"{primitive('AveragePool', x)}Grad", *slots, like=x, **structure)
-
-
-def pad_mode(node: StepOperator) -> str:
-    """Return MindSpore's name of a padding, ``valid`` for none."""
+def pool_settings(node: StepOperator) -> tuple[Ints, Ints, str]:
+    """Return window, strides and MindSpore's name of the padding of AvgPool, ``valid`` for none."""
+    window = node.attributes["kernel_shape"]
     mode = str(node.attribute("auto_pad", "NOTSET"))
-    if mode.startswith("SAME"):
-        return "same"
-    return "pad" if mode == "NOTSET" and any(node.attribute("pads", ())) else "valid"
-
-
-@gradient("GlobalAveragePool")
-def _global_average_pool(back: Backward) -> Gradients:
-    x = back.x
-    if x.rank in _ADAPTIVE:
-        return op.call(f"AdaptiveAvgPool{_ADAPTIVE[x.rank]}Grad", back.dy, shape_of(x), like=x)
-    whole = _whole_window(x)
-    missing = (0,) * (x.rank - 2)
-    return _averaged(back, back.dy, **whole, missing=missing, count_include_pad=0)
+    is_padded = mode == "NOTSET" and any(node.attribute("pads", ()))
+    padding = "same" if mode.startswith("SAME") else "pad" if is_padded else "valid"
+    return window, node.attribute("strides", (1,) * len(window)), padding
