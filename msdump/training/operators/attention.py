@@ -191,10 +191,8 @@ def _lower_attention(node: StepOperator) -> None:
     given = node.optional(3)
     shift, mask = (given, None) if given is None or given.is_float else (None, op.Not(given))
     is_split = query.rank == 4  # (batch, heads, places, elements), else the elements of all heads together
-    heads, kv_heads = (
-        node.attribute("q_num_heads", query.shape[1]),
-        node.attribute("kv_num_heads", key.shape[1]),
-    )
+    heads = node.attribute("q_num_heads", query.shape[1])
+    kv_heads = node.attribute("kv_num_heads", key.shape[1])
     (width,), (value_width,) = query.sizes_from(-1), value.sizes_from(-1)
     size = width if is_split else width // heads
     statistics = query.shaped((query.shape[0], heads, query.shape[-2], _COPIES))

@@ -54,7 +54,7 @@ def _triangle(node: StepOperator) -> Given:
 
 
 def _reduction(node: StepOperator) -> Given:
-    axes = node.attribute("axes", ()) if node.optional(1) is None else node.constant(1)
+    axes = () if node.optional(1) is None else node.constant(1)
     if axes is None or (not len(axes) and node.attribute("noop_with_empty_axes", 0)):
         return None
     return node.x, axes, bool(node.attribute("keepdims", 1))
@@ -83,14 +83,6 @@ def _resize(node: StepOperator) -> Given:
     return (node.x, sizes, is_aligned, is_half) if node.y.is_fixed else None
 
 
-def _position(node: StepOperator) -> Given:
-    return node.x, node.attribute("axis", 0), "int64"
-
-
-def _filled(node: StepOperator) -> Given:
-    return node.x, node.attribute("value", np.zeros(1, np.float32)).reshape(())
-
-
 _FORMS: Final[dict[str, Any]] = {
     "AveragePool": lambda node: (node.x, *pool_settings(node)),
     "Concat": lambda node: (*node.inputs, node.attributes["axis"]),
@@ -104,7 +96,7 @@ _FORMS: Final[dict[str, Any]] = {
     "Clip": lambda node: (node.x,),
     "Trilu": _triangle,
     **dict.fromkeys(("ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum"), _reduction),
-    **dict.fromkeys(("ArgMax", "ArgMin"), _position),
+    **dict.fromkeys(("ArgMax", "ArgMin"), lambda node: (node.x, node.attribute("axis", 0), "int64")),
     "TopK": lambda node: (node.x, node.constant(1)) if node.constant(1) is not None else None,
     "CumSum": _cumulated,
     "Softmax": lambda node: (node.x, [node.attribute("axis", -1)]),
@@ -113,7 +105,7 @@ _FORMS: Final[dict[str, Any]] = {
     "GatherElements": lambda node: (node.x, node.attribute("axis", 0), node.input(1)),
     "ScatterElements": _scatter,
     "OneHot": _one_hot,
-    "ConstantOfShape": _filled,
+    "ConstantOfShape": lambda node: (node.x, node.attribute("value", np.zeros(1, np.float32)).reshape(())),
     "Resize": _resize,
     "GridSample": lambda node: (node.x, node.input(1), *reading(node)),
 }

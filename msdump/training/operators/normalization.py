@@ -8,6 +8,7 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.body import Value, operator
+from msdump.training.operators.shapes import kept_shape
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
 from msdump.training.tape import op
 from msdump.training.writer import StepOperator, StepTensor
@@ -123,10 +124,7 @@ def layer_norm_body(
     rank: int,
 ) -> tuple[Value, Value, Value]:
     """Normalise over the last axes; return the result, mean and variance (not 1 / standard deviation)."""
-    axes = list(range(begin_norm_axis % rank, rank))
-    mean = op.ReduceMean(x, axes, keepdims=1)
-    centered = x - mean
-    variance = op.ReduceMean(centered * centered, axes, keepdims=1)
+    centered, mean, variance = _centered(x, list(range(begin_norm_axis % rank, rank)))
     deviation = op.Sqrt(variance + op.CastLike(epsilon, x))
     y = centered / deviation * gamma + beta
     return y, mean, variance
@@ -201,7 +199,7 @@ def group_norm(
     rank: int,
 ) -> tuple[Value, Value, Value]:
     """Normalise over groups of channels; return the result, mean and 1 / standard deviation."""
-    centered, mean, variance = _centered(op.Reshape(x, (0, num_groups, -1)))
+    centered, mean, variance = _centered(op.Reshape(x, (0, num_groups, -1)), [2])
     inverse = op.Reciprocal(op.Sqrt(variance + op.CastLike(epsilon, x)))
     normal = op.Reshape(centered * inverse, op.Shape(x))
     y = normal * _wide(gamma, rank) + _wide(beta, rank)
@@ -213,10 +211,7 @@ def group_norm_grad(
     dy: Value, x: Value, mean: Value, rstd: Value, gamma: Value, *, num_groups: int, rank: int
 ) -> tuple[Value, Value, Value]:
     """Return the gradients of input, scale and shift."""
-    rows = (0, num_groups, -1)
-    inverse = op.Unsqueeze(rstd, (2,))
-    normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
-    return _channel_gradients(dy, gamma, normal, inverse, rows=rows, rank=rank)
+    return _channel_gradients(dy, x, gamma, mean, rstd, rows=(0, num_groups, -1), rank=rank)
 
 
 @operator("InstanceNorm")
@@ -224,7 +219,7 @@ def instance_norm(
     x: Value, gamma: Value, beta: Value, *, epsilon: float, rank: int
 ) -> tuple[Value, Value, Value]:
     """Normalise each channel of each sample; return the result, mean and variance."""
-    centered, mean, variance = _centered(op.Reshape(x, (0, 0, -1)))
+    centered, mean, variance = _centered(op.Reshape(x, (0, 0, -1)), [2])
     normal = op.Reshape(centered / op.Sqrt(variance + epsilon), op.Shape(x))
     y = normal * _wide(gamma, rank) + _wide(beta, rank)
     return y, op.Squeeze(mean, (2,)), op.Squeeze(variance, (2,))
@@ -235,23 +230,23 @@ def instance_norm_grad(
     dy: Value, x: Value, gamma: Value, mean: Value, variance: Value, *, epsilon: float, rank: int
 ) -> tuple[Value, Value, Value]:
     """Return the gradients of input, scale and shift."""
-    rows = (0, 0, -1)
-    inverse = op.Unsqueeze(op.Reciprocal(op.Sqrt(variance + epsilon)), (2,))
-    normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
-    return _channel_gradients(dy, gamma, normal, inverse, rows=rows, rank=rank)
+    rstd = op.Reciprocal(op.Sqrt(variance + epsilon))
+    return _channel_gradients(dy, x, gamma, mean, rstd, rows=(0, 0, -1), rank=rank)
 
 
-def _centered(rows: Value) -> tuple[Value, Value, Value]:
-    """Return rows (n, groups, elements) about their means, the means and the variances."""
-    mean = op.ReduceMean(rows, (2,), keepdims=1)
-    centered = rows - mean
-    return centered, mean, op.ReduceMean(centered * centered, (2,), keepdims=1)
+def _centered(x: Value, axes: list[int]) -> tuple[Value, Value, Value]:
+    """Return a value less its mean over some axes, the mean and the variance."""
+    mean = op.ReduceMean(x, axes, keepdims=1)
+    centered = x - mean
+    return centered, mean, op.ReduceMean(centered * centered, axes, keepdims=1)
 
 
 def _channel_gradients(
-    dy: Value, gamma: Value, normal: Value, inverse: Value, *, rows: tuple[int, ...], rank: int
+    dy: Value, x: Value, gamma: Value, mean: Value, rstd: Value, *, rows: tuple[int, ...], rank: int
 ) -> tuple[Value, Value, Value]:
     """Return the gradients of a normalisation of ``rows`` with scale and shift of channels."""
+    inverse = op.Unsqueeze(rstd, (2,))
+    normal = (op.Reshape(x, rows) - op.Unsqueeze(mean, (2,))) * inverse
     scaled = op.Reshape(dy * _wide(gamma, rank), rows)
     dx = op.Reshape(_centered_gradient(scaled, normal, inverse, [2]), op.Shape(dy))
     others = _but_channels(rank)
@@ -292,23 +287,24 @@ def _lower_batch_norm(node: StepOperator) -> None:
 _EPSILON = 1e-5
 
 
-@lowering("LayerNormalization")
+@lowering("LayerNormalization", "RMSNormalization")
 def _lower_layer_norm(node: StepOperator) -> None:
     x, scale, y, shift = node.x, node.input(1), node.y, node.optional(2)
     axis, epsilon = node.attribute("axis", -1), node.attribute("epsilon", _EPSILON)
-    is_plain = all(item is None or item.shape == x.shape[axis:] for item in (scale, shift))
-    gamma, beta = (
+    is_layer = node.op_type == "LayerNormalization"
+    given: tuple[StepTensor | None, ...] = (scale, shift) if is_layer else (scale,)
+    is_plain = all(item is None or item.shape == x.shape[axis:] for item in given)
+    parameters = [
         op.constant(np.full(x.sizes_from(axis), neutral, x.dtype.numpy))
         if item is None or not is_plain
         else item
-        for item, neutral in ((scale, 1), (shift, 0))
-    )
-    begin = axis % x.rank
-    statistic = x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))
-    normal, mean, variance = op.call(
-        "LayerNorm",
-        *(x, gamma, beta, axis, axis, epsilon),
-        like=[x, statistic, statistic],
+        for item, neutral in zip(given, (1, 0), strict=False)
+    ]
+    statistic = kept_shape(x, range(axis % x.rank, x.rank))
+    normal, *statistics = op.call(
+        "LayerNorm" if is_layer else "RmsNorm",
+        *(x, *parameters, *((axis, axis) if is_layer else ()), epsilon),
+        like=[x, *(statistic for _ in given)],
         outputs=[y] if is_plain else (),
         begin_norm_axis=axis,
         rank=x.rank,
@@ -319,29 +315,10 @@ def _lower_layer_norm(node: StepOperator) -> None:
             op.Add(scaled, shift, outputs=[y])
     shown_mean, deviation = node.output(1), node.output(2)
     if shown_mean is not None:
-        op.Cast(mean, to=shown_mean.dtype.onnx, outputs=[shown_mean])
+        op.Cast(statistics[0], to=shown_mean.dtype.onnx, outputs=[shown_mean])
     if deviation is not None:
-        inverse = op.Reciprocal(op.Sqrt(variance + float(epsilon)))
+        inverse = op.Reciprocal(op.Sqrt(statistics[1] + float(epsilon)))
         op.Cast(inverse, to=deviation.dtype.onnx, outputs=[deviation])
-
-
-@lowering("RMSNormalization")
-def _lower_rms_norm(node: StepOperator) -> None:
-    x, scale, axis = node.x, node.input(1), node.attribute("axis", -1)
-    begin = axis % x.rank
-    is_plain = scale.shape == x.shape[begin:]
-    normal, _ = op.call(
-        "RmsNorm",
-        x,
-        scale if is_plain else op.constant(np.ones(x.sizes_from(begin), x.dtype.numpy)),
-        node.attribute("epsilon", _EPSILON),
-        like=[x, x.shaped((*x.shape[:begin], *(1,) * (x.rank - begin)))],
-        outputs=[node.y] if is_plain else None,
-        begin_norm_axis=axis,
-        rank=x.rank,
-    )
-    if not is_plain:  # the scale is broadcast: an operator of its own
-        op.Mul(normal, scale, outputs=[node.y])
 
 
 @lowering("GroupNormalization")

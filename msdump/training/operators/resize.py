@@ -9,7 +9,7 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.training.body import Ints, Value, operator
-from msdump.training.operators.shapes import shape_of
+from msdump.training.operators.shapes import shape_of, swapped
 from msdump.training.rules import Backward, Gradients, gradient
 from msdump.training.tape import op
 from msdump.training.writer import Item, StepOperator, StepTensor
@@ -46,11 +46,10 @@ def resize_gradient(
         if axis == rank - 2:
             dy = op.MatMul(matrix, dy)
         else:
-            swapped = [*range(rank)]
-            swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
-            rows = dy if axis == rank - 1 else op.Transpose(dy, perm=swapped)
+            order = swapped(range(rank), axis)
+            rows = dy if axis == rank - 1 else op.Transpose(dy, perm=order)
             turned = op.MatMul(rows, op.Transpose(matrix, perm=[1, 0]))
-            dy = turned if axis == rank - 1 else op.Transpose(turned, perm=swapped)
+            dy = turned if axis == rank - 1 else op.Transpose(turned, perm=order)
     return dy
 
 

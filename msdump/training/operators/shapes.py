@@ -118,10 +118,10 @@ def _lower_transpose(node: StepOperator) -> None:
 def reduced_axes(node: StepOperator) -> tuple[int, ...]:
     """Return the axes of a reduction from 0; computed ones are a GraphError."""
     rank = node.x.rank
-    axes = np.array(node.attribute("axes", ())) if node.optional(1) is None else node.constant(1)
-    if axes is None:
+    axes = node.constant(1)
+    if axes is None and node.optional(1) is not None:
         raise _computed(node, "axes")
-    if axes.size:
+    if axes is not None and axes.size:
         return tuple(sorted(int(axis) % rank for axis in axes.reshape(-1)))
     return () if node.attribute("noop_with_empty_axes", 0) else tuple(range(rank))
 
@@ -426,12 +426,8 @@ def _pad(back: Backward) -> Gradients:
     dx = op.Pad(dy, [-pad for pad in pads], 0.0).typed(x)
     if len(back.wants) < 3 or not back.wants[2]:
         return dx
-    padding = _sum_of_all(dy) - _sum_of_all(dx)
-    return dx, None, reshaped(padding, back.input(2))
-
-
-def _sum_of_all(x: StepTensor) -> StepTensor:
-    return reduced("ReduceSum", x, range(x.rank), keep_dims=False)
+    whole, inner = (reduced("ReduceSum", each, range(x.rank), keep_dims=False) for each in (dy, dx))
+    return dx, None, reshaped(whole - inner, back.input(2))
 
 
 @gradient("DepthToSpace")
