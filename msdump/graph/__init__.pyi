@@ -14,6 +14,7 @@ from .body import Operand as Operand
 from .body import Tape as Tape
 from .body import array_of as array_of
 from .body import single as single
+from .builder import scalar_of as scalar_of
 from .builder import value_type as value_type
 from .collectives import Collective as Collective
 from .collectives import CollectiveCall as CollectiveCall

@@ -221,11 +221,12 @@ class Builder:
             attributes=attributes,
             producers=tuple(self._producers.get(name) for name in proto.input),
             initializer_ranks=tuple(None if array is None else array.ndim for array in arrays),
-            scalars=tuple(_scalar(array) for array in arrays),
+            scalars=tuple(scalar_of(array) for array in arrays),
         )
 
 
-def _scalar(array: np.ndarray | None) -> float | None:
+def scalar_of(array: np.ndarray | None) -> float | None:
+    """Return the one number of an array, None for arrays of more elements, of another kind or for none."""
     if array is None or array.size != 1 or array.dtype.kind not in _SCALAR_KINDS:
         return None
     return float(array.reshape(-1)[0])

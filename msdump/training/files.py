@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +46,10 @@ def converted(model: Model) -> Model:
         GraphError: ONNX cannot convert the model.
     """
     try:
-        version = validity.opsets(message_of(model)).get("", 1)
+        version = validity.opsets(_message(model, validity.skeleton)).get("", 1)
         if version >= OLDEST_OPSET:
             return model
-        message = _inlined(whole_message(model))
+        message = _inlined(_whole(model))
     except (OSError, GraphError, onnx.checker.ValidationError):  # ValidationError: faulty external data
         return model
     try:
@@ -81,22 +81,17 @@ def _newer(message: onnx.ModelProto) -> onnx.ModelProto:
     return newer
 
 
-def message_of(model: Model) -> onnx.ModelProto:
-    """Return a model as a message, without its large weights."""
+def _message(model: Model, parse: Callable[[memoryview], onnx.ModelProto]) -> onnx.ModelProto:
     if isinstance(model, onnx.ModelProto):
         return model
-    data = memoryview(model if isinstance(model, bytes) else reading.map_file(Path(model)))
-    return validity.skeleton(data)
+    return parse(memoryview(model if isinstance(model, bytes) else reading.map_file(Path(model))))
 
 
-def whole_message(model: Model) -> onnx.ModelProto:
+def _whole(model: Model) -> onnx.ModelProto:
     """Return a model as a message with all weights."""
-    if isinstance(model, onnx.ModelProto):
-        return model
-    if isinstance(model, bytes):
-        return onnx.load_from_string(model)
-    message = onnx.load_from_string(bytes(reading.map_file(Path(model))))
-    external_data_helper.load_external_data_for_model(message, str(Path(model).parent))
+    message = _message(model, lambda data: onnx.load_from_string(bytes(data)))
+    if not isinstance(model, (onnx.ModelProto, bytes)):
+        external_data_helper.load_external_data_for_model(message, str(Path(model).parent))
     return message
 
 

@@ -101,14 +101,14 @@ class ForwardWriter:
         weights: Its initializers so far, by name.
     """
 
-    def __init__(self, graph: Graph, trainable: Sequence[str] | None, names: Mapping[str, str]) -> None:
+    def __init__(self, graph: Graph, trainable: Sequence[str] | None, names: Sequence[str]) -> None:
         """Declare inputs and weights, and reserve the names of all values of the model.
 
         Args:
             graph: The model.
             trainable: Names of the trained initializers; None: all that can be.
-            names: Names of the step's inputs, by names of the model's inputs; a number is added to a name
-                that another value has.
+            names: Names of the step's inputs, in the order of the model's; a number is added to a name that
+                another value has. Empty: the model's own.
         """
         self.inputs: list[StepTensor] = []
         self.weights: dict[str, np.ndarray] = {}
@@ -117,7 +117,8 @@ class ForwardWriter:
         op.reserve(name for node in graph.nodes for name in node.outputs)
         op.reserve(graph.weights)
         self._renamed = {
-            name: chosen if chosen == name else op.free_name(chosen) for name, chosen in names.items()
+            value.name: name if name == value.name else op.free_name(name)
+            for value, name in zip(graph.inputs, names, strict=False)
         }
         for value in graph.inputs:
             self.input(self._typed(value.name))

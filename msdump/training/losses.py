@@ -64,15 +64,7 @@ def one_hot(
 
 
 @operator("BCEWithLogitsLoss")
-def bce_with_logits(
-    logits: Value,
-    labels: Value,
-    _weight: Value,
-    _pos_weight: Value,
-    _reduction: Value,
-    *,
-    reduction: str,
-) -> Value:
+def bce_with_logits(logits: Value, labels: Value, *_: Value, reduction: str) -> Value:
     """Return labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid)), reduced.
 
     Only exponentials of negative numbers occur, which cannot overflow.
@@ -83,9 +75,7 @@ def bce_with_logits(
 
 
 @operator("SmoothL1Loss")
-def smooth_l1_loss(
-    prediction: Value, target: Value, beta: Value, _reduction: Value, *, reduction: str
-) -> Value:
+def smooth_l1_loss(prediction: Value, target: Value, beta: Value, *_: Value, reduction: str) -> Value:
     """Return error^2 / 2 beta where the error is below beta, else error - beta / 2, reduced."""
     error, beta = op.Abs(prediction - target), op.CastLike(beta, prediction)
     is_small = error < beta
@@ -94,7 +84,7 @@ def smooth_l1_loss(
 
 @operator("SmoothL1LossGrad")
 def smooth_l1_loss_grad(
-    prediction: Value, target: Value, dy: Value, beta: Value, _reduction: Value, *, reduction: str
+    prediction: Value, target: Value, dy: Value, beta: Value, *_: Value, reduction: str
 ) -> Value:
     """Return dy times the error / beta, between -1 and 1; divided by the number of elements for a mean."""
     error, beta = prediction - target, op.CastLike(beta, prediction)

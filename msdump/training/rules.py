@@ -124,9 +124,7 @@ class BackwardPass:
         self._producers = {out.name: node for node in operators for out in node.outputs}
         self._wanted = set(parameters)
         self._first_users = {
-            name: node
-            for node in reversed(operators)
-            for name in (item.name for item in node.inputs if item is not None)
+            item.name: node for node in reversed(operators) for item in node.inputs if item is not None
         }
         for node in operators:
             if any(item is not None and item.name in self._wanted for item in node.inputs):
@@ -186,21 +184,14 @@ def _turns(loss: StepTensor, producers: Mapping[str, StepOperator]) -> Mapping[s
     operator behind them.
     """
     turns: dict[str, int] = {}
-    path = [loss.name]
+    path = [producers[loss.name]] if loss.name in producers else []
     while path:
-        node = producers.get(path[-1])
-        operands = () if node is None or node.name in turns else node.inputs
-        ahead = (
-            item.name
-            for item in operands
-            if item is not None and item.name in producers and producers[item.name].name not in turns
-        )
-        if name := next(ahead, ""):
-            path.append(name)
-            continue
-        path.pop()
-        if node is not None:
-            turns.setdefault(node.name, len(turns))
+        operands = (producers.get(item.name) for item in path[-1].inputs if item is not None)
+        ahead = next((node for node in operands if node is not None and node.name not in turns), None)
+        if ahead is None:
+            turns[path.pop().name] = len(turns)
+        else:
+            path.append(ahead)
     return turns
 
 

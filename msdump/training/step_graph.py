@@ -116,7 +116,7 @@ def step_graph(
     accumulation = options.parsed(accumulate, ACCUMULATIONS, "accumulation", number="sum")
     clipping = options.parsed(clip_gradients, CLIPPINGS, "clipping")
     with writing(writer):
-        forward = ForwardWriter(graph, chosen, _renamed(graph, data))
+        forward = ForwardWriter(graph, chosen, data)
         update = Update(updaters, parallel, forward.state, check, accumulation, clipping)
         output, *_ = forward.network(layers)
         value = forward.loss(criterion, output, label)
@@ -165,14 +165,10 @@ def eval_graph(
     criterion = None if loss is None else loss_of(loss)
     data = [f"data{number or ''}" for number in range(len(graph.inputs))]
     with writing(writer):
-        forward = ForwardWriter(graph, None, {} if criterion is None else _renamed(graph, data))
+        forward = ForwardWriter(graph, None, () if criterion is None else data)
         outputs = forward.network(layers)
         losses = [] if criterion is None else [forward.loss(criterion, outputs[0], "label")]
         return forward.assembled([*losses, *outputs])
-
-
-def _renamed(graph: Graph, names: Sequence[str]) -> dict[str, str]:
-    return {value.name: name for value, name in zip(graph.inputs, names, strict=True)}
 
 
 def _opset(graph: Graph) -> int:

@@ -36,6 +36,7 @@ from msdump.graph import (
     filled,
     names,
     primitive_name,
+    scalar_of,
     single,
     value_type,
 )
@@ -288,16 +289,10 @@ def info(tensor: StepTensor) -> onnx.ValueInfoProto:
 
 def use_of(tensors: Sequence[StepTensor | None], attributes: Mapping[str, Any]) -> Use:
     """Return the facts that MindSpore's name of an operator depends on."""
-    arrays = [None if tensor is None else tensor.value for tensor in tensors]
     return Use(
         input_ranks=tuple(None if tensor is None else tensor.rank for tensor in tensors),
         attributes=attributes,
-        scalars=tuple(
-            float(array.reshape(-1)[0])
-            if array is not None and array.size == 1 and array.dtype.kind in "biuf"
-            else None
-            for array in arrays
-        ),
+        scalars=tuple(None if tensor is None else scalar_of(tensor.value) for tensor in tensors),
     )
 
 
