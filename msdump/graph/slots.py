@@ -51,7 +51,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "GroupNormGrad": "dout x mean rstd weight num_groups:int "
     "dx_is_require:bool dgamma_is_require:bool dbeta_is_require:bool",
     # reductions
-    "ReduceSum": "x axis:ints keep_dims:bool skip_mode:bool=False",
+    "ReduceSum": "x axis:ints keep_dims:bool skip_mode:bool=0",
     "ReduceMean ReduceMax ReduceMin ReduceProd": "x axis:ints keep_dims:bool",
     "ReduceAll": "x -axis keep_dims:bool",
     "CumSum CumProd": "x axis:int exclusive:bool reverse:bool",
@@ -102,7 +102,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "Adam": "variable moment1 moment2 beta1_power:float beta2_power:float rate:float "
     "beta1:float beta2:float eps:float gradient",
     "AdamWeightDecay": "variable adam_m adam_v rate:float beta1:floats beta2:floats eps:floats "
-    "weight_decay:float gradient use_locking:bool=False",
+    "weight_decay:float gradient use_locking:bool=0",
     "ApplyRMSProp": "variable mean_square moment rate:float gradient "
     "decay:float momentum:float epsilon:float",
     "ApplyCenteredRMSProp": "variable mean_grad mean_square moment gradient rate:float "
@@ -176,7 +176,7 @@ def _slots(row: str) -> Iterator[Slot]:
     for text in row.split():
         name, _, kind = text.lstrip("-*").partition(":")
         kind, _, default = kind.partition("=")
-        known = int(default in {"1", "True"}) if default in {"0", "1", "False", "True"} else default or None
+        known = int(default) if default.isdigit() else default or None
         yield Slot(name, kind, known, is_read=text[0] != "-", is_repeated=text[0] == "*")
 
 

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
+import msdump
 from msdump.graph import loader
 from msdump.training import OPTIMIZERS, step_graph
 from tests.texts import parsed
@@ -133,16 +134,29 @@ def test_updates(text, dtype):
         assert state["global_step"] == count
 
 
-@pytest.mark.parametrize("text", FORMULAS)
-def test_windows_of_one_element(text):
-    """The weight of a 1x1 convolution gets the values that a matrix gets."""
-    gradients = [item.astype(np.float32) for item in _GRADIENTS]
-    *_, matrix = _states(step_graph(_model(), WEIGHTED, text), gradients)
-    *_, windows = _states(step_graph(_model(shape=(3, 4, 1, 1)), WEIGHTED, text), gradients)
+PARTS = [
+    {"clip_gradients": "global_norm:2.0"},
+    {"clip_gradients": "value:-1,0.75"},
+    {"accumulate": "mean:2"},
+    {"loss_scale": 1024},
+    {"loss_scale": "dynamic:1024"},
+    {"data_parallel": 1},
+]
 
-    assert {name: array.squeeze().tolist() for name, array in matrix.items()} == {
-        name: array.squeeze().tolist() for name, array in windows.items()
-    }
+
+@pytest.mark.parametrize("choices", [*({"optimizer": text} for text in FORMULAS), *PARTS], ids=str)
+def test_windows_of_one_element(choices):
+    """Weights of a 1x1 convolution, for which numbers are reshaped, get the values that a matrix gets."""
+    states = []
+    for shape in ((3, 4), (3, 4, 1, 1)):
+        step = step_graph(_model(shape=shape), WEIGHTED, **{"optimizer": "momentum:0.1,0.9,0.5"} | choices)
+        network = msdump.load(step)
+        for gradient in _GRADIENTS:
+            network.train_step(gradient.astype(np.float32))
+        states.append({name: array.reshape(-1).tolist() for name, array in network.state().items()})
+
+    assert states[0] == states[1]
+    assert states[0]["p0"] != _WEIGHT.astype(np.float32).reshape(-1).tolist()
 
 
 @pytest.mark.parametrize("text", [f"{name}:0.1" for name in OPTIMIZERS])

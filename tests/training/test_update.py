@@ -66,32 +66,6 @@ def test_norm_of_bfloat16():
     np.testing.assert_allclose(1 - updated.astype(float), _GRADIENT * 2 / _NORM, atol=0.02)  # 8 bits
 
 
-CHOICES = [
-    {"clip_gradients": "global_norm:2.0"},
-    {"clip_gradients": "value:-1,0.75"},
-    {"accumulate": "mean:2"},
-    {"loss_scale": 1024},
-    {"loss_scale": "dynamic:1024"},
-    {"data_parallel": 1},
-]
-
-
-@pytest.mark.parametrize("choices", CHOICES, ids=str)
-def test_windows_of_one_element(choices):
-    """Weights of a 1x1 convolution, for which numbers are reshaped, get the values that a matrix gets."""
-    states = []
-    for shape in ((2, 3), (2, 3, 1, 1)):
-        ones = np.ones(shape, np.float32)
-        step = step_graph(one_operator("Add", [ones, ones], {}), WEIGHTED, "momentum:0.1,0.9,0.5", **choices)
-        network = msdump.load(step)
-        for number in range(3):
-            network.train_step(np.float32(number + 1) * _GRADIENT.reshape(shape).astype(np.float32))
-        states.append({name: array.reshape(-1).tolist() for name, array in network.state().items()})
-
-    assert states[0] == states[1]
-    assert states[0]["p0"] != [1.0] * 6
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float64], ids=lambda dtype: dtype.__name__)
 def test_dynamic_scale_of_other_types(dtype):
     """A loss and gradients that are not float32 read casts of the scale, and keep their type."""
