@@ -93,7 +93,7 @@ class OperatorBody:
         name: MindSpore's name.
         build: Writes the body.
         element: Slot of the input that decides the operator's element type.
-        variant: Tells functions of one structure apart.
+        variant: Distinguishes functions of one structure.
     """
 
     name: str

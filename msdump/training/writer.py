@@ -264,7 +264,7 @@ class StepOperator:
 
 
 Form = Callable[[StepOperator], Sequence[Item] | None]
-"""Returns the inputs that MindSpore's kernel reads, in order; None: those of ONNX's operator."""
+"""Returns the inputs that MindSpore's kernel reads, in order; None: ONNX's own inputs."""
 
 FORMS: Final[dict[str, Form]] = {}
 """By type of ONNX's operators that have constant inputs in MindSpore; ``operators.forms`` fills it."""

@@ -52,7 +52,7 @@ def ascend_of_cpu(case: Case) -> Figure:
 
 
 def _decode(network: Network, feeds: dict[str, np.ndarray]) -> None:
-    """Run a decoder on one token; change its feeds to those of the next token."""
+    """Run a decoder on one token; change its feeds to the next token's."""
     results = network.run(feeds)
     feeds["input_ids"] = results["logits"].argmax(-1)
     if "position_ids" in feeds:  # the int4 decoder counts its mask
