@@ -249,11 +249,6 @@ def _nll_loss(back: Backward) -> Gradients:
 
 
 @dataclass(frozen=True, slots=True)
-class NoOptions(Options):
-    """Options of a loss that has none."""
-
-
-@dataclass(frozen=True, slots=True)
 class Reduction(Options):
     """Option of a loss of many elements or rows.
 
@@ -293,7 +288,7 @@ class Loss:
     cell: str
     label: Callable[[StepTensor], tuple[DType, Shape]] | None
     write: Callable[..., StepTensor]
-    options: type[Options] = NoOptions
+    options: type[Options] = Options
 
 
 def _classes(logits: StepTensor) -> tuple[DType, Shape]:

@@ -62,10 +62,10 @@ def one_of(names: Collection[str]) -> OptionRule:
 Rules = Mapping[str, OptionRule]
 
 
+@dataclass(frozen=True, slots=True)
 class Options:
-    """Base of frozen dataclasses of options; ``rules`` has the rules by field."""
+    """Base of options, and no options; ``rules`` has the rules by field."""
 
-    __slots__ = ()
     rules: ClassVar[Rules] = {}
 
     def __post_init__(self) -> None:
