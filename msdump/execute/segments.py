@@ -269,10 +269,11 @@ _log = logging.getLogger("msdump.execute")
 _LARGE: Final = 64 << 20
 """Bytes of packed weights from which a program has one plan: each plan packs them once more."""
 
-_PATIENCE: Final = 32
-"""Runs in a row that use a plan for more than they want, before the plan is made anew.
+_PATIENCE: Final = 0
+"""Runs in a row that use a plan for more than they want, before the first time that a plan is made anew.
 
-They take up to 1.3 times as long; to pack weights takes the time of some ten runs.
+They take up to 1.3 times as long; to pack weights takes the time of some ten runs. The first run of a dump on
+Ascend is looked at for its addresses, too, and wants more than any later one.
 """
 
 _FEW: Final = 2
@@ -366,15 +367,15 @@ class SegmentPlanner:
         """Return the interest and the observed control flow of a program's only plan.
 
         The plan shows all that this run and earlier ones want, so that runs in turns share sessions. After
-        many runs in a row that want less, earlier wishes are dropped; the number of runs then doubles, so
-        that dumps at long intervals do not pack weights again and again.
+        some runs in a row that want less, earlier wishes are dropped; the number of runs then doubles, so
+        that dumps at intervals do not pack weights again and again.
         """
         for known, inside in self._plans:
             wide = known.joined(interest), tuple(sorted({*inside, *entered}))
             self._surplus = self._surplus + 1 if wide != (interest, entered) else 0
             if self._surplus <= self._patience:
                 return wide
-            self._surplus, self._patience = 0, 2 * self._patience
+            self._surplus, self._patience = 0, 2 * self._patience + 1
         return interest, entered
 
     def _release(self) -> None:

@@ -134,7 +134,7 @@ def test_runs_of_a_large_program_share_a_plan():
         (every, 5),
         *[(odd, 5)] * 2,
         (odd, 3),
-        *[(None, 3)] * 4,
+        *[(None, 3)] * 5,
         (None, 0),
     ]
 
