@@ -110,7 +110,7 @@ REFUSED = [
     ("optimizer", {}, "no optimizer for fc1.weight, fc1.bias, norm.gamma, norm.beta, fc2.weight"),
     (
         "optimizer",
-        {"fc2.weigth": "sgd", "": "adam"},
+        {"fc2.wweight": "sgd", "": "adam"},
         "there are fc1.weight, fc1.bias, norm.gamma, norm.beta, fc2.weight, fc2.bias (did you mean 'fc2",
     ),
     (
@@ -121,7 +121,7 @@ REFUSED = [
     ("optimizer", {"fc*": "sgd"}, "no optimizer for norm.gamma, norm.beta; add one without a pattern"),
     ("optimizer", {"": "sgd", "*": "adam"}, "the optimizer without a pattern has no parameters"),
     ("optimizer", {"fc*": "sdg"}, "unknown optimizer 'sdg'"),
-    ("groups", {"*.bais": {}}, "group '*.bais': no trained parameter has this name"),
+    ("groups", {"*.biass": {}}, "group '*.biass': no trained parameter has this name"),
     ("groups", {"*": {"lr": 1}}, "'lr'; the options are learning_rate=none, weight_decay=none"),
     ("groups", {"*": "weight_decay=much"}, "group '*': weight_decay is 'much', a number is expected"),
     ("groups", {"*": "weight_decay=1 2"}, "weight_decay is (1.0, 2.0), allowed is 0 or more"),
