@@ -31,11 +31,10 @@ def is_finite(array: Array) -> bool:
 
 def losses(graph: Graph, outputs: Iterable[Any]) -> list[np.ndarray]:
     """Return the results of a training step that are losses: single numbers, or from the cell of the loss."""
-    known = graph.losses
     return [
         output
         for value, output in zip(graph.results, outputs, strict=True)
-        if isinstance(output, np.ndarray) and (output.size == 1 or value.name in known)
+        if isinstance(output, np.ndarray) and (output.size == 1 or value.name in graph.losses)
     ]
 
 

@@ -62,6 +62,7 @@ from .operators import written_inputs as written_inputs
 from .order import external_values as external_values
 from .order import outer_values as outer_values
 from .order import reads as reads
+from .order import rename_values as rename_values
 from .order import subgraphs as subgraphs
 from .slots import SLOTS as SLOTS
 from .slots import filled as filled

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import onnx
 
-from msdump.graph import names
+from msdump.graph import names, rename_values
 
 
 def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
@@ -31,7 +31,7 @@ def with_merged_gradients(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProt
     kept, first = [], dict[bytes, onnx.NodeProto]()
     merged: dict[str, str] = {}
     for node in nodes:
-        _rename([node], merged)
+        rename_values(node, merged)
         scope = names.metadata_of(node)[names.ONNXSCRIPT + "name_scopes"]
         if node.op_type in _LATER or not scope.startswith("['Gradients'"):
             kept.append(node)
@@ -46,14 +46,6 @@ def with_merged_gradients(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProt
         else:
             merged.update(zip(node.output, earlier.output, strict=True))
     return kept
-
-
-def _rename(nodes: Iterable[onnx.NodeProto], merged: Mapping[str, str]) -> None:
-    for node in nodes:
-        for slot, name in enumerate(node.input):
-            node.input[slot] = merged.get(name, name)
-        for attribute in node.attribute:
-            _rename(attribute.g.node, merged)
 
 
 def with_merged_sums(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
