@@ -638,8 +638,8 @@ class TestGraphFiles:
 
 
 def test_page_lists_algorithms_and_codes():
-    """The page on comparing shows the table of algorithms and every return code."""
-    text = (GOLDEN.parents[1] / "docs" / "how-to" / "compare-dumps.md").read_text(encoding="utf-8")
+    """The page on msaccucmp shows the table of algorithms and every return code."""
+    text = (GOLDEN.parents[1] / "docs" / "reference" / "msaccucmp.md").read_text(encoding="utf-8")
 
     rows = [f"| {number} | {each.name} | `{each.definition}` |" for number, each in enumerate(ALGORITHMS)]
     assert [] == [row for row in rows if row not in text]
