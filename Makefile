@@ -11,8 +11,8 @@ test: ; bash scripts/test.sh
 test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench and not browser"
 # The page of msdump report in a chromium, and its program linted
 browser: ; bash scripts/test_browser.sh
-# Pictures of the page for the documentation
-pictures: ; $(PYTHON) -m tests.browser.pictures docs/pictures
+# Pictures of the documentation: terminals, and the report's page in a chromium
+pictures: ; $(PYTHON) scripts/pictures.py docs/pictures && $(PYTHON) -m tests.browser.pictures docs/pictures
 test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest
