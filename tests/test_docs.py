@@ -33,19 +33,13 @@ VAGUE_STILL = (  # pages that wait for plain sentences
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
-    "advise.md",
-    "cure-a-network.md",
     "missing-files.md",
-    "from-torch-to-operator.md",
-    "other-tools.md",
-    "test-a-model.md",
     "performance.md",
     "config.md",
     "gradients.md",
     "json.md",
     "verdicts.md",
     "views.md",
-    "first-dump.md",
 )
 LINTED = [page for page in PAGES if page.name not in ("CHANGELOG.md", *VAGUE_STILL)]
 RUN = ("bash", "console", "python")
