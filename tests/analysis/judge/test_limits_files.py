@@ -103,7 +103,7 @@ def test_page_lists_the_verdicts():
     """The page has every verdict, and marks the accusing ones."""
     operators, tensors = (
         list(rows("verdict")),
-        re.findall(r"^\| `(\w+)` \|", PAGE.split("## Of a tensor")[1], re.MULTILINE),
+        re.findall(r"^\| `(\w+)` \|", PAGE.split("## Verdicts on tensors")[1], re.MULTILINE),
     )
 
     assert {str(each) + ("` *" if each in ACCUSING else "`") for each in Verdict} == {
