@@ -111,7 +111,7 @@ def check(ret: int, call: str) -> None:
 
 def _options(name: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Run {name} through pyACL.")
-    parser.add_argument("--config", type=Path, help="acl.json that says what is dumped (default: nothing)")
+    parser.add_argument("--config", type=Path, help="acl.json with the dump's settings (default: no dump)")
     parser.add_argument("--steps", type=int, default=2, help="executions (default: %(default)s)")
     parser.add_argument("--device", type=int, default=0, help="number of the device (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""What the run scripts have in common: build, load, run step by step, report."""
+"""Shared steps of the run scripts: build, load, run step by step, report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(name: str, batch_of: Callable[[int, int], Feed]) -> None:
 
 
 def _options(name: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=f"Run {name}; MINDSPORE_DUMP_CONFIG says what is dumped.")
+    parser = argparse.ArgumentParser(description=f"Run {name}; MINDSPORE_DUMP_CONFIG configures the dump.")
     parser.add_argument("--steps", type=int, default=4, help="iterations (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=1, help="examples per iteration (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights (default: %(default)s)")

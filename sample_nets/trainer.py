@@ -1,4 +1,4 @@
-"""What the training scripts have in common: derive the step, train, evaluate, report."""
+"""Shared steps of the training scripts: derive the step, train, evaluate, report."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sample_nets.data import Labelled, batches, share
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a network is trained for.
+    """A network's training task.
 
     Attributes:
         name: The network.
-        data: Returns the images and labels to train with, and those to test with.
+        data: Returns the images and labels of the training set and of the test set.
         epochs: Passes over the images.
         batch: Images of a step.
         optimizer: The optimizer and its numbers.
@@ -74,7 +74,7 @@ def train(task: Task) -> None:
 
 def _options(task: Task) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=f"Train {task.name}; MINDSPORE_DUMP_CONFIG says what is dumped, DEVICE_TARGET of what."
+        description=f"Train {task.name}; MINDSPORE_DUMP_CONFIG configures the dump, DEVICE_TARGET the device."
     )
     shown = "(default: %(default)s)"
     parser.add_argument("--epochs", type=int, default=task.epochs, help=f"passes over the images {shown}")
@@ -83,7 +83,7 @@ def _options(task: Task) -> argparse.Namespace:
         "--batch", type=int, default=task.batch, help=f"images of a step, of all ranks {shown}"
     )
     parser.add_argument("--optimizer", default=task.optimizer, help=f"its name and numbers {shown}")
-    parser.add_argument("--precision", help="float16 or bfloat16: what the network computes in")
+    parser.add_argument("--precision", help="element type of the computation: float16 or bfloat16")
     parser.add_argument("--loss-scale", help="a number, or dynamic:65536,factor=2,window=2000")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the built model")

@@ -1,7 +1,7 @@
-"""Compare what a watched operator wrote with what lies there after other operators.
+"""Compare the outputs of a watched operator with the same memory after other operators.
 
-``python scripts/compare_watched.py FOLDER`` reads a dump of acl's watcher and names, for each execution and
-each output of a watched operator, the first operator after which it is another one.
+``python scripts/compare_watched.py FOLDER`` reads a dump of acl's watcher. For each execution and output of a
+watched operator, it prints the first operator after which the output has changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def findings(folder: Path) -> Iterator[str]:
             for (watched, slot), readings in later.items():
                 yield f"{model.name}, execution {iteration.number}: output {slot} of {watched}"
                 wrote = own.get((watched, slot))
-                yield f"    {'what it wrote is not there' if wrote is None else verdict(wrote, readings)}"
+                yield f"    {'its own output is missing' if wrote is None else verdict(wrote, readings)}"
 
 
 def verdict(own: np.ndarray, later: list[tuple[str, np.ndarray]]) -> str:
@@ -60,7 +60,7 @@ def changes(own: np.ndarray, array: np.ndarray) -> np.ndarray:
 
 @streams.standard()
 def main() -> int:
-    """Print what was found."""
+    """Print the findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     try:

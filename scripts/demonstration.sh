@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the demonstrations share, dump_*.sh: they source this file, call setup_venv and run their network.
+# Functions of the demonstrations, dump_*.sh, which source this file, call setup_venv and run their network.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-# Print the absolute path of the folder that a dump goes to, made if missing: dump_folder NAME [FOLDER]
-# Without a FOLDER it is a new one below out/, the same for all ranks of a launcher.
+# Print the absolute path of the folder of a dump, and create the folder: dump_folder NAME [FOLDER]
+# The default is a new folder below out/, the same for all ranks of a launcher.
 dump_folder() {
     local folder=${2:-}
     if [ -z "$folder" ] && [ -n "${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE:-${SLURM_NTASKS:-${WORLD_SIZE:-}}}}" ]; then
@@ -17,7 +17,7 @@ dump_folder() {
     mkdir -p "$folder" && (cd "$folder" && pwd)
 }
 
-# Print what tells this launch from others: the number of the job, or the launcher's process and when it began.
+# Print a unique name of this launch: the job number, or the launcher's process number and start time.
 launch_number() {
     if [ -n "${SLURM_JOB_ID:-}" ]; then
         echo "$SLURM_JOB_ID"
@@ -26,7 +26,7 @@ launch_number() {
     fi
 }
 
-# Run the network on Ascend O0 where the environment names no other device or level.
+# Default to Ascend O0 if the environment sets no device or level.
 choose_device() {
     export DEVICE_TARGET=${DEVICE_TARGET:-Ascend}
     if [ "$DEVICE_TARGET" = Ascend ]; then
@@ -35,7 +35,7 @@ choose_device() {
 }
 
 # Run a network under a configuration in its folder: run_network NETWORK CONFIGURATION FOLDER STEPS
-# FOLDER is where the dump goes; STEPS holds where the environment says nothing else.
+# The dump goes to FOLDER; STEPS is the default of the environment variable STEPS.
 run_network() {
     export MS_DIAGNOSTIC_DATA_PATH=$3
     export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/$1/$2
@@ -45,7 +45,7 @@ run_network() {
 }
 
 # Train a network under a configuration in its folder: train_network NETWORK CONFIGURATION FOLDER [OPTION]...
-# FOLDER is where the dump goes.
+# The dump goes to FOLDER.
 train_network() {
     export MS_DIAGNOSTIC_DATA_PATH=$3
     export MINDSPORE_DUMP_CONFIG=$MSDUMP_ROOT/sample_nets/$1/$2
@@ -55,7 +55,7 @@ train_network() {
 }
 
 # Run a network through pyACL under an acl.json in its folder: run_acl NETWORK CONFIGURATION FOLDER
-# The working directory becomes FOLDER: the configuration names where the dump goes relative to it.
+# The working directory becomes FOLDER, because the path of the dump in the configuration is relative.
 run_acl() {
     local config=$MSDUMP_ROOT/sample_nets/$1/$2
     mkdir -p "$3/output"

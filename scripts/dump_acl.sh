@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Run LeNet on handwritten digits through a pyACL program, which dumps a file for each operator as acl.json says;
-# convert the files to arrays of the host's format, print what was written and read one tensor back:
+# Dump LeNet on handwritten digits from a pyACL program: one file per operator, by acl.json. Convert the files to
+# arrays in the host's format, list the files and read one tensor:
 #
 #     bash scripts/dump_acl.sh [FOLDER]
 #
-# FOLDER is where the dump goes, 1.4 MB (a new one below out/ by default). acl.json names it relative to the
-# working directory, as "output". STEPS (2) is taken from the environment.
+# The dump of 1.4 MB goes to FOLDER/output (default: a new folder below out/). Environment variable: STEPS (2).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# Run AlexNet on photographs with an asynchronous dump in the device's formats, print what was written and
-# read one tensor back:
+# Dump AlexNet on photographs asynchronously in the device's formats, list the files and read one tensor:
 #
 #     bash scripts/dump_async_dump.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 270 MB (a new one below out/ by default).
-# JIT_LEVEL (O0, O1), DEVICE_ID and STEPS (4) are taken from the environment; the device is always Ascend,
-# the only one that dumps asynchronously.
+# The dump of about 270 MB goes to FOLDER (default: a new folder below out/).
+# Environment variables: JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (4). Only Ascend dumps asynchronously.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

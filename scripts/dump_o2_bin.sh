@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Run AlexNet on photographs under Ascend O2, which dumps a file for each operator as the device holds it; convert
-# the convolution conv3 to the host's format, print what was written and read one tensor back:
+# Dump AlexNet on photographs under Ascend O2: one file per operator in the device's format. Convert the convolution
+# conv3 to the host's format, list the files and read one tensor:
 #
 #     bash scripts/dump_o2_bin.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 260 MB (a new one below out/ by default).
-# DEVICE_ID and STEPS (4) are taken from the environment; the device is always Ascend, the level O2.
+# The dump of about 260 MB goes to FOLDER (default: a new folder below out/).
+# Environment variables: DEVICE_ID, STEPS (4).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Run a network that overflows in float16, dump the operators that do, print them and read one tensor back;
-# then run it in bfloat16, where none does:
+# Dump the operators of a network that overflow in float16, list the files and read one tensor. Then run the network
+# in bfloat16, without an overflow:
 #
 #     bash scripts/dump_overflow.sh [FOLDER]
 #
-# FOLDER is where the dumps go, less than 100 KB (a new one below out/ by default).
-# JIT_LEVEL (O0, O1), MS_ASCEND_CHECK_OVERFLOW_MODE (INFNAN_MODE, SATURATION_MODE), DEVICE_ID and STEPS (2)
-# are taken from the environment; the device is always Ascend, the only one that detects overflows.
+# The dumps of less than 100 KB go to FOLDER (default: a new folder below out/).
+# Environment variables: JIT_LEVEL (O0, O1), MS_ASCEND_CHECK_OVERFLOW_MODE (INFNAN_MODE, SATURATION_MODE), DEVICE_ID,
+# STEPS (2). Only Ascend detects overflows.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
@@ -15,7 +15,7 @@ setup_venv
 export DEVICE_TARGET=Ascend
 choose_device
 
-# Tell how many tensors a dump holds: count_tensors FOLDER
+# Print the number of tensors of a dump: count_tensors FOLDER
 count_tensors() {
     find "$1" -name "*.npy" | wc -l
 }

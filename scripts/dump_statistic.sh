@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# Run AlexNet on photographs, dump the statistics of every tensor instead of the tensors, print what was
-# written and the first rows:
+# Dump the statistics of every tensor of AlexNet on photographs, list the files and print the first rows:
 #
 #     bash scripts/dump_statistic.sh [FOLDER]
 #
-# FOLDER is where the dump goes, less than 100 KB (a new one below out/ by default).
-# DEVICE_TARGET (Ascend, GPU; a CPU has no statistics), JIT_LEVEL (O0, O1), DEVICE_ID and STEPS (4) are
-# taken from the environment.
+# The dump of less than 100 KB goes to FOLDER (default: a new folder below out/).
+# Environment variables: DEVICE_TARGET (Ascend, GPU; CPU has no statistics), JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (4).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

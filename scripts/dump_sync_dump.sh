@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Run AlexNet on photographs with a synchronous dump, print what was written and read one tensor back:
+# Dump AlexNet on photographs synchronously, list the files and read one tensor:
 #
 #     bash scripts/dump_sync_dump.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 500 MB (a new one below out/ by default).
-# DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), DEVICE_ID and STEPS (4) are taken from the
-# environment.
+# The dump of about 500 MB goes to FOLDER (default: a new folder below out/).
+# Environment variables: DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (4).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

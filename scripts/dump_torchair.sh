@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Compile a PyTorch network on handwritten digits with torch.compile and msdump's backend, which dumps a file for
-# each operator; convert the files to arrays, print what was written and read one tensor back:
+# Dump a PyTorch network on handwritten digits with torch.compile and msdump's backend: one file per operator. Convert
+# the files to arrays, list the files and read one tensor:
 #
 #     bash scripts/dump_torchair.sh [FOLDER]
 #
-# FOLDER is where the dump goes, 0.1 MB (a new one below out/ by default). PyTorch is installed into .venv: some
-# hundred MB, or some GB where pip finds only the build for CUDA. STEPS (2) is taken from the environment.
+# The dump of 0.1 MB goes to FOLDER (default: a new folder below out/). The script installs PyTorch into .venv: some
+# hundred MB, or some GB if pip finds only the build for CUDA. Environment variable: STEPS (2).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

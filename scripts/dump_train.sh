@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# Train LeNet on handwritten digits with a dump of the steps 0, 2 and 3; print the falling loss, the files of the
-# backward pass, and a weight before and after each dumped step:
+# Train LeNet on handwritten digits and dump the steps 0, 2 and 3. Print the loss, the files of the backward pass,
+# and a weight before and after each dumped step:
 #
 #     bash scripts/dump_train.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 40 MB (a new one below out/ by default). Ranks train together, each with a
-# part of every batch, and each dumps into its directory: mpirun -n 2 --allow-run-as-root bash scripts/dump_train.sh
-# DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (40) and BATCH (32) are taken from
-# the environment.
+# The dump of about 40 MB goes to FOLDER (default: a new folder below out/). Several ranks share every batch, and
+# each dumps into its own directory: mpirun -n 2 --allow-run-as-root bash scripts/dump_train.sh
+# Environment variables: DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (40), BATCH (32).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Train LeNet in float16 with a loss scale that overflows in its first steps and shrinks until it does not;
-# dump the operators that overflow and print which those are:
+# Train LeNet in float16 with a loss scale that is too large at first and shrinks until no operator overflows.
+# Dump the operators that overflow and list them:
 #
 #     bash scripts/dump_train_overflow.sh [FOLDER]
 #
-# FOLDER is where the dump goes, about 10 MB (a new one below out/ by default).
-# JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (8), BATCH (32) and LOSS_SCALE (dynamic:67108864,factor=64,window=4) are
-# taken from the environment; the device is always Ascend, the only one that detects overflows.
+# The dump of about 10 MB goes to FOLDER (default: a new folder below out/).
+# Environment variables: JIT_LEVEL (O0, O1), DEVICE_ID, STEPS (8), BATCH (32),
+# LOSS_SCALE (dynamic:67108864,factor=64,window=4). Only Ascend detects overflows.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

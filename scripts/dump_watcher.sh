@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Run a network with a kernel that writes past its output, under acl's watcher: the output of its Softmax is read
-# again from device memory after every other operator. Then find the operator after which it is another one:
+# Run a network under acl's watcher. A kernel of the network writes past its output. The watcher reads the output of
+# Softmax from device memory after every other operator. Then find the operator that changed the output:
 #
 #     bash scripts/dump_watcher.sh [FOLDER]
 #
-# FOLDER is where the dump goes, 9 KB (a new one below out/ by default). acl_watcher.json names it relative to the
-# working directory, as "output". STEPS (2) is taken from the environment.
+# The dump of 9 KB goes to FOLDER/output (default: a new folder below out/). Environment variable: STEPS (2).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Write requirements.lock: the versions that pip chooses today for msdump, its samples, MPI and its tools, and the
-# version of PyTorch that the torchair door is tested with, in whichever build pip finds for the machine, and that
-# of Model Explorer, of which tests need nothing but itself.
+# Write requirements.lock: the versions that pip chooses today for msdump, its samples, MPI and its tools, the tested
+# version of PyTorch (any build), and the version of Model Explorer without its dependencies.
 set -euo pipefail
 
 torch=2.13.0

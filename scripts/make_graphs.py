@@ -32,7 +32,7 @@ class Sample:
     """One model of the folder.
 
     Attributes:
-        shows: What it is there for, in a few words.
+        shows: Its purpose, in a few words.
         make: Returns the model; None where another script makes the file.
     """
 
@@ -89,7 +89,7 @@ def _transformer() -> onnx.ModelProto:
 
 
 def _passthrough() -> onnx.ModelProto:
-    """Return a model whose outputs are also an input, an initializer and one value twice used."""
+    """Return a model with outputs that are an input, an initializer and one value used twice."""
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2, 2])
     weight = helper.make_tensor_value_info("weight", onnx.TensorProto.FLOAT, [2, 2])
     y = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 2])
@@ -185,7 +185,7 @@ SAMPLES: Final = {
         }}"""),
     ),
     "optional": Sample(
-        "an optional value: made, asked and opened",
+        "an optional value: created, tested and read",
         text(f"""{HEAD}
         optionals (float[2,3] x) => (float[2,3] y, bool has)
         {{
@@ -371,7 +371,7 @@ def table(folder: Path) -> str:
 
 
 def operators(model: onnx.ModelProto) -> list[str]:
-    """Return the operator types of a model, those of subgraphs and functions included, sorted."""
+    """Return the operator types of a model with its subgraphs and functions, sorted."""
     found: set[str] = set()
     pending = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     while pending:
@@ -383,9 +383,9 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 README: Final = """# Graphs
 
-Small ONNX models for tests and for trying things out, each made for one trait of the format.
-`python scripts/make_graphs.py` makes them and this table again, byte for byte;
-`torch_export/export.py` makes those that PyTorch exported.
+Small ONNX models for tests and first trials. Each shows one feature of the format.
+`python scripts/make_graphs.py` writes them and this table again, byte for byte.
+`torch_export/export.py` writes the models exported by PyTorch.
 
 {table}
 """

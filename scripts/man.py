@@ -1,4 +1,4 @@
-"""Write a manual page for msdump and each of its commands, from what --help says: scripts/man.py FOLDER."""
+"""Write a manual page for msdump and each of its commands, from the help texts: scripts/man.py FOLDER."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Train LeNet twice, once with a kernel that is wrong, compare the two dumps, and print the path of a report whose
-# first line names that kernel:
+# Train LeNet twice, once with a wrong kernel, compare the two dumps, and print the path of a report. The first line
+# of the report names the wrong kernel:
 #
 #     bash scripts/report.sh [FOLDER]
 #
-# FOLDER is where dumps and report go, about 60 MB (a new one below out/ by default).
-# DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), STEPS (4) and BATCH (32) are taken from the environment.
+# Dumps and report, about 60 MB, go to FOLDER (default: a new folder below out/).
+# Environment variables: DEVICE_TARGET (Ascend, CPU, GPU), JIT_LEVEL (O0, O1), STEPS (4), BATCH (32).
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/demonstration.sh"
@@ -22,7 +22,7 @@ done
 printed=$(msdump report "$folder/faulty/debug_dump" "$folder/golden/debug_dump" -o "$folder/report.html")
 headline=${printed%%$'\n'*}
 if [[ $headline != *ReluGrad* ]]; then
-    echo "report.sh: the first line does not name the kernel that is wrong: $headline" >&2
+    echo "report.sh: the first line does not name the wrong kernel: $headline" >&2
     exit 1
 fi
 echo "$headline" >&2

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Make .venv with msdump, its sample networks, MPI, tables, SQL, Dask and the versions of requirements.lock;
-# "setup.sh GROUP..." adds dependency groups of pyproject.toml (test, lint, dev), "+torch" an extra of msdump. Other
-# scripts source this file and call setup_venv. A .venv that is current is left alone, an unfinished or broken one
-# is made again. MSDUMP_VENV names another folder than .venv, MSDUMP_PYTHON the Python that it is made with,
-# MSDUMP_CONSTRAINTS another file of versions than requirements.lock.
+# Make .venv with msdump, its sample networks, MPI, tables, SQL, Dask and the versions of requirements.lock:
+#
+#     bash scripts/setup.sh [GROUP | +EXTRA]...
+#
+# GROUP is a dependency group of pyproject.toml (test, lint, dev), +EXTRA an extra of msdump (+torch).
+# A current .venv is not changed; an unfinished or broken .venv is made again. Other scripts source this file and call
+# setup_venv. Environment variables: MSDUMP_VENV (.venv), MSDUMP_PYTHON (the Python of .venv),
+# MSDUMP_CONSTRAINTS (requirements.lock).
 set -euo pipefail
 
 MSDUMP_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -22,11 +25,11 @@ find_python() {
         fi
     done
     candidate=${MSDUMP_PYTHON:-python3}
-    echo "setup: Python 3.11 or newer is needed; $candidate here is: $("$candidate" --version 2>&1 || true)" >&2
+    echo "setup: Python 3.11 or newer is required, but $candidate is: $("$candidate" --version 2>&1 || true)" >&2
     return 1
 }
 
-# Print what .venv is made from, in one word.
+# Print a key of all inputs of .venv, in one word.
 venv_key() {
     # the kernel is compiled where msdump is installed
     cat "$MSDUMP_ROOT/pyproject.toml" "$CONSTRAINTS" "$MSDUMP_ROOT"/msdump/statistics/kernel/*.[ch] \
@@ -35,7 +38,7 @@ venv_key() {
     echo "$MSDUMP_ROOT"
 }
 
-# Tell whether a stamp of .venv is there, current and of a Python that starts.
+# Return whether a stamp of .venv is current and its Python starts.
 is_current() {
     local stamp=$1
     [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(venv_key)" ] && "$VENV_PYTHON" -c '' 2>/dev/null
@@ -79,7 +82,7 @@ setup_venv() {
         *) options+=(--group "$MSDUMP_ROOT/pyproject.toml:$group") ;;
         esac
     done
-    echo "setup: installing msdump and what it needs" >&2
+    echo "setup: installing msdump and its dependencies" >&2
     rm -f "$VENV"/ready*
     pip_install --build-constraint "$MSDUMP_ROOT/requirements.lock" \
         --editable "${MSDUMP_ROOT}[$extras]" "${options[@]}"
@@ -88,7 +91,7 @@ setup_venv() {
     exec 9>&-
 }
 
-# Wait until nobody else makes .venv: ranks that mpirun starts get here at the same time.
+# Wait until no other process makes .venv: the ranks of mpirun start at the same time.
 lock_setup() {
     exec 9>"${TMPDIR:-/tmp}/msdump-setup-$(printf %s "$VENV" | cksum | tr ' ' '-').lock"
     if command -v flock >/dev/null; then
@@ -96,7 +99,7 @@ lock_setup() {
     fi
 }
 
-# Tell whether .venv was once finished, of this folder, and still has a Python with pip.
+# Return whether .venv was finished in this folder and has a Python with pip.
 is_usable() {
     [ -f "$VENV/ready" ] && [ "$(tail -n 1 "$VENV/ready")" = "$MSDUMP_ROOT" ] &&
         "$VENV_PYTHON" -m pip --version >/dev/null 2>&1

@@ -1,7 +1,7 @@
-"""Print what a dump shows of training: files of the backward pass, a weight before and after each step.
+"""Print the training in a dump: files of the backward pass, a weight before and after each step.
 
-``python scripts/show_training.py FOLDER`` reads a dump of MindSpore's tree: of all ranks, or where a launcher
-has started it, of the rank that it is.
+``python scripts/show_training.py FOLDER`` reads a dump in MindSpore's tree: all ranks, or under a launcher
+the rank of the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msdump.read import Record
 from msdump.record import IO
 
 BACKWARD = "Gradients_"
-"""What the names of the backward pass's operators begin with in files."""
+"""Beginning of the names of the backward pass's operators in files."""
 
 UPDATES = ("ApplyMomentum", "Adam", "AdamWeightDecay", "SGD")
 
@@ -45,7 +45,7 @@ def findings(folder: Path) -> Iterator[str]:
 
 
 def change(records: Sequence[Record]) -> str:
-    """Say what the first weight was when the forward pass read it, and what the optimizer made of it.
+    """Yield the first weight as the forward pass read it, and as the optimizer left it.
 
     An Ascend's convolutions and products read float32 weights rounded to float16.
     """
@@ -67,7 +67,7 @@ def shown(array: np.ndarray) -> str:
 
 @streams.standard()
 def main() -> int:
-    """Print what was found."""
+    """Print the files and the weight of each step."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lint the program of the reports' page, and try the page in a chromium: scripts/test_browser.sh [PYTEST-ARGUMENT...]
-# A chromium that is lacking is installed where that can be done (root on Debian); else the tests are skipped.
+# Lint the JavaScript of the report page and test the page in Chromium: scripts/test_browser.sh [PYTEST-ARGUMENT...]
+# If Chromium is missing, root on Debian installs it; otherwise the tests are skipped.
 set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -13,7 +13,7 @@ fi
 cd "$MSDUMP_ROOT"
 "$VENV/bin/oxlint" --deny-warnings msdump/analysis/report/page
 
-# Tell whether a chromium is there.
+# Return whether Chromium is installed.
 has_chromium() {
     [ -n "${MSDUMP_CHROMIUM:-}" ] || command -v chromium >/dev/null || command -v google-chrome >/dev/null
 }
@@ -23,7 +23,7 @@ if ! has_chromium && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     (timeout 60 apt-get update && timeout 600 apt-get install -y --no-install-recommends chromium) >/dev/null 2>&1 || true
 fi
 if ! has_chromium; then
-    echo "test_browser: SKIPPED: there is no chromium (on Debian: apt-get install chromium)"
+    echo "test_browser: SKIPPED: Chromium is not installed (on Debian: apt-get install chromium)"
     exit 0
 fi
 exec "$VENV_PYTHON" -m pytest -m browser tests/browser "$@"

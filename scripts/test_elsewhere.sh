@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Run tests in environments beside .venv, each in a folder of its own, and name what is not there to be tested:
+# Run tests in environments besides .venv, each in its own folder, and print the environments that are missing:
 #
 #     bash scripts/test_elsewhere.sh [torch] [pythons] [lowest]
 #
-# torch: the torchair door and the gradients of training, with PyTorch; where it cannot be installed, that fails if CI
-# is set and is told otherwise.
-# pythons: the quick tests with every other Python that msdump promises and the machine has.
-# lowest: the quick tests with the lowest versions that pyproject.toml promises.
-# Without an argument: all of them.
+# torch: the torchair door and the gradients of training, with PyTorch. If PyTorch cannot be installed, the script fails
+#     if CI is set and prints a line otherwise.
+# pythons: the quick tests with every other supported Python on this machine.
+# lowest: the quick tests with the lowest versions in pyproject.toml.
+# Without an argument, all three run.
 set -euo pipefail
 
 SCRIPTS=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$SCRIPTS/.."
-unset MSDUMP_VENV MSDUMP_CONSTRAINTS # what .venv itself is made with
+unset MSDUMP_VENV MSDUMP_CONSTRAINTS # settings of .venv itself
 
 PYTHONS=$(sed -n 's/.*Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml)
 QUICK=(
@@ -21,7 +21,7 @@ QUICK=(
     tests/dump/test_processes.py tests/training/test_goldens.py tests/training/test_dense.py
 )
 
-# Older versions of onnxruntime abort where this test runs a whole model of texts in them, to compare with.
+# Older versions of onnxruntime abort when this test runs a whole model of strings.
 ABORTS="tests/execute/test_control.py::test_values_are_those_of_the_whole[text]"
 
 # Run pytest in an environment: run_tests VENV ARGUMENT...
@@ -29,7 +29,7 @@ run_tests() {
     "$1/bin/python" -m pytest -q -n 2 -m "not slow and not bench" "${@:2}"
 }
 
-# Run a demonstration and the quick tests in an environment that is set up: quick_tests VENV [ARGUMENT...]
+# Run a demonstration and the quick tests in a finished environment: quick_tests VENV [ARGUMENT...]
 quick_tests() {
     MSDUMP_VENV=$1 bash "$SCRIPTS/dump_overflow.sh" >/dev/null
     run_tests "$1" "${QUICK[@]}" "${@:2}"
@@ -44,7 +44,7 @@ test_torch() {
     run_tests .venv-torch tests/frontends/torchair tests/training/test_torch_*.py
 }
 
-# Print the program of a version of Python, nothing where there is none: find_version 3.12
+# Print the path of a version of Python, nothing if it is missing: find_version 3.12
 find_version() {
     local candidate
     for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
@@ -62,7 +62,7 @@ test_pythons() {
     for version in $PYTHONS; do
         program=$(find_version "$version")
         if [ "$version" = "$main" ]; then
-            echo "test_elsewhere: Python $version is the one of .venv"
+            echo "test_elsewhere: Python $version is the Python of .venv"
         elif [ -z "$program" ]; then
             echo "test_elsewhere: Python $version is not on this machine: not tested"
         else
@@ -83,11 +83,11 @@ test_lowest() (
 )
 
 [ $# -gt 0 ] || set -- torch pythons lowest
-for what in "$@"; do
-    case $what in
-    torch | pythons | lowest) "test_$what" ;;
+for name in "$@"; do
+    case $name in
+    torch | pythons | lowest) "test_$name" ;;
     *)
-        echo "test_elsewhere: '$what': must be torch, pythons or lowest" >&2
+        echo "test_elsewhere: '$name': must be torch, pythons or lowest" >&2
         exit 2
         ;;
     esac

@@ -1,6 +1,6 @@
 """Train LeNet a few steps with a dump; with --faulty its ReluGrad kernel lets every gradient through.
 
-The configuration of the dump is that of MINDSPORE_DUMP_CONFIG, the device that of DEVICE_TARGET.
+MINDSPORE_DUMP_CONFIG names the configuration of the dump, DEVICE_TARGET the device.
 """
 
 from __future__ import annotations

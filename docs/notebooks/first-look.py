@@ -1,9 +1,8 @@
 # %% [markdown]
 # # A first look at a dump
 #
-# A percent script: Jupyter opens it with jupytext, VS Code and PyCharm as it is, and Python runs it. Start
-# it in a clone
-# of msdump; it writes into `out/`.
+# I have a dump and want to see its tensors. This is a percent script: open it with VS Code or PyCharm, or
+# with Jupyter and jupytext, or run it with Python. Start it in a clone of msdump. It writes into `out/`.
 
 # %%
 import json
@@ -21,9 +20,8 @@ out.mkdir(parents=True, exist_ok=True)
 # %% [markdown]
 # ## Dump a network
 #
-# MindSpore's configuration says what is dumped: here everything, of every iteration. The network is a
-# small LeNet on the
-# emulated Ascend device, which has statistics, too.
+# The configuration has MindSpore's keys. It dumps all tensors and statistics of every iteration. The network
+# is a small LeNet on the emulated Ascend device.
 
 # %%
 config = {
@@ -61,7 +59,7 @@ network.summary
 # %% [markdown]
 # ## Read it back
 #
-# A dump shows itself as a table. Nothing is read from a file before its elements are asked for.
+# A notebook shows a dump as a table. A file is read at the first use of its elements.
 
 # %%
 dump = msdump.open_dump(out / "dump")
@@ -71,8 +69,7 @@ dump
 dump.select(type="Conv2D", io="output", iteration=0)
 
 # %% [markdown]
-# An operator knows its scope, the line of the program that made it where the model tells it, and its
-# neighbours.
+# An operator has its scope, its neighbours and, if the model stores it, its line of the program.
 
 # %%
 record = dump.select(type="Conv2D", io="output", iteration=2)[0]
@@ -85,7 +82,7 @@ record.stats
 # %% [markdown]
 # ## Ask a question
 #
-# How do the outputs grow with the inputs, which grow tenfold in each step? `to_pandas` gives the
+# The inputs grow tenfold in each step. How do the outputs grow? `to_pandas` returns the
 # statistics as a table.
 
 # %%
@@ -101,7 +98,7 @@ growth.sort_values()
 # %% [markdown]
 # ## Look at a tensor
 #
-# The same as `msdump show FILE`: where the extremes lie, and a picture.
+# The places of the largest and smallest element, and a picture, as in `msdump show FILE`.
 
 # %%
 seen = inspect(record.array)
@@ -112,9 +109,9 @@ print("nan    ", seen.strangers["nan"].count)
 # %% [markdown]
 # ## Is anything wrong?
 #
-# `first_nonfinite` names the first NaN or infinity. `msdump report out/first-look/dump` writes all of this
-# as one
-# page, `msdump diff graphs/lenet.onnx --golden float64` tells which operator is how far off.
+# `first_nonfinite` returns the first tensor with NaN or an infinity. `msdump report out/first-look/dump`
+# writes all of this as one page. `msdump diff graphs/lenet.onnx --golden float64` prints the error of each
+# operator.
 
 # %%
 dump.first_nonfinite()

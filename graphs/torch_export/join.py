@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Join a dump configuration and what ``msdump diff --advise`` advises: ``join.py CONFIG FRAGMENT JOINED``."""
+"""Join a dump configuration with a fragment of ``diff --advise``: ``join.py CONFIG FRAGMENT JOINED``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001, T201 - a script, not a package
-"""Print the first tensor of a dump that is not finite, and what stands around it: ``look.py DUMP``."""
+"""Print the first tensor of a dump that is not finite, and its neighbours: ``look.py DUMP``."""
 
 from __future__ import annotations
 
