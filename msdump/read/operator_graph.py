@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from msdump.graph import SourceLine
 
 
-_LIBRARIES: Final = re.compile(
-    r"/(?:site|dist)-packages/|(?:^|/)torch/(?:nn|fx|_\w+)/|(?:^|/)mindspore/(?:nn|ops)/"
+_FRAMEWORKS: Final = re.compile(
+    r"/(?:site|dist)-packages/(?:torch|onnxscript|mindspore)/|/lib/python3\.\d+/\w+\.py$"
+    r"|(?:^|/)torch/(?:nn|fx|_\w+)/|(?:^|/)mindspore/(?:nn|ops)/"
 )
-"""Files of installed packages; exporters of PyTorch shorten their paths to ``torch/nn/modules/conv.py``."""
+"""Files of PyTorch, MindSpore and Python; exporters shorten paths to ``torch/nn/modules/conv.py``."""
 _DEFINITION: Final = re.compile(r"\s*(?:async def|def|class) .*:\s*$")
 
 
@@ -134,17 +135,18 @@ class GraphOperator:
 
     @property
     def own_line(self) -> SourceLine | None:
-        """The user's own line that made it, None where it is not known.
+        """The line of the model's source that made it, None where it is not known.
 
-        That is the innermost call outside of installed packages, or else the innermost one.
+        The innermost call outside of PyTorch and MindSpore, or else the innermost one. Other installed packages
+        count: transformers and torchvision hold models.
         """
         calls = [line for line in self.source if not _DEFINITION.match(line.code)] or self.source
-        own = [line for line in calls if not _LIBRARIES.search(line.file)]
+        own = [line for line in calls if not _FRAMEWORKS.search(line.file)]
         return next(reversed(own or calls), None)
 
     @property
     def source_line(self) -> str:
-        """The user's own line in one text, ``net.py:12: x = self.fc(x)``, "" where it is not known."""
+        """The line of the model's source, ``net.py:12: x = self.fc(x)``, "" where it is not known."""
         line = self.own_line
         if line is None:
             return ""

@@ -10,6 +10,7 @@ from msdump.errors import DumpReadError
 from msdump.graph import SourceLine, loader
 from msdump.graph.files import ir_text
 from msdump.read import (
+    GraphOperator,
     SourceKind,
     ValueForm,
     ValueSource,
@@ -109,12 +110,28 @@ def test_forms_of_mindspore(graph):
 
 
 def test_source_line_is_the_users(graph):
-    """Of the lines that made an operator, the innermost call outside of installed packages counts."""
+    """Of the lines that made an operator, the innermost call outside of MindSpore counts."""
     operator = graph.operators[SPLIT]
 
     assert operator.source_line == "net.py:11: x = ops.split(self.w, (4, 4))"
     assert SourceLine("/data/net.py", 8, "def construct(self, x, n):") == operator.source[0]
     assert [4, ""] == [len(operator.source), graph.operators[CONCAT].source_line]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["/home/a/run.py", "/v/site-packages/timm/vit.py", "/v/site-packages/torch/nn.py"], "vit.py:2"),
+        (["/home/a/net.py", "torch/nn/modules/conv.py"], "net.py:1"),
+        (["/home/a/net.py", "/usr/lib/python3.11/contextlib.py"], "net.py:1"),
+        (["/v/site-packages/torch/nn/modules/conv.py"], "conv.py:1"),
+    ],
+)
+def test_source_line_is_of_the_model(files, expected):
+    """The innermost call outside of PyTorch and Python counts, in installed packages of models too."""
+    lines = tuple(SourceLine(file, number, "call()") for number, file in enumerate(files, 1))
+
+    assert f"{expected}: call()" == GraphOperator("Default/Add-op0", "Add", source=lines).source_line
 
 
 def test_neighbours(graph):
