@@ -24,6 +24,7 @@ from msdump.store import names
 ROOT: Final = Path(__file__).resolve().parents[1]
 READ: Final = ("graphs", "sample_nets")
 WIDTH: Final = 66  # of a door's picture, in columns
+HEIGHT: Final = 14  # in lines
 # Fonts of the reader's machine: a picture loads nothing from the network.
 FORMAT: Final = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "Fira Code, monospace", "Fira Code, ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
@@ -212,12 +213,13 @@ def styled(line: str) -> Text:
 
 
 def main(folder: Path) -> None:
-    """Write all pictures into a folder."""
+    """Write all pictures into a folder; the pictures of the doors have one height."""
     pictures = {name: (scene.title, scene.width, scene.terminal()) for name, scene in SCENES.items()}
     pictures["reference"] = ("Reference", WIDTH, file_name())
     for name, (title, width, lines) in pictures.items():
+        rows = [*lines, *[Text()] * (HEIGHT - len(lines))] if width == WIDTH else lines
         path = folder / f"{name}.svg"
-        path.write_text(draw(lines, title, width, name), encoding="utf-8")
+        path.write_text(draw(rows, title, width, name), encoding="utf-8")
         print(path)
 
 

@@ -1,4 +1,4 @@
-"""Dumps for the browser: a training that went wrong beside one that did not, a network of many operators."""
+"""Pages and dumps for the browser: a faulty training beside a sound one, a large network, the site."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def trained(folder):
         check=True,
     )
     return done.stdout.strip()
+
+
+def site(folder):
+    """Build the documentation in a folder, and return the folder."""
+    build = (sys.executable, "-m", "sphinx", "-q", "-d", f"{folder}.cache", str(ROOT / "docs"), str(folder))
+    subprocess.run(build, check=True)
+    return folder
 
 
 def trace(dump, path):

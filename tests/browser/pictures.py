@@ -1,4 +1,4 @@
-"""Pictures of the report's page for the documentation: python -m tests.browser.pictures FOLDER."""
+"""Pictures of the report and the site for the documentation: python -m tests.browser.pictures FOLDER."""
 
 from __future__ import annotations
 
@@ -10,21 +10,31 @@ from tests.browser import chromium, dumps
 
 
 def take(folder):
-    """Train, report, and write the pictures into a folder."""
+    """Train, report, build the site, and write the pictures into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work, chromium.launched() as browser:
-        page_path = Path(dumps.trained(work))
-        page = browser.new_page(viewport={"width": 1180, "height": 720})
-        page.goto(page_path.as_uri())
-        page.wait_for_selector("body[data-ready]")
-        page.screenshot(path=folder / "report-wrong.png")
-        page.click("#wrong details[open] a.operator.scripted")
-        page.wait_for_selector("body[data-shown]")
-        page.locator("#detail").evaluate("detail => window.scrollTo(0, detail.offsetTop)")
-        page.screenshot(path=folder / "report-operator.png")
-        page.emulate_media(color_scheme="dark")
-        page.locator("#map").evaluate("map => window.scrollTo(0, map.offsetTop)")
-        page.screenshot(path=folder / "report-map.png")
+        take_report(browser, Path(dumps.trained(work)), folder)
+        page = browser.new_page(viewport={"width": 1180, "height": 900})
+        page.goto((dumps.site(Path(work) / "site") / "index.html").as_uri())
+        page.screenshot(path=folder / "site.png")
+        page = browser.new_page(viewport={"width": 1000, "height": 500})
+        page.goto((folder.resolve() / "readme.svg").as_uri())
+        page.locator("svg").screenshot(path=folder / "readme.png")
+
+
+def take_report(browser, path, folder):
+    """Write the pictures of a report's page into a folder."""
+    page = browser.new_page(viewport={"width": 1180, "height": 720})
+    page.goto(path.as_uri())
+    page.wait_for_selector("body[data-ready]")
+    page.screenshot(path=folder / "report-wrong.png")
+    page.click("#wrong details[open] a.operator.scripted")
+    page.wait_for_selector("body[data-shown]")
+    page.locator("#detail").evaluate("detail => window.scrollTo(0, detail.offsetTop)")
+    page.screenshot(path=folder / "report-operator.png")
+    page.emulate_media(color_scheme="dark")
+    page.locator("#map").evaluate("map => window.scrollTo(0, map.offsetTop)")
+    page.screenshot(path=folder / "report-map.png")
 
 
 if __name__ == "__main__":
