@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import click
 
 import msdump
 from msdump.cli import main as program
-from msdump.cli.program import COMMANDS
+from msdump.cli.program import COMMANDS, GROUPS
+from msdump.cli.sections import Command
 
 
 def escaped(text: str) -> str:
@@ -24,7 +25,7 @@ def escaped(text: str) -> str:
     return f"\\&{plain}" if plain.startswith((".", "'")) else plain
 
 
-def page(context: click.Context, command: click.Command, day: date) -> Iterator[str]:
+def page(context: click.Context, command: Command, day: date) -> Iterator[str]:
     """Yield the lines of a command's page.
 
     Args:
@@ -44,30 +45,40 @@ def page(context: click.Context, command: click.Command, day: date) -> Iterator[
         if number:
             yield ".PP"
         yield escaped(" ".join(paragraph.split()))
-    records = [record for each in command.get_params(context) if (record := each.get_help_record(context))]
-    yield from _definitions("OPTIONS", records)
+    if command.examples:
+        yield from (".SH EXAMPLES", ".EX", *map(escaped, command.examples), ".EE")
+    records = [each.get_help_record(context) for each in command.params if isinstance(each, click.Argument)]
+    yield from _definitions(".SH ARGUMENTS", [*filter(None, records)])
     if isinstance(command, click.Group):
-        yield from _definitions("COMMANDS", list(COMMANDS.items()))
+        yield from _groups("COMMANDS", {title: [*commands.items()] for title, commands in GROUPS.items()})
         pages = ", ".join(f"\\fBmsdump\\-{escaped(each)}\\fR(1)" for each in COMMANDS)
     else:
         pages = "\\fBmsdump\\fR(1)"
+    yield from _groups("OPTIONS", command.options_by_section(context))
+    yield from _definitions(".SH EXIT STATUS", command.exit_codes)
     yield from (".SH SEE ALSO", pages)
 
 
-def _definitions(title: str, rows: list[tuple[str, str]]) -> Iterator[str]:
+def _groups(title: str, groups: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[str]:
+    yield f".SH {title}"
+    for name, rows in groups.items():
+        yield from _definitions(f".SS {name}", rows)
+
+
+def _definitions(heading: str, rows: Sequence[tuple[str, str]]) -> Iterator[str]:
     if rows:
-        yield f".SH {title}"
+        yield heading
     for term, text in rows:
         yield from (".TP", f"\\fB{escaped(term)}\\fR", escaped(" ".join(text.split())))
 
 
 def pages(day: date) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each page."""
-    context = click.Context(program, info_name="msdump")
+    context = click.Context(program, info_name="msdump", **program.context_settings)
     yield "msdump.1", "\n".join(page(context, program, day)) + "\n"
     for name in COMMANDS:
         command = program.get_command(context, name)
-        assert command is not None, name
+        assert isinstance(command, Command), name
         inner = click.Context(command, info_name=name, parent=context)
         yield f"msdump-{name}.1", "\n".join(page(inner, command, day)) + "\n"
 

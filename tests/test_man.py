@@ -46,7 +46,7 @@ def test_lines_that_begin_like_requests_are_texts(man):
         line.split()[0] for page in man.values() for line in page.splitlines() if line.startswith((".", "'"))
     }
 
-    assert {".TH", ".SH", ".B", ".PP", ".TP"} >= requests
+    assert {".TH", ".SH", ".SS", ".B", ".PP", ".TP", ".EX", ".EE"} >= requests
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")

@@ -26,7 +26,7 @@ from msdump.analysis.advise import (
     write,
 )
 from msdump.analysis.diff import Variant, make_side
-from msdump.cli import messages
+from msdump.cli import messages, sections
 from msdump.cli import output as documents
 from msdump.cli.options import applied
 from msdump.cli.output import Document, Shape
@@ -38,24 +38,25 @@ from msdump.observer import Interest, Observer
 from msdump.plan import DeviceTarget, PrecisionMode
 
 advice: Final = applied(
-    click.option(
+    sections.search(
         "--advise",
         "bound",
         type=click.FloatRange(0, min_open=True),
         metavar="BOUND",
-        help="Find the operators to keep so that the outputs' relative error stays below BOUND.",
+        help="Find a small set of operators to keep, with relative errors of all outputs below BOUND.",
     ),
-    click.option(
+    sections.search(
         "--to",
         type=click.Choice(("float32", "bfloat16")),
-        help="With --advise: the type in which they are kept (default: float32).",
+        show_default="float32",
+        help="Element type of the operators to keep. Needs --advise.",
     ),
-    click.option(
+    sections.search(
         "-o",
         "--output",
         type=click.Path(),
-        metavar="FOLDER",
-        help="With --advise: where files for ATC, MindSpore and others go; with --bisect: the part.",
+        metavar="DIR",
+        help="Write the files of --advise for ATC, MindSpore and others, or the part of --bisect.",
     ),
 )
 """The options of advice."""

@@ -8,7 +8,7 @@ import click
 
 from msdump.analysis import baseline as tool
 from msdump.analysis import trend
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
@@ -23,35 +23,44 @@ _DIGESTS: Final = frozenset({"md5", "sha1"})
 _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
 
 
-@click.command(name="baseline")
-@click.argument("dump", type=click.Path())
-@click.option(
-    "-out",
-    "--output",
-    required=True,
-    type=click.Path(),
-    help="Directory of the baseline; new, or empty.",
-)
-@click.option(
+@click.command(name="baseline", cls=sections.Command)
+@click.argument("dump", type=click.Path(), help="Dump with tensors or statistics.")
+@options.execution
+@sections.selection(
     "--stat",
     "statistics",
     default=_DEFAULT,
     show_default=True,
     metavar="NAME,...",
-    help="Statistics of tensors, by their names in statistic_category; also md5.",
+    help="Statistics, by their names in statistic_category; also md5.",
 )
-@options.execution
-@options.executor
+@sections.output(
+    "-out",
+    "--output",
+    required=True,
+    type=click.Path(),
+    help="Directory of the baseline, new or empty.",
+)
 @documents.option
+@options.executor
 @messages.verbose
 def command(
     *, dump: str, output: str, statistics: str, execution: int | None, executor: ExecutorChoice
 ) -> None:
-    """Keep the statistics of DUMP as a baseline, which msdump compare takes for a dump.
+    """Write the statistics of a dump as a golden baseline.
 
-    Rows of statistic.csv are taken over; a dump of tensors is measured. The baseline is a tree
-    of statistic.csv files and graphs, small enough for a repository. Exit codes: 0 done, 1 a tensor cannot
-    be read and is left out, 2 something given is wrong, 130 interrupted.
+    `msdump compare` accepts the baseline as GOLDEN. Rows of statistic.csv are copied. Other
+    tensors are measured. The baseline has statistic.csv files and graph files, small enough for a
+    repository.
+
+    Examples:
+        msdump baseline dump -out baseline
+        msdump baseline dump -out baseline --stat max,min,md5
+
+    Exit codes:
+        0  The baseline is written.
+        1  A tensor could not be read and is left out.
+        2  The dump or an option is wrong.
     """
     categories = [
         name if name in _DIGESTS else trend.category(name) for name in map(str.strip, statistics.split(","))

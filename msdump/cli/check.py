@@ -21,7 +21,7 @@ from msdump.analysis import (
     subjects,
 )
 from msdump.capture import operators, suggest
-from msdump.cli import messages, options, output
+from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.config import mindspore as config_reader
 from msdump.config import source
@@ -149,14 +149,18 @@ def _amount(amount: Amount) -> str:
     return f"{plural(amount.files, 'file')}, {amount.bytes:,} bytes"
 
 
-@click.command(name="check")
-@click.argument("config", type=click.Path())
-@click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="Say what is dumped of this model.")
-@click.option("--find", metavar="TEXT", help="List operators that TEXT may mean, and the item.")
-@click.option("--train", is_flag=True, help="Say it of the model's training step.")
+_model: Final = sections.Section("Model")
+
+
+@click.command(name="check", cls=sections.Command)
+@click.argument("config", type=click.Path(), help="Dump configuration, as in $MINDSPORE_DUMP_CONFIG.")
+@_model("--model", type=click.Path(), metavar="MODEL.onnx", help="Describe the dump of this model.")
+@_model("--find", metavar="TEXT", help="List the operators with TEXT in the name and the item for kernels.")
+@_model("--train", is_flag=True, help="Describe the dump of the training step.")
 @options.dimensions
-@output.option
 @options.context
+@output.option
+@messages.verbose
 def command(
     *,
     config: str,
@@ -166,14 +170,21 @@ def command(
     dimensions: dict[str, int],
     **context: Any,
 ) -> None:
-    """Say in words how CONFIG, a MINDSPORE_DUMP_CONFIG file, dumps.
+    """Describe the dump that a configuration makes.
 
-    With --model: which of its kernels match, how many files and bytes a
-    dump writes, which operators and tensors are left out and why, and which
-    operators nothing here can run. Nothing runs and nothing is written. Exit codes: 0 the
-    configuration is good, 1 the model has an operator outside of branches
-    and loops that nothing here can run, 2 the configuration has faults,
-    which are all named.
+    With --model the description has the selected operators, the number and size of the files,
+    the operators that are left out, and the operators that msdump cannot run. Nothing runs, and
+    nothing is written.
+
+    Examples:
+        msdump check data_dump.json
+        msdump check data_dump.json --model model.onnx
+        msdump check data_dump.json --model model.onnx --find conv
+
+    Exit codes:
+        0  The configuration is valid.
+        1  msdump cannot run an operator of the model outside of branches and loops.
+        2  The configuration, the model or an option is wrong. All faults are listed.
     """
     if find is not None and model is None:
         raise click.UsageError("--find needs --model")

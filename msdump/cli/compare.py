@@ -21,7 +21,7 @@ from msdump.analysis.compare import (
     missing_operators,
 )
 from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
-from msdump.cli import messages, verdicts
+from msdump.cli import messages, sections, verdicts
 from msdump.cli import options as command_options
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
@@ -99,28 +99,29 @@ def _compare_statistics(
     _print_verdicts(report, output, alone=alone, view=view)
 
 
+_rerun: Final = sections.Section("Re-execution")
 rerun_options: Final = command_options.applied(
-    click.option(
+    _rerun(
         "--model",
         type=click.Path(dir_okay=False),
         metavar="FILE.onnx",
-        help="Run the operators of the first dump again by the model: whose error is its own?",
+        help="Run the operators of MINE again by this model, and measure the own error of each operator.",
     ),
-    click.option(
+    _rerun(
         "--arithmetic",
         default="float32",
         show_default=True,
         metavar="VARIANT",
-        help="What GOLDEN computed in, such as Ascend:force_fp16; with --model.",
+        help="Variant that GOLDEN was computed in, such as Ascend:force_fp16. Needs --model.",
     ),
 )
 """The options of re-execution."""
 
-graph_option: Final = click.option(
+graph_option: Final = sections.selection(
     "--graph",
     type=click.Path(),
     metavar="FILE",
-    help="The model (.onnx), or a graph file of GE (.json): for dumps whose operators have other names.",
+    help="Model (.onnx) or graph file of GE (.json), for dumps with different operator names.",
 )
 """The option that pairs operators by the values of a graph."""
 
@@ -178,31 +179,31 @@ def _print_reruns(rerunning: Rerunning) -> None:
         messages.say(f"warning: {plural(len(left_out), 'operator')} did not: {operator.name}: {note}")
 
 
-@click.command(name="compare")
-@click.argument("dumped", type=click.Path(), metavar="MINE")
-@click.argument("golden", type=click.Path())
+@click.command(name="compare", cls=sections.Command)
+@click.argument("dumped", type=click.Path(), metavar="MINE", help="Dump to examine.")
+@click.argument("golden", type=click.Path(), help="Reference dump, baseline, or directory of golden tensors.")
 @graph_option
-@click.option(
-    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the table."
-)
-@verdicts.statistic_limits
-@verdicts.limits
-@verdicts.view
-@click.option(
-    "--strict", "is_strict", is_flag=True, help="Count inner tensors, too, beside the network's outputs."
-)
 @command_options.execution
 @command_options.golden_execution
-@command_options.executor
 @rerun_options
-@click.option(
+@_rerun(
     "--patch",
     "patches",
     multiple=True,
     metavar="OPERATOR",
-    help="Put GOLDEN's output in its place and run on; with --model. May be given several times.",
+    help="Replace the operator's output by GOLDEN's and run the network on. Needs --model. (repeatable)",
 )
+@verdicts.limits
+@verdicts.statistic_limits
+@sections.limits(
+    "--strict", "is_strict", is_flag=True, help="Judge by all tensors, not by the network's outputs alone."
+)
+@sections.output(
+    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the table."
+)
+@verdicts.view
 @documents.option
+@command_options.executor
 @messages.verbose
 def command(
     *,
@@ -220,18 +221,25 @@ def command(
     view: ComparisonView,
     is_strict: bool,
 ) -> None:
-    """Compare the dump MINE with the dump GOLDEN, and name the first operator that differs.
+    """Compare two dumps and name the operators at fault.
 
-    Either is a dump, a part of it, or a directory of golden tensors (name.output.time.npy);
-    or both are .npy files. A dump without tensors is compared by its statistic.csv, with that
-    of the other or with its tensors, which are measured; --statistic sets the limits. Two
-    tensors agree if their cosine similarity is at least --cosine and their relative Euclidean
-    distance at most --distance; without it, at most the distance that the coarsest element type
-    of either computation allows (float32 0.00012, float16 0.0039, bfloat16 0.016; integers and truth
-    values must be the same). All numbers of all tensors, inputs too, go to compare_{time}.csv,
-    in the order of execution. Exit codes: 0 the outputs of the network agree and no operator is
-    at fault (with --strict, and where no graph names the outputs: everything that has a counterpart
-    agrees), 1 something differs or cannot be compared, 2 nothing has a counterpart, 130 interrupted.
+    MINE and GOLDEN are dumps or parts of dumps. GOLDEN may also be a directory of golden tensors
+    (name.output.time.npy). Both may be .npy files. A dump without tensors is compared by the
+    statistics in statistic.csv.
+
+    All scores are written to compare_{time}.csv in execution order. docs/reference/verdicts.md
+    explains verdicts and limits.
+
+    Examples:
+        msdump compare dump golden
+        msdump compare dump golden --model model.onnx
+        msdump compare dump golden --by own --top 10
+
+    Exit codes:
+        0  The network's outputs agree, and no operator is at fault. Without a graph of the
+           network, or with --strict: all compared tensors agree.
+        1  Tensors differ, or a tensor could not be compared.
+        2  Nothing was compared: no tensor has a counterpart, or an option is wrong.
     """
     if patches and not model:
         raise click.UsageError("--patch runs the network on: give its --model")

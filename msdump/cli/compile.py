@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from msdump.capture import graph_files
-from msdump.cli import messages
+from msdump.cli import messages, sections
 from msdump.cli.options import applied
 from msdump.cli.program import mark_started
 from msdump.config import CUSTOMIZE_DTYPES, KEEP_DTYPE, MODIFY_MIXLIST, operator_dtypes
@@ -51,45 +51,44 @@ def write_graph_file(graph: Graph, path: str, context: Context) -> None:
     write_stream(str(file.parent), file.name, FORMS[file.suffix](graph_files.model(device)))
 
 
+_compilation: Final = sections.Section("Compilation")
 _files_of_dtypes: Final = applied(
     *(
-        click.option(f"--{key.replace('_', '-')}", key, default="", type=click.Path(), help=text)
+        _compilation(f"--{key.replace('_', '-')}", key, default="", type=click.Path(), help=text)
         for key, text in (
-            (KEEP_DTYPE, "File of operators that keep the types of the model."),
-            (CUSTOMIZE_DTYPES, "File of operators with types of their own."),
-            (MODIFY_MIXLIST, "JSON file of operator types that mixed precision narrows or not."),
+            (KEEP_DTYPE, "Text file of operators that keep the element types of the model."),
+            (CUSTOMIZE_DTYPES, "Text file of operators and their element types."),
+            (MODIFY_MIXLIST, "JSON file of operator types: black, white and gray list of mixed precision."),
         )
     )
 )
 """The options of ATC that name files of operators' types."""
 
 
-@click.command(name="compile")
-@click.argument("model", type=click.Path())
-@click.option(
+@click.command(name="compile", cls=sections.Command)
+@click.argument("model", type=click.Path(), help="ONNX model.")
+@sections.output(
     "-o",
     "--output",
     required=True,
     type=click.Path(),
     metavar=f"FILE[{'|'.join(FORMS)}]",
-    help="JSON for msaccucmp's -f, ge_proto's text, or ge_onnx's.",
+    help="Graph file: JSON for msaccucmp -f, text of ge_proto, or text of ge_onnx.",
 )
-@click.option(
-    "--node-names", is_flag=True, help="Operators are called as acl and torchair do, not as MindSpore."
-)
-@click.option(
+@sections.output("--node-names", is_flag=True, help="Use the operator names of acl and torchair dumps.")
+@_compilation(
     "--fusion-switch",
     type=click.Choice(("on", "off")),
     default="on",
     show_default=True,
-    help="Whether operators are fused.",
+    help="Fusion of operators.",
 )
-@click.option(
+@_compilation(
     "--precision-mode",
     type=click.Choice([str(mode) for mode in PrecisionMode]),
     default=str(PrecisionMode.ALLOW_FP32_TO_FP16),
     show_default=True,
-    help="How the device computes.",
+    help="Precision mode of the device.",
 )
 @_files_of_dtypes
 @messages.verbose
@@ -102,12 +101,18 @@ def command(
     precision_mode: str,
     **dtypes: str,
 ) -> None:
-    """Compile MODEL, an .onnx file, as Ascend O2 does and write the graph.
+    """Write the graph that Ascend O2 makes of a model.
 
-    The file maps each operator of a dump to the operators of the model that it
-    stands for: a comparison with the model's own tensors needs it. Give the
-    options of the run that dumped. Exit codes: 0 done, 1 the file could not be
-    written, 2 something given is wrong.
+    The graph maps each operator of a dump to operators of the model. A comparison with tensors
+    of the model needs this file. The options must be the options of the dumped run.
+
+    Examples:
+        msdump compile model.onnx -o graph.json
+
+    Exit codes:
+        0  The graph is written.
+        1  The file could not be written.
+        2  The model or an option is wrong.
     """
     graph = loader.load(model)
     mark_started()  # from here on only the writing of the file can fail, not the model

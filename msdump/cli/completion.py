@@ -10,7 +10,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from msdump import env
-from msdump.cli import messages
+from msdump.cli import messages, sections
 from msdump.store.write import write_stream
 
 _PROGRAM: Final = "msdump"
@@ -29,16 +29,24 @@ _REMARKS: Final = {
 }
 
 
-@click.command(name="completion")
-@click.argument("shell", type=click.Choice(tuple(_PLACES)), required=False)
-@click.option("--install", is_flag=True, help="Write the script where SHELL looks for it.")
+@click.command(name="completion", cls=sections.Command)
+@click.argument(
+    "shell", type=click.Choice(tuple(_PLACES)), required=False, help="Shell; without it the shell of $SHELL."
+)
+@sections.output("--install", is_flag=True, help="Write the script to the completion directory of the shell.")
 @messages.verbose
 def command(*, shell: str | None, install: bool) -> None:
-    """Print the script by which a shell completes commands.
+    """Print the script that completes commands in a shell.
 
-    It completes options, their values and files, too.
-    Without SHELL it is the one of $SHELL. Exit codes: 0 done, 2 there is no such shell, or the
-    script cannot be written.
+    The script completes commands, options, values of options, and files.
+
+    Examples:
+        msdump completion bash
+        msdump completion zsh --install
+
+    Exit codes:
+        0  The script is printed or written.
+        2  The shell is unknown, or the script could not be written.
     """
     name = shell or _own_shell()
     script = _script(name)

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
@@ -47,53 +47,57 @@ def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]
     return tuple(path for text in texts for path in text.split(",") if path)
 
 
-@click.command(name="convert")
-@click.argument("paths", nargs=-1, type=click.Path(), metavar="[FILE|DIR]...")
-@click.option(
+_conversion: Final = sections.Section("Conversion")
+
+
+@click.command(name="convert", cls=sections.Command)
+@click.argument(
+    "paths", nargs=-1, type=click.Path(), metavar="[FILE|DIR]...", help="Dump files, or directories of them."
+)
+@sections.selection(
     # vendor: -d, --dump_file and commas. Positional paths exist because a shell expands patterns to them.
     *("-d", "--dump-file", "--dump_file", "dumps"),
     multiple=True,
     metavar="PATH[,PATH]...",
     callback=_split,
-    help="More of them, several with commas.",
+    help="More dump files or directories. (repeatable)",
 )
-@click.option(
-    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the results."
+@sections.selection(
+    "-o", "--output-index", type=click.IntRange(min=0), help="Convert only this output of a single file."
 )
-@click.option(
-    "-f", "--format", "form", metavar="FORMAT", help="Convert tensors to this format, such as NCHW."
+@sections.selection(
+    "-i", "--input-index", type=click.IntRange(min=0), help="Convert only this input of a single file."
 )
-@click.option(
+@sections.selection(
+    "-v", "--version", type=click.IntRange(1, 2), default=2, show_default=True, help="Version of the files."
+)
+@_conversion("-f", "--format", "form", metavar="FORMAT", help="Memory format of the results, such as NCHW.")
+@_conversion(
     *("-s", "--shape"),
     metavar="N,N,...",
     callback=_parse_shape,
-    help="Shape in that format, for a single file (default: the original shape).",
+    show_default="the original shape",
+    help="Shape in that format, for a single file.",
 )
-@click.option(
-    "-o", "--output-index", type=click.IntRange(min=0), help="Convert this output of a single file only."
-)
-@click.option(
-    "-i", "--input-index", type=click.IntRange(min=0), help="Convert this input of a single file only."
-)
-@click.option(
+@_conversion(
     *("-c", "--custom", "scripts"),
     default="",
     type=click.Path(),
     metavar="DIR",
-    help="Conversions of your own: DIR/format_convert/convert_SOURCE_to_TARGET.py.",
+    help="Directory of user-defined conversions: DIR/format_convert/convert_SOURCE_to_TARGET.py.",
 )
-@click.option(
-    "-v", "--version", type=click.IntRange(1, 2), default=2, show_default=True, help="Version of the files."
+@sections.output(
+    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the results."
 )
-@click.option(
+@sections.output(
     *("-t", "--type", "kind"),
     type=click.Choice([str(kind) for kind in OutputKind]),
     default="npy",
     show_default=True,
-    help="What tensors are written as.",
+    help="File type of the results.",
 )
-@options.executor
 @documents.option
+@options.executor
 @messages.verbose_in_full  # vendor: -v is the version of the files
 def command(
     *,
@@ -109,12 +113,20 @@ def command(
     kind: str,
     executor: ExecutorChoice,
 ) -> None:
-    """Convert dump files, also all files in directories and below, to arrays.
+    """Convert dump files to arrays or to another format.
 
-    Without -f tensors keep the device's layout. A tensor of format ND has the host's
-    layout already and stays as it is. Files with the suffixes of other kinds, such as
-    .csv, are skipped. Exit codes: 0 done, 1 something was not converted, 2 something
-    given is wrong and nothing was converted, 130 interrupted.
+    Directories are searched with all directories below. Without -f the tensors keep the memory
+    format of the device. Tensors of format ND have the format of the host and stay as they are.
+    Other files, such as .csv files, are skipped.
+
+    Examples:
+        msdump convert dump_data -out arrays
+        msdump convert dump_data -out arrays -f NCHW
+
+    Exit codes:
+        0  All tensors are converted.
+        1  A tensor was not converted.
+        2  A path or an option is wrong. Nothing was converted.
     """
     if output_index is not None and input_index is not None:
         raise click.UsageError("-o excludes -i")

@@ -25,7 +25,7 @@ from msdump.analysis.diff import (
 )
 from msdump.analysis.judge import QUANTISED, Limits, coarser
 from msdump.cli import advise as advise_options
-from msdump.cli import messages, options, verdicts
+from msdump.cli import messages, options, sections, verdicts
 from msdump.cli import output as documents
 from msdump.cli.advise import Question
 from msdump.cli.advise import answer as advise
@@ -165,39 +165,46 @@ _BISECTED: Final = (
 )
 
 
-@click.command(name="diff")
-@click.argument("model", type=click.Path())
-@click.argument("other", type=click.Path(), required=False)
-@click.option(
+_variants: Final = sections.Section("Variants")
+
+
+@click.command(name="diff", cls=sections.Command)
+@click.argument("model", type=click.Path(), help="ONNX model to examine.")
+@click.argument(
+    "other", type=click.Path(), required=False, help="Reference model, such as the unquantised one."
+)
+@_variants(
     "--mine",
     metavar="VARIANT",
-    show_default="Ascend, of two models float32",
-    help="What is examined.",
+    show_default="Ascend, with OTHER float32",
+    help="Variant of MODEL.",
 )
-@click.option(
-    "--golden", default="float32", show_default=True, metavar="VARIANT", help="What it is compared with."
+@_variants(
+    "--golden", default="float32", show_default=True, metavar="VARIANT", help="Variant of the reference side."
 )
-@click.option(
+@sections.inputs(
     "--inputs",
     "files",
     type=click.Path(),
     multiple=True,
     metavar="FILE.npz",
-    help="Inputs by name; may be given several times, one run for each.",
+    help="Inputs by name, for one run. (repeatable)",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
+@sections.inputs("--seed", type=click.IntRange(min=0), show_default="0", help="Seed of made-up inputs.")
 @options.dimensions
-@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each side.")
-@click.option("--train", is_flag=True, help="Run steps of training, all on one batch.")
+@sections.inputs(
+    "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs of each side."
+)
+@sections.inputs("--train", is_flag=True, help="Run training steps, all on the inputs of step 0.")
 @verdicts.limits
-@verdicts.view
-@click.option(
+@sections.search(
     "--bisect",
     "bisects",
     is_flag=True,
-    help="Find the smallest part of the model whose exchange explains the difference.",
+    help="Find the smallest part of MODEL that explains the difference.",
 )
 @advise_options.advice
+@verdicts.view
 @documents.option
 @messages.verbose
 def command(
@@ -218,18 +225,27 @@ def command(
     to: str | None,
     output: str | None,
 ) -> None:
-    """Run MODEL, an .onnx file, as two variants side by side, and name the operators at fault.
+    """Run two variants of a model and name the operators at fault.
 
-    With OTHER, a second model, MODEL is compared with that one, as it was before it was
-    quantised, optimised or exported in another way: their graphs are matched, and operators
-    without a counterpart are listed. Both sides run operator by operator in lockstep; no tensor is
-    written, and memory holds only the values that each side still needs. A variant is CPU, GPU, float32,
-    float64, Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or onnxruntime[:LEVEL]; the
-    words behind Ascend (force_fp16, SATURATION_MODE, O2, ...) may stand in any order, the
-    levels of onnxruntime are none, basic, extended and all. Without --inputs the inputs
-    are made up: the same for the same seed and step. Exit codes: 0 both sides agree,
-    1 they differ or one of them failed, 2 something given is wrong and nothing was
-    compared, 130 interrupted; the findings until then are printed.
+    Both sides run operator by operator in lockstep. No tensor is written. With OTHER the graphs of
+    the two models are matched, and operators without a counterpart are listed.
+
+    VARIANT is CPU, GPU, float32, float64, Ascend[:PRECISION_MODE][:OVERFLOW_MODE][:LEVEL] or
+    onnxruntime[:none|basic|extended|all]. The parts after Ascend, such as force_fp16,
+    SATURATION_MODE and O2, may stand in any order.
+
+    Without --inputs the inputs are made up: equal for equal seeds and steps. An interrupted
+    comparison prints the findings up to that point.
+
+    Examples:
+        msdump diff model.onnx
+        msdump diff model.onnx --mine Ascend:force_fp16 --golden float64
+        msdump diff model.onnx --mine Ascend:force_fp16 --advise 0.01
+
+    Exit codes:
+        0  Both sides agree.
+        1  The sides differ, or a side failed.
+        2  A model, an input or an option is wrong. Nothing was compared.
     """
     if files and (seed is not None or dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")

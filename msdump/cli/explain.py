@@ -13,7 +13,7 @@ import click
 from msdump import env
 from msdump.analysis import trend
 from msdump.analysis.explain import Explainer, Explanation, Situation, SlotAccount, file_of
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli.program import FAILED, leave
 from msdump.config import mindspore as config_reader
 from msdump.config import source
@@ -159,28 +159,43 @@ def _is_open(slot: SlotAccount) -> bool:
     return not (slot.tensors or slot.reason or slot.missing)
 
 
-@click.command(name="explain")
-@click.argument("dump", type=click.Path())
-@click.argument("operator")
-@click.option("--model", type=click.Path(), metavar="MODEL.onnx", help="The model that was dumped.")
-@click.option(
+@click.command(name="explain", cls=sections.Command)
+@click.argument("dump", type=click.Path(), help="Dump directory.")
+@click.argument(
+    "operator", help="Operator: full name or its end, file name or its operator part, or ONNX node name."
+)
+@sections.selection(
+    "--model",
+    type=click.Path(),
+    metavar="MODEL.onnx",
+    help="Model of the dump. It adds operators without files.",
+)
+@sections.selection(
     "--config",
     type=click.Path(),
     metavar="FILE.json",
-    help="What the dump was made with (default: the copy in DUMP, else $MINDSPORE_DUMP_CONFIG).",
+    show_default="the copy in DUMP, else $MINDSPORE_DUMP_CONFIG",
+    help="Configuration of the dump.",
 )
-@click.option("--iteration", type=click.IntRange(min=0), help="Only this iteration (default: all).")
+@sections.selection("--iteration", type=click.IntRange(min=0), show_default="all", help="Iteration.")
 @options.context
+@messages.verbose
 def command(
     *, dump: str, operator: str, model: str | None, config: str | None, iteration: int | None, **context: Any
 ) -> None:
-    """Tell which files the dump DUMP holds of OPERATOR, and why there are no others.
+    """Explain which files an operator has in a dump.
 
-    OPERATOR is a full name, the name of an ONNX node, the name of a file or
-    the operator's part of it, or the end of a full name. --model adds the
-    operators that no file names, the configuration the reasons for which it
-    leaves some out. Nothing runs. Exit codes: 0 the operator is explained,
-    1 nothing is known of it, 2 something given is wrong.
+    For tensors without a file the explanation has the reason. Some reasons need --model or the
+    configuration. Nothing runs.
+
+    Examples:
+        msdump explain dump Conv2D-op0
+        msdump explain dump Conv2D-op0 --model model.onnx --config data_dump.json
+
+    Exit codes:
+        0  The operator is explained.
+        1  The operator is unknown.
+        2  The dump, the model, the configuration or an option is wrong.
     """
     config_path = config or env.read(env.DUMP_CONFIG)
     opened = _opened(dump, is_explained_without=bool(config_path and model))

@@ -5,28 +5,31 @@ from __future__ import annotations
 import click
 
 from msdump.analysis import find_run, reproduce, tensors_of, write_folder, write_tensors
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli.program import mark_started
 from msdump.errors import UnsupportedOpError, UntoldOperatorError
 from msdump.frontends import mindspore
 from msdump.read import open_dump
 
 
-@click.command(name="extract")
-@click.argument("dump", type=click.Path())
-@click.argument("operator")
-@click.option("-o", "--output", required=True, type=click.Path(), metavar="DIR", help="The folder.")
-@click.option(
+@click.command(name="extract", cls=sections.Command)
+@click.argument("dump", type=click.Path(), help="Dump directory.")
+@click.argument("operator", help="Operator: full name, name in files, last component, or ONNX node name.")
+@sections.selection("--iteration", type=click.IntRange(min=0), show_default="the last one", help="Iteration.")
+@sections.selection("--rank", type=click.IntRange(min=0), show_default="the first one", help="Rank.")
+@options.execution
+@sections.selection(
+    "--pass", "pass_number", type=click.IntRange(min=0), show_default="the first one", help="Pass of a loop."
+)
+@sections.selection(
     "--model",
     type=click.Path(),
     metavar="MODEL.onnx",
-    help="The model; without it the operator is rebuilt from the graph file of the dump.",
+    show_default="the graph file of the dump",
+    help="Model with the operator.",
 )
-@click.option("--iteration", type=click.IntRange(min=0), help="Iteration (default: the last one).")
-@click.option("--rank", type=click.IntRange(min=0), help="Rank (default: the first one).")
-@options.execution
-@click.option(
-    "--pass", "pass_number", type=click.IntRange(min=0), help="Pass of a loop (default: the first one)."
+@sections.output(
+    "-o", "--output", required=True, type=click.Path(), metavar="DIR", help="Directory to write."
 )
 @messages.verbose
 def command(
@@ -40,15 +43,21 @@ def command(
     execution: int | None,
     pass_number: int | None,
 ) -> None:
-    """Write OPERATOR of DUMP as a model of its own, its inputs and outputs, and a script that runs it.
+    """Write one operator of a dump as a model.
 
-    OPERATOR is its full name, the name that files have, its last component, or the name
-    of its node in the model. The folder gets model.onnx, inputs.npz, outputs.npz (as
-    dumped) and run.py, which runs the model in onnxruntime and prints how far the dumped
-    outputs are off. Of an operator that the dump does not describe in full, such as a
-    fused kernel, it gets the tensors and operator.json alone, unless the model
-    is given. Exit codes: 0 done, 1 a file could not be written, 2 something given is
-    wrong, or the dump lacks an input or output of the operator.
+    The directory gets model.onnx, inputs.npz, outputs.npz (the dumped outputs) and run.py. run.py
+    runs the model on onnxruntime and prints the error of the dumped outputs. If the dump does not
+    describe the operator in full (a fused kernel), only the tensors and operator.json are written;
+    --model adds the rest.
+
+    Examples:
+        msdump extract dump Conv2D-op0 -o conv
+        msdump extract dump Conv2D-op0 -o conv --model model.onnx
+
+    Exit codes:
+        0  The operator is written.
+        1  A file could not be written.
+        2  The dump, the operator or an option is wrong, or the dump lacks a tensor of the operator.
     """
     opened = open_dump(dump, execution)
     run = find_run(opened, operator, iteration=iteration, rank=rank, pass_number=pass_number)

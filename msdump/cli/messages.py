@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from msdump.cli import streams
+from msdump.cli import sections, streams
 from msdump.errors import DAMAGED, cut
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -87,13 +87,13 @@ def _take_verbosity(ctx: click.Context, _option: click.Parameter, count: int) ->
 
 
 def _option(*names: str, more: str) -> Callable[[_Command], _Command]:
-    return click.option(
+    return sections.general(
         *names,
         count=True,
         expose_value=False,
         is_eager=True,  # before all other options: their callbacks may print warnings
         callback=_take_verbosity,
-        help=f"Show tracebacks and longer lists; {more}: also what the library does.",
+        help=f"Print tracebacks and longer lists; {more}: debug messages, too.",
     )
 
 

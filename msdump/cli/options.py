@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from msdump import env
-from msdump.cli import messages
+from msdump.cli import sections
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Option = Callable[[Any], Any]
@@ -18,12 +18,17 @@ _BIGGEST_SIZE: Final = (1 << 63) - 1
 _LONGEST_SHOWN: Final = 80  # characters of a value in a message
 
 _EXECUTOR: Final = (
-    click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processes (default: one for each core)."),
-    click.option(
+    sections.speed(
+        *("-j", "--jobs"),
+        type=click.IntRange(min=1),
+        show_default="one for each core",
+        help="Number of processes.",
+    ),
+    sections.speed(
         "--scheduler",
         default="",
         metavar="ADDRESS",
-        help="Let the workers of this Dask scheduler work, tcp://HOST:PORT.",
+        help="Use the workers of this Dask scheduler, tcp://HOST:PORT.",
     ),
 )
 
@@ -40,28 +45,30 @@ def applied(*options: _Option) -> Callable[[_Command], _Command]:
 
 
 def context(command: _Command) -> _Command:
-    """Give a command the options that say where a network runs, and -v."""
+    """Give a command the options of the emulated device."""
     # not above: commands without these options need none of the imports of settings
     from msdump.frontends import MOST_DEVICES
     from msdump.plan import DeviceTarget, JitLevel
 
     decorate = applied(
-        click.option(
+        sections.device(
             "--device-target",
             metavar=f"[{'|'.join(DeviceTarget)}]",
-            help="Emulated device (default: $DEVICE_TARGET, else CPU).",
+            show_default="$DEVICE_TARGET, else CPU",
+            help="Emulated device.",
         ),
-        click.option(
+        sections.device(
             "--jit-level",
             metavar=f"[{'|'.join(JitLevel)}]",
-            help="Level of Ascend (default: $JIT_LEVEL, else what the configuration implies).",
+            show_default="$JIT_LEVEL, else the level that the configuration implies",
+            help="Compilation level of Ascend.",
         ),
-        click.option(
+        sections.device(
             "--device-id",
             type=click.IntRange(min=0, max=MOST_DEVICES),
-            help="Number of the device (default: $DEVICE_ID, else 0).",
+            show_default="$DEVICE_ID, else 0",
+            help="Number of the device.",
         ),
-        messages.verbose,
     )
     return decorate(command)
 
@@ -81,18 +88,18 @@ def executor(command: _Command) -> Callable[..., Any]:
     return applied(*_EXECUTOR)(chosen)
 
 
-execution: Final = click.option(
+execution: Final = sections.selection(
     "--execution",
     type=click.IntRange(min=0),
-    help="Number of the execution of the network, where several lie in one path, or the time of its"
-    " directories (default: the last one).",
+    show_default="the last one",
+    help="Execution of the dump, by its number or by the time in its directory names.",
 )
-"""The option that chooses one of several runs in one path, as ``open_dump`` takes it."""
+"""The option that chooses one of several executions in one path, as ``open_dump`` takes the number."""
 
-golden_execution: Final = click.option(
-    "--golden-execution", type=click.IntRange(min=0), help="The same for GOLDEN."
+golden_execution: Final = sections.selection(
+    "--golden-execution", type=click.IntRange(min=0), show_default="the last one", help="Execution of GOLDEN."
 )
-"""The option for the dump that the other one is compared with."""
+"""The option for the golden dump."""
 
 
 def _parse_dimensions(
@@ -109,12 +116,12 @@ def _parse_dimensions(
     return sizes
 
 
-dimensions: Final = click.option(
+dimensions: Final = sections.inputs(
     "--dim",
     "dimensions",
     multiple=True,
     metavar="NAME=SIZE",
     callback=_parse_dimensions,
-    help="Size of a dynamic dimension; may be given several times.",
+    help="Size of a dynamic dimension. (repeatable)",
 )
 """The option --dim; the command gets sizes by name."""

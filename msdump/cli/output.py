@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from msdump.cli import messages, streams
+from msdump.cli import messages, sections, streams
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -36,8 +36,12 @@ _HELP: Final = frozenset({"-h", "--help"})  # --help prints text, even with --js
 
 def option(command: _Command) -> _Command:
     """Give a command the option ``--json``."""
-    return click.option(
-        _FLAG, "is_json", is_flag=True, expose_value=False, help="Print one JSON document (docs/schema)."
+    return sections.output(
+        _FLAG,
+        "is_json",
+        is_flag=True,
+        expose_value=False,
+        help="Print one JSON document (schema: docs/schema).",
     )(command)
 
 

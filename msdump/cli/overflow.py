@@ -8,7 +8,7 @@ import click
 
 from msdump.analysis import OperatorOverflow, OverflowUnit, TensorSummary, reports
 from msdump.analysis import overflow as tool
-from msdump.cli import messages
+from msdump.cli import messages, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
@@ -62,27 +62,42 @@ _NONE = (
 )
 
 
-@click.command(name="overflow")
-@click.argument("directory", type=click.Path())
-@click.option(
+@click.command(name="overflow", cls=sections.Command)
+@click.argument(
+    "directory", type=click.Path(), help="Directory with Opdebug files, also in directories below."
+)
+@sections.output(
     "-out",
     "--output",
     default=".",
     show_default=True,
     type=click.Path(),
-    help="Directory of the converted records and tensors, and of the summary.",
+    help="Directory of the converted records, the converted tensors and the summary.",
 )
-@click.option(
-    "-n", "--top", type=click.IntRange(min=1), help="Only so many overflows, oldest first (default: all)."
+@sections.output(
+    "-n",
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="all",
+    help="List only the oldest N overflows.",
 )
 @documents.option
 @messages.verbose
 def command(*, directory: str, output: str, top: int | None) -> None:
-    """Tell which operators overflowed, from the Opdebug files in DIRECTORY and below.
+    """List the operators that overflowed.
 
-    Each is joined to the operator's dump file; its tensors are converted and summarised. The summary is
-    printed and written to overflow_summary_{time}.txt. Exit codes: 0 done, 1 a record or a dump file
-    cannot be read, 2 something given is wrong, 130 interrupted.
+    Each overflow record (Opdebug file) is joined to the dump file of its operator. The tensors of
+    the operator are converted and summarised. The summary is printed and written to
+    overflow_summary_{time}.txt.
+
+    Examples:
+        msdump overflow overflow_dump -out overflows
+
+    Exit codes:
+        0  All records are read.
+        1  A record or a dump file could not be read.
+        2  The directory or an option is wrong.
     """
     records = tool.find(directory)
     if not records:

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from msdump.analysis.query import Pack, Session, sources
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.executors import ExecutorChoice
@@ -15,23 +15,31 @@ from msdump.executors import ExecutorChoice
 DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"))
 
 
-@click.command(name="pack")
-@click.argument("dumps", nargs=-1, required=True, metavar="DUMP...")
-@click.option(
-    "-out", "--output", required=True, type=click.Path(), help="Directory of the pack; new, or empty."
+@click.command(name="pack", cls=sections.Command)
+@click.argument("dumps", nargs=-1, required=True, metavar="DUMP...", help="Dumps. NAME=DUMP names a dump.")
+@sections.selection(
+    "--measure", "measures", is_flag=True, help="Read tensors without statistics and measure them."
 )
-@click.option(
-    "--measure", "measures", is_flag=True, help="Measure tensors without statistics; reads their files."
+@sections.output(
+    "-out", "--output", required=True, type=click.Path(), help="Directory of the pack, new or empty."
 )
-@options.executor
 @documents.option
+@options.executor
 @messages.verbose
 def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: ExecutorChoice) -> None:
-    """Write the views that msdump query has of each DUMP as Parquet files, by rank.
+    """Write dumps as Parquet files for fast queries.
 
-    Questions about the pack are answered many times faster, also where the dump is gone; other
-    programs read its files, too. NAME=DUMP gives a dump a name. Exit codes: 0 done, 2 something
-    given is wrong, 130 interrupted.
+    The pack has the views of `msdump query`, by rank. Queries of a pack are many times faster and
+    do not need the dumps. Other programs can read the files, too.
+
+    Examples:
+        msdump pack dump -out pack
+        msdump pack mine=dump golden=golden -out pack
+
+    Exit codes:
+        0  The pack is written.
+        1  A part of a dump could not be read. The pack lacks it.
+    2  A dump or an option is wrong.
     """
     with (
         messages.bar("directories", 0) as bar,

@@ -23,34 +23,47 @@ from click.shell_completion import CompletionItem
 
 import msdump
 from msdump import env
-from msdump.cli import messages, output, streams
+from msdump.cli import messages, output, sections, streams
 from msdump.errors import ConfigError, DumpWriteError, ExecutionError, MsdumpError, name_hint
 
 FAILED: Final = 1
 REFUSED: Final = 2
 INTERRUPTED: Final = 130
 
-COMMANDS: Final = {
-    "run": "Run an ONNX model and dump it.",
-    "check": "Say what a dump configuration does, and to a model.",
-    "compile": "Write the graph that Ascend O2 makes of a model, for other tools.",
-    "train-graph": "Derive the training step of a model, as an ONNX file.",
-    "convert": "Convert dump files to arrays, also to another memory format.",
-    "compare": "Compare two dumps, and name the first operator that differs.",
-    "diff": "Run two variants of a model, and name the operators at fault.",
-    "extract": "Write one operator of a dump as a model that runs.",
-    "show": "Print the tree of a dump, or tensors of it in full detail.",
-    "baseline": "Keep the statistics of a dump, to compare later ones with.",
-    "query": "Answer questions in SQL about dumps.",
-    "pack": "Write dumps as Parquet files, for questions asked again.",
-    "trend": "Print a statistic of a tensor over the iterations of a dump.",
-    "explain": "Tell why an operator has the files it has in a dump, or none.",
-    "watch": "Check watch rules on the tensors of a dump.",
-    "report": "Write one page on a dump: what is wrong, and all operators.",
-    "overflow": "Tell which operators of a dump overflowed.",
-    "completion": "Print the script by which a shell completes commands.",
+GROUPS: Final = {
+    "Dump": {
+        "run": "Run an ONNX model and dump it.",
+        "check": "Describe the dump that a configuration makes.",
+        "compile": "Write the graph that Ascend O2 makes of a model.",
+        "train-graph": "Write the training step of a model as an ONNX model.",
+    },
+    "Look": {
+        "show": "Print the tree of a dump, or one tensor in detail.",
+        "explain": "Explain which files an operator has in a dump.",
+        "query": "Query dumps in SQL.",
+        "trend": "Print statistics of an operator over the iterations.",
+        "report": "Write an HTML page about a dump.",
+        "watch": "Check watch rules on the tensors of a dump.",
+        "overflow": "List the operators that overflowed.",
+    },
+    "Judge": {
+        "compare": "Compare two dumps and name the operators at fault.",
+        "diff": "Run two variants of a model and name the operators at fault.",
+        "extract": "Write one operator of a dump as a model.",
+        "baseline": "Write the statistics of a dump as a golden baseline.",
+    },
+    "Files and shell": {
+        "convert": "Convert dump files to arrays or to another format.",
+        "pack": "Write dumps as Parquet files for fast queries.",
+        "completion": "Print the script that completes commands in a shell.",
+    },
 }
-"""First sentence of every command's help; it is ``command`` in the module of its name, ``-`` as ``_``."""
+"""Commands by group, each with the first sentence of its help.
+
+A command is ``command`` in the module of its name; in the module's name ``-`` becomes ``_``.
+"""
+
+COMMANDS: Final = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 _MULTIPLYING: Final = frozenset({"run", "compare", "diff", "extract", "report", "watch"})
 """Commands that may have numpy multiply matrices."""
@@ -72,13 +85,13 @@ def leave(code: int) -> NoReturn:
     click.get_current_context().exit(code)
 
 
-class CommandGroup(click.Group):
+class CommandGroup(sections.Command, click.Group):
     """A group that imports a command when it is called, and turns errors into messages."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command line and exit, also where the reader of the output has gone away."""
         with streams.standard():
-            return super().main(*args, **kwargs)
+            return super().main(*args, **{"prog_name": "msdump", **kwargs})
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands."""
@@ -111,10 +124,17 @@ class CommandGroup(click.Group):
         ]
         return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands first, then the options."""
+        self.format_commands(ctx, formatter)
+        sections.Command.format_options(self, ctx, formatter)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands of each group without importing them."""
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in commands.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; an exception becomes one message and an exit code."""
@@ -196,7 +216,16 @@ def _report(ctx: click.Context, error: Exception) -> int:
     return FAILED if isinstance(error, (ExecutionError, DumpWriteError)) or has_run() else REFUSED
 
 
-@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    name="msdump",
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start: msdump run model.onnx; msdump COMMAND --help",
+)
 @click.version_option(msdump.__version__, prog_name="msdump", message="%(prog)s %(version)s")
 def main() -> None:
-    """MindSpore and CANN style operator dumps of ONNX networks, without their hardware."""
+    """Dump the tensors of ONNX models and name the operator that is wrong.
+
+    msdump runs a model operator by operator on onnxruntime under an emulated Ascend device. The dumps have
+    the files of MindSpore and CANN. The tools also read dumps of real devices.
+    """

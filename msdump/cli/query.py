@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from msdump.analysis.query import Answer, Session, sources
-from msdump.cli import messages, options, streams
+from msdump.cli import messages, options, sections, streams
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.errors import ToolError
@@ -131,16 +131,23 @@ def _json_value(cell: object) -> object:
     return value
 
 
-@click.command(name="query")
-@click.argument("arguments", nargs=-1, required=True, metavar="DUMP... [QUESTION]")
-@click.option("--csv", "is_csv", is_flag=True, help="Print the answer as csv.")
-@click.option("--parquet", metavar="FILE", help="Write the answer to a Parquet file.")
-@click.option(
-    "--measure", "measures", is_flag=True, help="Measure tensors without statistics; reads their files."
+@click.command(name="query", cls=sections.Command)
+@click.argument(
+    "arguments", nargs=-1, required=True, metavar="DUMP... [QUESTION]", help="Dumps, and a query in SQL."
 )
-@click.option("--read-only", "is_read_only", is_flag=True, help="Let questions see the DUMPs, no other file.")
-@options.executor
+@sections.selection(
+    "--measure", "measures", is_flag=True, help="Read tensors without statistics and measure them."
+)
+@sections.selection(
+    "--read-only",
+    "is_read_only",
+    is_flag=True,
+    help="Give the query access to the DUMPs and to no other file.",
+)
+@sections.output("--csv", "is_csv", is_flag=True, help="Print the answer as CSV.")
+@sections.output("--parquet", metavar="FILE", help="Write the answer to a Parquet file.")
 @documents.option
+@options.executor
 @messages.verbose
 def command(
     *,
@@ -151,11 +158,20 @@ def command(
     is_read_only: bool,
     executor: ExecutorChoice,
 ) -> None:
-    """Answer QUESTION, in SQL, about each DUMP: tensors, statistics, operators, files, comparisons, runs.
+    """Query dumps in SQL.
 
-    DUMP is a dump, a pack of msdump pack, or a document of msdump compare --json;
-    NAME=DUMP gives it a name. Without QUESTION standard input is read. Columns:
-    docs/reference/views.md. Exit codes: 0 done, 2 something given is wrong, 130 interrupted.
+    The views are tensors, statistics, operators, files, comparisons and runs
+    (docs/reference/views.md). DUMP is a dump, a pack of `msdump pack`, or a document of
+    `msdump compare --json`. NAME=DUMP names a dump. Without QUESTION the query is read from
+    standard input.
+
+    Examples:
+        msdump query dump "SELECT op_name, max FROM statistics ORDER BY max DESC"
+
+    Exit codes:
+        0  The query is answered.
+        1  A part of a dump could not be read. The answer lacks it.
+    2  A dump, the query or an option is wrong.
     """
     if documents.wanted() + is_csv + (parquet is not None) > 1:
         raise click.UsageError("--csv, --json and --parquet exclude each other")

@@ -27,7 +27,7 @@ from msdump.analysis.report import (
     table,
 )
 from msdump.analysis.report.page import page
-from msdump.cli import compare, messages, options, streams, verdicts
+from msdump.cli import compare, messages, options, sections, streams, verdicts
 from msdump.cli import output as documents
 from msdump.cli.options import applied, execution, golden_execution
 from msdump.cli.output import Document, Shape
@@ -70,36 +70,41 @@ class ReportRequest:
         return any((self.model_explorer, self.annotate, self.tensorboard))
 
 
+_content: Final = sections.Section("Content")
+_exports: Final = sections.Section("Other programs")
 _report_options: Final = applied(
-    click.option(
-        "-o", "--output", default="report.html", show_default=True, type=click.Path(), help="The page."
-    ),
     compare.graph_option,
+    execution,
+    golden_execution,
+    sections.selection(
+        "--config",
+        type=click.Path(),
+        metavar="FILE.json",
+        show_default="the copy in DUMP",
+        help="Configuration of the dump.",
+    ),
     compare.rerun_options,
-    click.option(
+    verdicts.limits,
+    verdicts.statistic_limits,
+    _content(
         "--rules",
         "rules_file",
         type=click.Path(),
         metavar="FILE.json",
-        help="Watch rules to check (default: those of the configuration).",
+        show_default="the rules of the configuration",
+        help="Watch rules to check.",
     ),
-    click.option(
-        "--config",
-        type=click.Path(),
-        metavar="FILE.json",
-        help="What the dump was made with (default: the copy in DUMP).",
-    ),
-    click.option(
+    _content(
         "--histogram",
         "histograms",
         multiple=True,
         metavar="OPERATOR",
-        help="Show how the tensors of an operator are spread; * and ? stand for characters.",
+        help="Show histograms of the tensors of an operator; * and ? match characters. (repeatable)",
     ),
-    click.option(
-        "--trace", type=click.Path(), metavar="FILE.json", help="A Chrome trace with the times of operators."
+    _content(
+        "--trace", type=click.Path(), metavar="FILE.json", help="Show operator times of this Chrome trace."
     ),
-    click.option(
+    _content(
         "--no-source",
         "has_source",
         is_flag=True,
@@ -107,31 +112,36 @@ _report_options: Final = applied(
         default=True,
         help="Leave out code lines and absolute paths.",
     ),
-    execution,
-    golden_execution,
-    click.option(
+    sections.output(
+        "-o", "--output", default="report.html", show_default=True, type=click.Path(), help="Page to write."
+    ),
+    sections.output("--open", "is_opened", is_flag=True, help="Show the page in a browser."),
+    _exports(
         "--model-explorer",
         type=click.Path(),
         metavar="DIR",
-        help="Write the graphs, and data of their nodes by metric, for Model Explorer.",
+        help="Write graphs and node data for Model Explorer.",
     ),
-    click.option(
+    _exports(
         "--annotate",
         type=(click.Path(), click.Path()),
         default=None,
         metavar="MODEL.onnx OUT.onnx",
-        help="Write the model with verdicts and statistics beside its nodes, for Netron.",
+        help="Write the model with verdicts and statistics of the nodes, for Netron.",
     ),
-    click.option(
-        "--tensorboard", type=click.Path(), metavar="DIR", help="Write statistics over iterations as a run."
+    _exports(
+        "--tensorboard",
+        type=click.Path(),
+        metavar="DIR",
+        help="Write the statistics over iterations as a TensorBoard run.",
     ),
-    click.option(
+    _exports(
         "--tensorboard-tensors",
         type=click.IntRange(min=1),
         default=export.MOST_TENSORS,
         show_default=True,
         metavar="N",
-        help="Most tensors of it; those with NaN or inf come first.",
+        help="Largest number of tensors in the TensorBoard run. Tensors with NaN or infinities come first.",
     ),
 )
 
@@ -261,27 +271,32 @@ DOCUMENT: Final = Document(
 )
 
 
-@click.command(name="report")
-@click.argument("dump", type=click.Path())
-@click.argument("golden", type=click.Path(), required=False)
-@verdicts.statistic_limits
-@verdicts.limits
-@options.executor
+@click.command(name="report", cls=sections.Command)
+@click.argument("dump", type=click.Path(), help="Dump directory.")
+@click.argument("golden", type=click.Path(), required=False, help="Reference dump.")
 @_report_options
-@click.option(
-    "--csv", "is_csv", is_flag=True, help="Print the same as csv, a row for a tensor and iteration."
+@sections.output(
+    "--csv", "is_csv", is_flag=True, help="Print the report as CSV, one row for each tensor and iteration."
 )
-@click.option("--open", "is_opened", is_flag=True, help="Show the page in a browser.")
 @documents.option
+@options.executor
 @messages.verbose
 def command(*, is_csv: bool, is_opened: bool, **given: Any) -> None:
-    """Write one page on the dump DUMP: its problems, the run, all operators and their statistics.
+    """Write an HTML page about a dump.
 
-    The page needs no network and no server. With GOLDEN the two dumps are compared, and the operators
-    at fault come first. --json and --csv print the same; the page is written beside them only with
-    --output. Exit codes: 0 the report is made,
-    problems or not, 1 it is made, but a file or directory cannot be read, 2 something given is
-    wrong, 130 interrupted.
+    The page shows problems, the run, all operators and statistics. The page needs no network and
+    no server. With GOLDEN the two dumps are compared, and the operators at fault come first. With
+    --json or --csv the page is written only if --output is given.
+
+    Examples:
+        msdump report dump
+        msdump report dump golden -o report.html
+        msdump report dump golden --model model.onnx --open
+
+    Exit codes:
+        0  The report is written, with or without problems.
+        1  The report is written, but a file or directory could not be read.
+        2  A dump or an option is wrong.
     """
     request, is_data = ReportRequest(**given), is_csv or documents.wanted()
     if is_csv and documents.wanted():

@@ -16,7 +16,7 @@ import numpy as np
 
 from msdump import dtypes, env, tracing
 from msdump.analysis import inputs
-from msdump.cli import messages, options, output
+from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
 from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
@@ -322,33 +322,46 @@ def _run_ranks(request: RunRequest, ranks: int) -> None:
     leave(FAILED)
 
 
-@click.command(name="run")
-@click.argument("model", type=click.Path())
-@click.option("--inputs", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of made-up inputs (default: 0).")
+_dump: Final = sections.Section("Dump")
+_steps: Final = sections.Section("Steps and training")
+
+
+@click.command(name="run", cls=sections.Command)
+@click.argument("model", type=click.Path(), help="ONNX model.")
+@sections.inputs("--inputs", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step.")
+@sections.inputs("--seed", type=click.IntRange(min=0), show_default="0", help="Seed of made-up inputs.")
 @options.dimensions
-@click.option("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Iterations to run.")
-@click.option("--train", is_flag=True, help="Run steps of training, all on one batch, and print the loss.")
-@click.option("--save-state", type=click.Path(), metavar="FILE.npz", help="Save what training changed.")
-@click.option("--load-state", type=click.Path(), metavar="FILE.npz", help="Begin with a saved state.")
-@click.option(
-    "--save-outputs", type=click.Path(), metavar="FILE.npz", help="Save what the last step returned."
+@_steps("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of steps.")
+@_steps("--train", is_flag=True, help="Run training steps and print the loss.")
+@_steps("--save-state", type=click.Path(), metavar="FILE.npz", help="Write the variables after training.")
+@_steps(
+    "--load-state", type=click.Path(), metavar="FILE.npz", help="Start with the variables of --save-state."
 )
-@click.option(
+@_dump(
+    "--config",
+    type=click.Path(),
+    metavar="FILE.json",
+    show_default="$MINDSPORE_DUMP_CONFIG",
+    help="Dump configuration.",
+)
+@options.context
+@sections.device(
     "--ranks",
     type=click.IntRange(min=1, max=MOST_RANKS),
     metavar="N",
-    help="Run N ranks in this process; {rank} in paths stands for the number of each.",
+    help="Run N ranks in this process. In paths {rank} is the number of the rank.",
 )
-@click.option(
+@sections.output(
+    "--save-outputs", type=click.Path(), metavar="FILE.npz", help="Write the outputs of the last step."
+)
+@sections.output(
     "--trace",
     type=click.Path(),
     metavar="FILE.json",
-    help="Write when operators ran and files were written, for Perfetto and chrome://tracing.",
+    help="Write the times of operators and files as a trace for Perfetto or chrome://tracing.",
 )
-@click.option("--config", type=click.Path(), metavar="FILE.json", help="In place of $MINDSPORE_DUMP_CONFIG.")
 @output.option
-@options.context
+@messages.verbose
 def command(
     *,
     seed: int | None,
@@ -360,12 +373,23 @@ def command(
     device_id: int | None,
     **given: Any,
 ) -> None:
-    """Run MODEL, an .onnx file, operator by operator and dump it as the configuration says.
+    """Run an ONNX model and dump it.
 
-    Without --inputs the inputs are made up: the same for the same seed and step;
-    all steps of --train take the inputs of the first one.
-    Options beat environment variables. Exit codes: 0 done, 1 the run failed,
-    2 something given is wrong and nothing ran, 130 interrupted.
+    The model runs operator by operator. The dump configuration selects the dumped tensors.
+    Without a configuration nothing is dumped.
+
+    Without --inputs the inputs are made up: equal for equal seeds and steps. All training steps
+    use the inputs of step 0. Options override environment variables.
+
+    Examples:
+        msdump run model.onnx
+        msdump run model.onnx --config data_dump.json --steps 3
+        msdump run step.onnx --train --steps 10 --save-state state.npz
+
+    Exit codes:
+        0  The run is complete.
+        1  The run failed, or a file could not be written.
+        2  The model, an input, the configuration or an option is wrong. Nothing ran.
     """
     request = RunRequest(seed=seed or 0, has_config=bool(config or env.read(env.DUMP_CONFIG)), **given)
     if request.inputs is not None and (seed is not None or request.dimensions):

@@ -32,7 +32,7 @@ from msdump.analysis import (
     tree_lines,
     trend,
 )
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, REFUSED, leave
@@ -200,18 +200,32 @@ def _slice(inspection: Inspection) -> Iterator[str]:
     yield from (f"  {line}" for line in printed.splitlines())
 
 
-@click.command(name="show")
-@click.argument("path", type=click.Path(), metavar="DUMP")
-@click.argument("operator", required=False)
-@click.option(
-    "--slot", "slots", multiple=True, metavar="IO:NUMBER", help="Input or output of OPERATOR (default: all)."
+@click.command(name="show", cls=sections.Command)
+@click.argument("path", type=click.Path(), metavar="DUMP", help="Dump, .npy file, or dump file of CANN.")
+@click.argument(
+    "operator", required=False, help="Operator: full name, name in files, or last component; * and ? match."
 )
-@click.option(
-    "--iteration", type=click.IntRange(min=0), help="Iteration of OPERATOR (default: its first one)."
+@sections.selection(
+    "--slot",
+    "slots",
+    multiple=True,
+    metavar="IO:NUMBER",
+    show_default="all",
+    help="Input or output, such as output:0. (repeatable)",
 )
-@click.option("--rank", type=click.IntRange(min=0), help="Rank of OPERATOR (default: the first one).")
+@sections.selection(
+    "--iteration", type=click.IntRange(min=0), show_default="the first one", help="Iteration of the operator."
+)
+@sections.selection(
+    "--rank", type=click.IntRange(min=0), show_default="the first one", help="Rank of the operator."
+)
 @options.execution
-@click.option("--png", type=click.Path(), metavar="FILE.png", help="Write a picture of the only tensor, too.")
+@sections.output(
+    "--png",
+    type=click.Path(),
+    metavar="FILE.png",
+    help="Write a picture of the tensor. The selection must have one tensor.",
+)
 @documents.option
 @messages.verbose
 def command(
@@ -224,14 +238,20 @@ def command(
     execution: int | None,
     png: str | None,
 ) -> None:
-    """Print the tree of a dump, or tensors of it in full detail.
+    """Print the tree of a dump, or one tensor in detail.
 
-    Of a dump alone: its directories (of many files only the first few), its first tensor, or
-    some statistics. Where DUMP is a .npy file or a dump file of CANN, and of an OPERATOR: type
-    and shape, statistics, where the smallest and the largest element and NaN lie, a histogram,
-    and a slice around the most conspicuous element. OPERATOR is a full name, its last component, or the name
-    that files have; * and ? stand for other characters. Exit codes: 0 something was read back,
-    1 nothing of an operator was dumped, 2 there is no such dump, file or operator.
+    A dump is printed as its directories with the first few files, and its first tensor or some
+    statistics. For a file or an OPERATOR the output has type, shape, statistics, the places of
+    the extreme elements and of NaN, a histogram, and a slice around the most conspicuous element.
+
+    Examples:
+        msdump show dump
+        msdump show dump Conv2D-op0 --slot output:0
+
+    Exit codes:
+        0  A tensor or statistics were read.
+        1  The dump has no tensor of the operator.
+        2  The dump, the file or the operator does not exist, or an option is wrong.
     """
     is_file = os.path.isfile(path)
     places = iteration, rank, execution

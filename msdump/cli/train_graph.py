@@ -2,80 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli.program import mark_started
 from msdump.errors import InputError
 from msdump.plan import DeviceTarget
 from msdump.training import LOSSES, OPTIMIZERS, step_graph, write_step
 
+_precision: Final = sections.Section("Precision")
 
-@click.command(name="train-graph")
-@click.argument("model", type=click.Path())
-@click.option("-o", "--output", required=True, type=click.Path(), metavar="STEP.onnx", help="The file.")
-@click.option(
+
+@click.command(name="train-graph", cls=sections.Command)
+@click.argument("model", type=click.Path(), help="ONNX model of the forward network.")
+@sections.output(
+    "-o", "--output", required=True, type=click.Path(), metavar="STEP.onnx", help="File to write."
+)
+@sections.training(
     "--loss",
     metavar=f"[{'|'.join(LOSSES)}][:OPTIONS]",
     default="softmax_cross_entropy",
     show_default=True,
-    help="What is made small; its options in order or by name, mse:sum, smooth_l1:none,beta=0.5.",
+    help="Loss function. Options are positional or named: mse:sum, smooth_l1:none,beta=0.5.",
 )
-@click.option(
+@sections.training(
     "--optimizer",
     multiple=True,
     metavar=f"[PATTERN=][{'|'.join(OPTIMIZERS)}][:OPTIONS]",
     default=("momentum:0.01,0.9",),
     show_default=True,
-    help="What updates the parameters; its options in order or by name, adam:0.001,weight_decay=0.02. "
-    "Several with patterns of parameters' names: the first match counts; the one without takes the others.",
+    help="Optimizer. Options are positional or named: adam:0.001,weight_decay=0.02. With PATTERN the "
+    "optimizer updates the parameters with matching names; the first match counts. (repeatable)",
 )
-@click.option(
+@sections.training(
     "--group",
     "groups",
     multiple=True,
     metavar="PATTERN=OPTIONS",
-    help="Rate and decay of the parameters with such names: '*.bias=learning_rate=0.01,weight_decay=0'.",
+    help="Optimizer options of the parameters with matching names: "
+    "'*.bias=learning_rate=0.01,weight_decay=0'. (repeatable)",
 )
-@click.option("--trainable", multiple=True, metavar="NAME", help="A parameter to train; without it, all.")
-@options.dimensions
-@click.option(
-    "--precision",
-    multiple=True,
-    metavar="[LAYER=]TYPE",
-    help="float16 or bfloat16: what the network, or a layer (fc1=float16), computes in.",
+@sections.training(
+    "--trainable", multiple=True, metavar="NAME", show_default="all", help="Parameter to train. (repeatable)"
 )
-@click.option(
-    "--loss-scale",
-    metavar="NUMBER|dynamic[:OPTIONS]",
-    help="What the loss is multiplied with; dynamic:65536,factor=2,window=2000 adapts to overflows.",
-)
-@click.option(
+@sections.training(
     "--accumulate",
     metavar="STEPS|mean:STEPS",
-    help="Update in each STEPS-th step, by the sum or the mean of the gradients.",
+    help="Update in each STEPS-th step by the sum or the mean of the gradients.",
 )
-@click.option(
+@sections.training(
     "--clip-gradients",
     metavar="global_norm:LIMIT|value:MIN,MAX",
-    help="Limit the norm of all gradients together, or each element.",
+    help="Limit the global norm of all gradients, or the value of each element.",
 )
-@click.option(
+@sections.training(
     "--data-parallel",
     type=click.IntRange(min=1),
     metavar="RANKS",
-    help="Average the gradients over so many ranks.",
+    help="Average the gradients over this number of ranks.",
 )
-@click.option(
+@_precision(
+    "--precision",
+    multiple=True,
+    metavar="[LAYER=]TYPE",
+    help="Element type of the network or of a layer: float16, fc1=bfloat16. (repeatable)",
+)
+@_precision(
+    "--loss-scale",
+    metavar="NUMBER|dynamic[:OPTIONS]",
+    help="Factor of the loss. dynamic:65536,factor=2,window=2000 adapts to overflows.",
+)
+@_precision(
     "--device-target",
     metavar=f"[{'|'.join(DeviceTarget)}]",
     default="CPU",
     show_default=True,
-    help="Whose operators check for overflow.",
+    help="Device of the overflow check.",
 )
-@click.option(
+@options.dimensions
+@sections.inputs(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random operators."
 )
 @messages.verbose
@@ -91,12 +98,21 @@ def command(
     data_parallel: int | None,
     **choices: Any,
 ) -> None:
-    """Derive the training step of MODEL, an .onnx file: forward, loss, backward and update.
+    """Write the training step of a model as an ONNX model.
 
-    Any runtime runs the file: MindSpore's operators are functions of ONNX's.
-    Variables are bound to outputs in its training_info;
-    `msdump run STEP.onnx --train` and network.train_step() feed it back. Exit
-    codes: 0 done, 1 the file could not be written, 2 something given is wrong.
+    The step has the forward network, the loss, the backward network and the update. The
+    operators of MindSpore are ONNX functions, so that any runtime runs the file. The
+    training_info of the file binds variables to outputs. `msdump run STEP.onnx --train` and
+    network.train_step() feed the variables back.
+
+    Examples:
+        msdump train-graph model.onnx -o step.onnx
+        msdump train-graph model.onnx -o step.onnx --loss mse --optimizer adam:0.001
+
+    Exit codes:
+        0  The training step is written.
+        1  The file could not be written.
+        2  The model or an option is wrong.
     """
     step = step_graph(
         model,

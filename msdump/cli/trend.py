@@ -10,7 +10,7 @@ import click
 
 from msdump.analysis import TensorTrend, TrendPoint, TrendReport
 from msdump.analysis import trend as tool
-from msdump.cli import messages, output
+from msdump.cli import messages, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
 from msdump.cli.streams import can_print
@@ -43,19 +43,25 @@ _PLAIN_BARS: Final = "_.-~=+*#"  # for terminals that know ASCII alone
 _NONFINITE: Final = "!"
 
 
-@click.command(name="trend")
-@click.argument("dump", type=click.Path())
-@click.argument("operators", nargs=-1, required=True, metavar="OPERATOR...")
-@click.option(
+@click.command(name="trend", cls=sections.Command)
+@click.argument("dump", type=click.Path(), help="Dump directory.")
+@click.argument(
+    "operators",
+    nargs=-1,
+    required=True,
+    metavar="OPERATOR...",
+    help="Operators: full name, name in files, or last component; * and ? match.",
+)
+@sections.selection(
     "--slot",
     "slots",
     multiple=True,
     default=("output:0",),
     show_default=True,
     metavar="IO:NUMBER",
-    help="Input or output; may be given several times.",
+    help="Input or output. (repeatable)",
 )
-@click.option(
+@sections.selection(
     "--stat",
     "statistics",
     default="max,min,l2norm,nan",
@@ -66,13 +72,19 @@ _NONFINITE: Final = "!"
 @output.option
 @messages.verbose
 def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], statistics: str) -> None:
-    """Print statistics of OPERATOR's output over the iterations of DUMP, with a sparkline.
+    """Print statistics of an operator over the iterations.
 
-    OPERATOR is a full name, its last component, or the name that files have; * and ? stand for
-    other characters. Statistics of statistic.csv are taken from there, others are measured from
-    the tensors. Each rank and execution has a series, each pass of a loop a point. In a sparkline ! stands
-    for NaN and infinities. Exit codes: 0 done, 1 a file cannot be read, which has hyphens in its place,
-    2 something given is wrong, 130 interrupted.
+    Values are read from statistic.csv, or measured from the tensors. Each rank and each execution
+    has a series. Each pass of a loop has a point. Sparklines show NaN and infinities as !.
+
+    Examples:
+        msdump trend dump Conv2D-op0
+        msdump trend dump "*" --stat max,nan
+
+    Exit codes:
+        0  The statistics are printed.
+        1  A file could not be read. Hyphens replace its values.
+        2  The dump, an operator or an option is wrong.
     """
     categories = [tool.category(name) for name in statistics.split(",")]
     wanted = [tool.slot(text) for text in slots]

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from msdump.analysis import UndecidedRule, WatchReport, watch
-from msdump.cli import messages, options
+from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, REFUSED, leave
@@ -100,24 +100,30 @@ DOCUMENT: Final = Document(
 )
 
 
-@click.command(name="watch")
-@click.argument("dump", type=click.Path())
-@click.option(
-    "--rules", "rules_file", required=True, type=click.Path(), help="JSON file with the rules to check."
+@click.command(name="watch", cls=sections.Command)
+@click.argument("dump", type=click.Path(), help="Dump with tensors or statistics.")
+@sections.limits(
+    "--rules", "rules_file", required=True, type=click.Path(), metavar="FILE.json", help="Watch rules."
 )
-@click.option("-n", "--top", type=click.IntRange(min=1), help="Print only so many hits, first ones first.")
 @options.execution
-@options.executor
+@sections.output("-n", "--top", type=click.IntRange(min=1), metavar="N", help="Print only the first N hits.")
 @documents.option
+@options.executor
 @messages.verbose
 def command(
     *, dump: str, rules_file: str, top: int | None, execution: int | None, executor: ExecutorChoice
 ) -> None:
-    """Check watch rules on the tensors, or the statistics, of the dump DUMP.
+    """Check watch rules on the tensors of a dump.
 
-    Hits are printed in the order of iterations, ranks and time, with the measured value and the limit.
-    Exit codes: 0 nothing hit, 1 something did, 2 nothing could be checked, a file cannot be read, or
-    something given is wrong, 130 interrupted.
+    Each hit is printed with its value and its limit, in the order of iterations, ranks and time.
+
+    Examples:
+        msdump watch dump --rules rules.json
+
+    Exit codes:
+        0  No rule hit.
+        1  A rule hit.
+        2  No rule could be checked, a file could not be read, or an option is wrong.
     """
     rules = rule_files.read(rules_file)
     with messages.bar("directories", 0) as bar:
