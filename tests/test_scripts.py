@@ -164,7 +164,7 @@ def test_old_python_is_refused(setup, clone):
     done, _ = setup(python=OLD_PYTHON)
 
     assert done.returncode == 1
-    assert done.stderr == "setup: Python 3.11 or newer is needed; python3 here is: Python 3.9.2\n"
+    assert done.stderr == "setup: Python 3.11 or newer is required, but python3 is: Python 3.9.2\n"
     assert not (clone / ".venv").exists()
 
 
