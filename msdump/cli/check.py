@@ -32,6 +32,7 @@ from msdump.graph import loader
 from msdump.plan import DumpPlan
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
+from msdump.statistics import compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ DOCUMENT: Final = Document(
 )
 
 
+_NO_LIBRARY: Final = (
+    "numpy computes statistics, about 4 times slower: this installation lacks the compiled library"
+    " (install the manylinux wheel, or from source with a C compiler)"
+)
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _OTHER_DEVICE: Final = "support_device does not hold this device"
 
@@ -190,7 +195,10 @@ def command(
         raise click.UsageError("--find needs --model")
     where = settings.context_of(context)
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
-    output.show(DOCUMENT, CheckedPlan(subjects(plan)), [describe(plan)])
+    library = {} if compiled.KERNEL else {"library": _NO_LIBRARY}
+    words = subjects(plan) | library
+    lines = (f"{subject + ':':<12}{text}" for subject, text in library.items())
+    output.show(DOCUMENT, CheckedPlan(words), (describe(plan), *lines))
     if model is None:
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
@@ -205,13 +213,13 @@ def command(
             if find.lower() in f"{each.operator.full_name} {each.name}".lower()
         ]
         found = FoundOperators(find, suggest(find, nodes), named)
-        output.show(DOCUMENT, CheckedPlan(subjects(plan), found=found), _found_lines(found))
+        output.show(DOCUMENT, CheckedPlan(words, found=found), _found_lines(found))
         return
     # Loaded again with the given sizes, which bytes depend on; graph files show the symbolic dimensions.
     settled = loader.load(model, sizes=dimensions) if dimensions else graph
     checked = preview_model(graph, plan, settled.step if train else settled, device)
     if output.wanted():
-        output.put(DOCUMENT, CheckedPlan(subjects(plan), checked))
+        output.put(DOCUMENT, CheckedPlan(words, checked))
     else:
         _print_model(checked)
     if not checked.may_succeed:

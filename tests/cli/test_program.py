@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from msdump.capture import Process
 from msdump.cli import main
 from msdump.cli.program import COMMANDS
 from msdump.frontends import mindspore
+from msdump.statistics import compiled
 from msdump.store.write import DiskFiles
 from tests.cli import terminal
 from tests.dump import settings
@@ -609,6 +611,17 @@ class TestCheck:
         assert (done.exit_code, done.stdout) == (2, "")
         assert len(errors) == 3
         assert "did you mean 'tensor'?" in done.stderr
+
+    def test_missing_library(self, monkeypatch, config):
+        """Without the compiled library, text and JSON say that numpy computes statistics."""
+        monkeypatch.setattr(compiled, "KERNEL", None)
+
+        done = call("check", config())
+        document = json.loads(call("check", config(), "--json").stdout)
+
+        words = document["plan"]["library"]
+        assert words.startswith("numpy computes statistics, about 4 times slower")
+        assert f"library:    {words}" in done.stdout.splitlines()
 
     def test_unknown_dimension_is_refused(self, config):
         """A dimension that the model lacks is named beside the ones that it has."""
