@@ -1,7 +1,7 @@
 # Each target is one command; continuous integration uses the same ones (.ci/run).
 PYTHON := .venv/bin/python
 
-.PHONY: setup fmt lint type test test-all browser pictures test-torch test-pythons test-lowest bench bench-ab bench-page faults soak demo conformance schema docs man budget check
+.PHONY: setup fmt lint type test test-all browser pictures test-torch test-pythons test-lowest package test-package bench bench-ab bench-page faults soak demo conformance schema docs man budget check
 
 setup: ; bash scripts/setup.sh dev
 fmt: ; .venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -16,6 +16,10 @@ pictures: ; $(PYTHON) scripts/pictures.py docs/pictures && $(PYTHON) -m tests.br
 test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest
+# The files of a release, in build/dist
+package: ; bash scripts/package.sh
+# They are installed into fresh environments, and tried there
+test-package: ; bash scripts/test_package.sh
 faults: ; $(PYTHON) -m tests.faults.run --count $(or $(COUNT),200)
 # Goals of speed and memory; make bench ONLY=run,sync JSON=table.json
 bench: ; $(PYTHON) -m tests.bench.run $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")

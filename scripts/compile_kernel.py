@@ -1,7 +1,9 @@
 """Compile the statistics pass: a hook of the package's build, and ``python scripts/compile_kernel.py``.
 
-Where no C compiler is there, or what it makes cannot be loaded, msdump is installed without it: numpy then
-finds the same statistics, more slowly. ``CC`` names another compiler than ``cc``.
+Without a C compiler, or if the library cannot be loaded, msdump is installed without it. numpy then computes
+the same statistics, more slowly. ``CC`` names another compiler than ``cc``.
+
+``MSDUMP_KERNEL=0`` builds a wheel without the library.
 """
 
 from __future__ import annotations
@@ -82,7 +84,9 @@ class KernelHook(BuildHookInterface):
     """Puts the compiled kernel into wheels, and beside its source in editable installations."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's
-        """Compile the kernel; a wheel that has one is of this platform, but of any Python."""
+        """Compile the kernel; a wheel with a kernel fits this platform and any Python."""
+        if os.environ.get("MSDUMP_KERNEL") == "0":
+            return
         library = compile_kernel(Path(self.root), self.app.display_warning)
         if library is None:
             return

@@ -19,7 +19,7 @@ python=$work/venv/bin/python
 cd "$root"
 "$python" -m pip install --quiet --dry-run --ignore-installed --report "$work/packages.json" \
     --editable ".[samples,mpi,frames,query,cluster,tensorboard]" --group dev --group browser \
-    pip "hatchling>=1.27" editables
+    pip editables
 "$python" - "$work/packages.json" >"$work/requirements.lock" <<'PYTHON'
 import json
 import sys

@@ -31,9 +31,9 @@ find_python() {
 
 # Print a key of all inputs of .venv, in one word.
 venv_key() {
-    # the kernel is compiled where msdump is installed
+    # the kernel is compiled, and the version is read, where msdump is installed
     cat "$MSDUMP_ROOT/pyproject.toml" "$CONSTRAINTS" "$MSDUMP_ROOT"/msdump/statistics/kernel/*.[ch] \
-        "$MSDUMP_ROOT/scripts/compile_kernel.py" | cksum | tr ' ' '-'
+        "$MSDUMP_ROOT/scripts/compile_kernel.py" "$MSDUMP_ROOT/msdump/__init__.py" | cksum | tr ' ' '-'
     # An editable installation points to the folder: a moved clone needs a new one.
     echo "$MSDUMP_ROOT"
 }
