@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Build the files of a release and try them outside of the repository: scripts/test_package.sh. Each file is installed
+# into a fresh environment, in which a model is run, dumped, shown and compared; mypy checks a program that uses msdump.
+# MSDUMP_PYTHON names another Python for the environment.
+set -euo pipefail
+
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+bash "$MSDUMP_ROOT/scripts/package.sh"
+
+dist=$MSDUMP_ROOT/build/dist
+work=$(mktemp -d "${TMPDIR:-/tmp}/msdump-package-XXXXXX") # MindSpore refuses paths with dots
+trap 'rm -rf "$work"' EXIT
+fresh=$work/venv
+mkdir "$work/story"
+cp "$MSDUMP_ROOT"/graphs/{mini,transformer}.onnx "$MSDUMP_ROOT/sample_nets/mini/data_dump.json" \
+    "$MSDUMP_ROOT/tests/packaging/consumer.py" "$work/story"
+"$VENV_PYTHON" "$MSDUMP_ROOT/tests/packaging/contents.py" "$MSDUMP_ROOT" "$dist"
+cd "$work/story" # Python finds msdump in the environment, not in the repository
+
+# Install a file, with its dependencies where they are missing: install FILE-OR-OPTION...
+install() {
+    "$fresh/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+        --constraint "$CONSTRAINTS" "$@" >&2
+}
+
+# Run two models, and show, compare and report their dumps.
+run_story() (
+    PATH=$fresh/bin:$PATH
+    python -m msdump --version
+    for model in mini transformer; do
+        for side in mine golden; do
+            MS_DIAGNOSTIC_DATA_PATH=$work/story/$model-$side msdump run $model.onnx --config data_dump.json >/dev/null
+        done
+        msdump show "$model-mine" >/dev/null
+        msdump compare "$model-mine" "$model-golden" >compared.txt
+        msdump report "$model-mine" "$model-golden" -o report.html >/dev/null
+    done
+    rm -rf ./*-mine ./*-golden
+)
+
+# Try a file: try NAME KERNEL INSTALL-ARGUMENT...; KERNEL is True if the file holds the compiled library
+try() {
+    install --force-reinstall --no-deps "${@:3}"
+    "$fresh/bin/python" -c "from msdump.statistics import compiled; assert bool(compiled.KERNEL) is $2, '$1'"
+    run_story
+    echo "test_package: $1: the models are dumped, shown, compared and reported"
+}
+
+"$(find_python)" -m venv "$fresh"
+has_library=False
+if ls "$dist"/*manylinux*.whl >/dev/null 2>&1; then
+    has_library=True
+fi
+install "$dist"/*-none-any.whl
+try "pip's choice" $has_library --no-index --find-links "$dist" msdump
+"$fresh/bin/python" -c 'import msdump.testing; msdump.testing.compare' # without pytest
+"$VENV/bin/mypy" --strict --config-file= --cache-dir="$work/mypy" --python-executable "$fresh/bin/python" consumer.py
+try "pure wheel" False "$dist"/*-none-any.whl
+CC=no-compiler try "sdist without a compiler" False "$dist"/*.tar.gz
