@@ -38,129 +38,129 @@ class Reason(enum.StrEnum):
         "The dump is off: support_device does not hold the number of this device.",
     )
     MODEL_NOT_LISTED = (
-        "of a model that dump_list does not name",
+        "of a model outside of dump_list",
         "No item of dump_list names this model.",
     )
     KERNEL_LEVEL = (
-        "of a graph, which dump_level kernel leaves out",
-        "dump_level kernel dumps operators that are called alone; op or all dump those of graphs.",
+        "of a graph, left out by dump_level kernel",
+        "dump_level kernel dumps single operators only; op and all dump the operators of graphs.",
     )
 
     # The operator.
     FOLDED = (
         "computed when the model was compiled",
-        "The compiler computed it from constants, so that it does not run; jit_level O0 runs it.",
+        "The compiler computed it from constants and it does not run; jit_level O0 runs it.",
     )
     FUSED = (
         "inside a fused operator",
-        "It is fused into another operator and cannot be seen inside it; dump that, or fuse nothing.",
+        "It is part of a fused operator; dump the fused operator or switch off fusion.",
     )
     NOT_IN_KERNELS = (
         "not selected by kernels",
-        "dump_mode is 1 and no item of kernels matches the name.",
+        "dump_mode is 1 and no item of kernels matches its name.",
     )
     NOT_MARKED = (
         "not marked by set_dump",
-        "dump_mode is 2 and set_dump did not mark the operator.",
+        "dump_mode is 2 and set_dump did not mark it.",
     )
     NOT_IN_DUMP_LIST = (
         "not selected by dump_list",
-        "Neither layer nor opname_range of dump_list holds the operator.",
+        "layer and opname_range of dump_list do not select it.",
     )
     NOT_WATCHED = (
         "not watched",
-        "The watcher writes outputs of watcher_nodes alone, again after each operator of layer.",
+        "The watcher writes only the outputs of watcher_nodes, after each operator of layer.",
     )
     CONTROL_FLOW = (
-        "control flow, of which the operators inside are dumped",
-        "Control flow is never dumped itself; the operators of its branches and loop bodies are.",
+        "control flow; its inner operators are dumped",
+        "Control flow has no files; the operators of its branches and loop bodies have files.",
     )
     NO_TASK = (
         "without a task on the device",
-        "The device runs no task for it: control flow, data flow and changes of shape have none.",
+        "The device runs no task for it, as for all control flow, data flow and shape changes.",
     )
 
     PARAMETER = (
-        "weights and graph inputs, which operators show",
-        "Weights and graph inputs have files of their own on CPU and GPU alone; operators read them.",
+        "weights and graph inputs, dumped as inputs of operators",
+        "Only CPU and GPU write files for weights and graph inputs; on Ascend they are inputs of operators.",
     )
 
     # The side or the slot of an operator.
     SIDE_NOT_ASKED = (
-        "of a side that is not asked for",
-        "The configuration asks for the other side alone (input_output, dump_mode).",
+        "of a side not selected (input or output)",
+        "The configuration selects only the other side (input_output, dump_mode).",
     )
     BLACKLISTED = (
-        "left out by a black list",
-        "optype_blacklist or opname_blacklist leaves it out.",
+        "left out by a blacklist",
+        "optype_blacklist or opname_blacklist excludes it.",
     )
     USELESS = (
-        f"useless to other operators; {env.IGNORE_USELESS_OUTPUT}=0 dumps them",
-        f"The operator declares this output useless to others; {env.IGNORE_USELESS_OUTPUT}=0 dumps it.",
+        f"not used by other operators; {env.IGNORE_USELESS_OUTPUT}=0 dumps them",
+        f"The operator declares that no operator uses this output; {env.IGNORE_USELESS_OUTPUT}=0 dumps it.",
     )
     ABSENT = (
-        "optional and not there",
-        "It is optional, and the model leaves it out.",
+        "optional and absent",
+        "It is optional and the model omits it.",
     )
 
     # The moment.
     ITERATION_NOT_ASKED = (
-        "of an iteration that is not asked for",
-        "The configuration does not ask for this iteration.",
+        "of an iteration not selected",
+        "The configuration does not select this iteration.",
     )
     BRANCH_NOT_RUN = (
         "in a branch or loop body that did not run",
         "Its branch or loop body did not run in this iteration.",
     )
     NO_OVERFLOW = (
-        "dumped only where the operator overflows",
-        "op_debug_mode 3 dumps operators that overflow, and this one did not.",
+        "dumped only if the operator overflows",
+        "op_debug_mode 3 dumps only operators that overflow; it did not overflow.",
     )
     OVERFLOW_LIMIT = (
         "after overflow_number operators",
-        "If it overflowed, overflow_number operators of the process had done so before.",
+        "overflow_number is reached: earlier operators of the process overflowed.",
     )
     NO_FAILURE = (
-        "dumped only where the operator fails",
-        "Only the operator that fails is dumped, and this one did not.",
+        "dumped only if the operator fails",
+        "Only a failing operator is dumped; it did not fail.",
     )
     NO_HIT = (
-        "dumped only where a watch rule hits",
-        "on_hit dump writes operators at which a watch rule hits, and none did.",
+        "dumped only if a watch rule hits",
+        "on_hit dump writes only operators that a watch rule hits; no rule hit it.",
     )
     NOT_RELEASED = (
-        "of a step that the history did not write",
-        "history keeps the last steps in memory and writes them where something happens.",
+        "of a step not written by the history",
+        "history keeps the last steps in memory and writes them after a hit or a failure.",
     )
 
     # The tensor.
     NO_TENSOR = (
         "sequences and maps",
-        "It is a sequence, a map or an optional, not a tensor, and no file holds those.",
+        "It is a sequence, a map or an optional; only tensors have files.",
     )
     TEXT = (
         "text",
-        "It is text, which a dump cannot hold.",
+        "It is text; a dump holds numbers only.",
     )
     NO_ELEMENTS = (
         "no elements",
-        "It has no elements, so there is nothing to write.",
+        "It has no elements to write.",
     )
     STATISTICS_ONLY = (
         "only measured",
-        "It is only measured: statistics have its row (saved_data statistic).",
+        "It is only measured; a table of statistics has its row (saved_data statistic).",
     )
 
     # The file.
     ALREADY_WRITTEN = (
-        "a constant that is written already",
+        "a constant written earlier",
         "Constants are written once, in the first dumped iteration.",
     )
     OVER_LIMIT = (
         "over max_bytes",
-        "Its file did not fit into max_bytes, which the process had used up.",
+        "Its file did not fit into the rest of max_bytes.",
     )
     WRITE_ERROR = (
         "could not be written",
-        "It could not be written (the log of the run tells why), or it was removed.",
+        "The write failed (see the log of the run), or the file was removed.",
     )

@@ -32,27 +32,28 @@ _MOST_NAMED: Final = 3
 _LEAST_ALIKE: Final = 3  # fewest operators with the same fault that are named as a group
 
 _MEANINGS: Final = {
-    Verdict.ACCUMULATED: "no operator is at fault: rounding adds up beyond the limit",
-    Verdict.AMPLIFIED: "no operator is at fault: one enlarges the error of its inputs, as a difference of"
-    " nearly equal numbers does",
-    Verdict.INHERITED: "no operator is at fault: what the first one reads differs already",
-    Verdict.HEALED: "inner tensors differ, and what is computed from them agrees",
-    Verdict.UNREADABLE: "what could be read agrees",
-    Verdict.UNCHECKED: "an output was not compared: it has no file, one side alone has it, or chance made it",
+    Verdict.ACCUMULATED: "no operator is at fault: rounding errors add up beyond the limit",
+    Verdict.AMPLIFIED: "no operator is at fault: one operator enlarges a small error of its inputs, as a"
+    " difference of nearly equal numbers does",
+    Verdict.INHERITED: "no operator is at fault: the inputs of the first operator already differ",
+    Verdict.HEALED: "inner tensors differ, but the tensors computed from them agree",
+    Verdict.UNREADABLE: "all readable tensors agree",
+    Verdict.UNCHECKED: "an output was not compared: its file is missing, only one side has it, or it is"
+    " random",
 }
 """Meanings of verdicts without an operator at fault."""
 
-_RERUN: Final = "--model FILE.onnx runs each operator again and tells its own error from what it inherits"
+_RERUN: Final = "--model FILE.onnx runs each operator again and separates own errors from inherited errors"
 KEEP: Final = "msdump diff FILE.onnx --advise 0.01 names the operators to keep in float32"
-_ALONE: Final = "msdump extract writes {name} as a model of its own"
+_ALONE: Final = "msdump extract writes {name} as a separate model"
 _NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
 _STEPS: Final = {
     Verdict.NONFINITE: KEEP,
-    Verdict.WEIGHT: "give both sides the same weights; msdump diff of the two models lists those that differ",
-    Verdict.REPLACED: "compare how the two models were exported: their graphs differ",
-    Verdict.MISSING: "compare how the two models were exported: their graphs differ",
+    Verdict.WEIGHT: "give both sides the same weights; msdump diff of the two models lists differing weights",
+    Verdict.REPLACED: "check how the two models were exported: their graphs differ",
+    Verdict.MISSING: "check how the two models were exported: their graphs differ",
     Verdict.SHAPE: "give both sides the same inputs and the same model",
-    Verdict.DTYPE: "compare the element types that the two graphs declare",
+    Verdict.DTYPE: "check the element types that the two graphs declare",
     Verdict.INHERITED: "feed both sides the same inputs",
     Verdict.UNREADABLE: "dump again: files are lost or torn",
 }
@@ -73,12 +74,11 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
         if each.verdict not in AGREEING and _badness(each) > _badness(bad.get(_name(each))):
             bad[_name(each)] = each
     if bad:
-        return f"{_first_of([*map(_apart, bad.values())])}{_allowance(next(iter(bad.values())))}"
+        return f"{_first_of([*map(_apart, bad.values())])}{_limit(next(iter(bad.values())))}"
     worst = max(compared, key=lambda each: each.distance)
     if not worst.distance:
         return "the outputs are equal"
-    of_limit = "" if worst.limit is None else f" of {worst.limit:.2g} allowed{_type(worst)}"
-    return f"the outputs agree: {worst.distance:.2g}{of_limit}"
+    return f"the outputs agree: error {worst.distance:.2g}{_limit(worst)}"
 
 
 def _name(output: TensorResult) -> str:
@@ -91,7 +91,7 @@ def _badness(output: TensorResult | None) -> tuple[int, float]:
 
 def _apart(output: TensorResult) -> str:
     if output.misplaced:
-        return f"{_name(output)} has NaN or infinities at {output.misplaced:,} other elements"
+        return f"{_name(output)} differs in NaN or infinities at {output.misplaced:,} elements"
     return f"{_name(output)} differs by {output.distance:.2g}"
 
 
@@ -105,18 +105,18 @@ def _first_of(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:_MOST_NAMED])}{more}"
 
 
-def _allowance(output: TensorResult) -> str:
-    return "" if output.limit is None else f" ({output.limit:.2g} is allowed{_type(output)})"
+def _limit(output: TensorResult) -> str:
+    return "" if output.limit is None else f" (limit {output.limit:.2g}{_type(output)})"
 
 
 def _type(output: TensorResult) -> str:
-    """Return " by " and the element type that sets an output's limit; "" if it is no type's own limit.
+    """Return " of " and the element type that sets an output's limit; "" if it is no type's own limit.
 
     Types of 8 bits are never named: devices do not compute in them, so a limit as wide was widened.
     """
     types = {*_COMPUTED, output.evidence.dtype, output.evidence.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
-    return next((f" by {name}" for name in known), "")
+    return next((f" of {name}" for name in known), "")
 
 
 def meaning(report: Report) -> str:
@@ -140,7 +140,7 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
         return _STEPS[Verdict.INHERITED]
     # after re-execution no precision needs to be guessed
     if not has_rerun and verdict in _NUMERIC and (precision := report.precision()):
-        return f"--precision {precision}, if the device computed in it: that far its limits reach"
+        return f"--precision {precision} accepts this error; use it if the device computed in {precision}"
     if verdict is Verdict.OWN:
         return _ALONE.format(name=report.accused[0].place.shown_name) if has_rerun else _RERUN
     if verdict in {Verdict.ACCUMULATED, Verdict.AMPLIFIED}:
@@ -239,7 +239,7 @@ def _first(report: Report) -> Iterator[str]:
     )
     fault = next(iter(report.accused), first).place.shown_name
     # the operator at fault is named if it is not the first one that differs
-    other = "" if fault == place.shown_name else f"at fault is {fault}"
+    other = "" if fault == place.shown_name else f"{fault} is at fault"
     why = joined(first.note, other)
     why = "" if first.is_accused or not why else joined(first.verdict, why)
     for line in filter(None, (why, tensor_reason(first, first.worst))):
@@ -252,8 +252,10 @@ def _times(count: int) -> str:
 
 def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
     """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
-    outputs = tell_outputs(report.outputs)
-    yield f"verdict   {report.verdict}{f': {outputs}' if outputs else ''}"
+    said = tell_outputs(report.outputs)
+    if not said and report.compared:  # the outputs of the network are unknown
+        said = f"{report.agreeing:,} of {plural(report.compared, 'tensor')} agree"
+    yield f"verdict   {report.verdict}{f': {said}' if said else ''}"
     groups = group_alike(
         report.accused,
         lambda each: each.place.shown_name,
@@ -299,7 +301,7 @@ def _fault(findings: Sequence[Finding]) -> Iterator[str]:
     alike = ""
     if names:
         more = alike_text(place.shown_name, place.op_type, len(names))
-        alike = f"and {more} in the same way, such as {names[0]}"
+        alike = f"and {more} with the same fault, such as {names[0]}"
     for line in filter(None, (place.source, ", ".join(where), alike)):
         yield f"          {line}"
 
@@ -334,8 +336,9 @@ def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
         accused = [each for each in findings if each.is_accused]
         if bad := accused or [each for each in findings if each.is_bad]:
             first = min(bad, key=lambda each: each.place.time)
-            return f"parts     {prefix}in iteration {iteration}, at {first.place.shown_name}: {first.verdict}"
-    return f"parts     {prefix}nowhere in {plural(len(runs), 'iteration')}"
+            where = f"in iteration {iteration}, at {first.place.shown_name}: {first.verdict}"
+            return f"runs      {prefix}first difference {where}"
+    return f"runs      {prefix}no difference in {plural(len(runs), 'iteration')}"
 
 
 def pass_text(finding: Finding) -> str:

@@ -293,7 +293,7 @@ class _Comparison:
             for slot, (one, two) in enumerate(reads):
                 is_weight = one.kind is two.kind is SourceKind.WEIGHT
                 if is_weight and self._same_weight(one.name, two.name) is False:
-                    text = f"input {slot} {one.name} has not the bits of golden's"
+                    text = f"input {slot} {one.name} differs from golden's weight"
                     yield _own_fact(FactKind.WEIGHT, mine[0], text, golden[0])
         elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
             yield _in_place_of(mine[0], golden[0])
@@ -340,7 +340,7 @@ class _Comparison:
             inner, beside = _casts(mine), _casts(golden)
             is_fused = not all(map(_is_plain, (*mine, *golden)))
             if is_fused and (inner > beside, inner < beside) == (own > other, own < other) and own != other:
-                text = f"casts {inner} times inside, in golden {beside} times"
+                text = f"has {inner} casts inside, in golden {beside}"
                 yield _own_fact(FactKind.DTYPE, mine[-1], text, golden[-1])
 
     def _edges(self, mine: _Operators, golden: _Operators) -> Iterator[_Edge]:
@@ -416,12 +416,12 @@ class _Comparison:
         if lacking and added:
             return replace(_in_place_of(added, lacking), readers=readers)
         if lacking:
-            text = f"{place} is {_called(edge.own)}, in golden of this operator"
+            text = f"{place} is {_called(edge.own)}, in golden from this operator"
             return _fact(FactKind.MISSING, lacking, text, lacking.full_name, *readers)
         if added:
-            text = f"{place} is of this operator, in golden {_called(edge.other)}"
+            text = f"{place} is from this operator, in golden {_called(edge.other)}"
             return _fact(FactKind.EXTRA, added, text, "", *readers)
-        text = f"{slot} is {_called(edge.own)}, golden's is {_called(edge.other)}"
+        text = f"{slot} is {_called(edge.own)}, in golden {_called(edge.other)}"
         for each in edges:
             crossed = self._mine.key(each.own), self._golden.key(each.other)
             if readers and each.reader is edge.reader and crossed == keys[::-1]:
@@ -431,14 +431,14 @@ class _Comparison:
 
 
 def _in_place_of(mine: GraphOperator, golden: GraphOperator) -> Fact:
-    text = f"{mine.op_type} in the place of {golden.full_name} ({golden.op_type})"
+    text = f"{mine.op_type} in place of {golden.full_name} ({golden.op_type})"
     return _own_fact(FactKind.REPLACED, mine, text, golden)
 
 
 def _called(source: ValueSource) -> str:
     slot = f":{source.slot}" if source.slot else ""
     kind = "" if source.kind is SourceKind.OPERATOR else f"{source.kind} "
-    return "absent" if source.kind is SourceKind.ABSENT else f"of {kind}{source.name}{slot}"
+    return "absent" if source.kind is SourceKind.ABSENT else f"from {kind}{source.name}{slot}"
 
 
 def _parts(operator: GraphOperator) -> tuple[str, ...]:

@@ -79,7 +79,8 @@ def _warn_of_contradictions(path: str, execution: int) -> None:
     if found := list(contradictions(path, execution)):
         more = f", and so for {len(found) - 1} more" if len(found) > 1 else ""
         messages.say(
-            f"warning: {path}/{TABLE} contradicts the tensors beside it, which are compared: {found[0]}{more}"
+            f"warning: {path}/{TABLE} contradicts the tensor files in its directory, and the files are"
+            f" compared: {found[0]}{more}"
         )
 
 

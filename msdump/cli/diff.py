@@ -45,7 +45,7 @@ def _head(comparison: LockstepComparison, seconds: float) -> str:
     other = "" if golden.model.source == source else f"{golden.model.source} on "
     runs = plural(comparison.runs, "step" if comparison.trains else "run")
     return (
-        f"ran       {runs} of {source} on {mine.variant.text} beside {other}{golden.variant.text}"
+        f"ran       {runs} of {source} on {mine.variant.text} against {other}{golden.variant.text}"
         f" in {seconds:.2f} s"
     )
 

@@ -66,7 +66,10 @@ def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
     is_empty = not (dump.ranks or dump.all_models)
     if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
         return plan
-    messages.say(f"warning: {path}: makes no dump like {dump.path}; not used (--device-target, --jit-level)")
+    messages.say(
+        f"warning: {path}: does not describe the dump {dump.path} and is not used"
+        " (--device-target, --jit-level)"
+    )
     return None
 
 
@@ -98,10 +101,10 @@ def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dum
     node = f", ONNX node {subject.node_name!r}" if subject.node_name else ""
     yield _line("operator:", f"{subject.operator.op_type} {subject.operator.full_name}".strip() + node)
     if subject.reason is Reason.FUSED and subject.node is not None:
-        yield _line("fused:", f"into {subject.node.operator.full_name}, of which the rest is told")
+        yield _line("fused:", f"into {subject.node.operator.full_name}, described below")
     configuration = [situation.plan.source] if situation.is_configured else []
     model = [] if situation.model is None else [situation.model.source]
-    yield _line("told by:", " and ".join([*configuration, *model]) or "the dump alone")
+    yield _line("sources:", " and ".join([*configuration, *model]) or "only the dump")
     yield _line("iterations:", _iterations(situation, dump))
     limit = None if messages.verbosity() else _SHOWN
     for slot in explanation.slots:
@@ -112,7 +115,7 @@ def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dum
     if any(_is_open(slot) for slot in explanation.slots):
         given = {"--config FILE.json": configuration, "--model MODEL.onnx": model}
         if missing := [option for option, sources in given.items() if not sources]:
-            yield f"{' and '.join(missing)} would tell more"
+            yield f"add {' and '.join(missing)} for more reasons"
 
 
 def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
@@ -129,7 +132,7 @@ def _iterations(situation: Situation, dump: Dump) -> str:
     steps = (each.key.iteration if each.key.step is None else each.key.step for each in dump.iterations)
     numbers = {number for number in steps if number is not None}
     held = str(IterationSet.of_numbers(numbers)) if numbers else "none"
-    asked = f", asked for are {situation.plan.when.iterations}" if situation.is_configured else ""
+    asked = f", the configuration selects {situation.plan.when.iterations}" if situation.is_configured else ""
     return f"the dump holds {held}{asked}"
 
 
@@ -144,7 +147,7 @@ def _slot(slot: SlotAccount, dump: Dump, limit: int | None) -> Iterator[str]:
         ranges = IterationSet.of_numbers(iterations) if iterations else "some"
         yield f"no file in iteration {ranges}: {reason.sentence}"
     if _is_open(slot):
-        yield "no file, and nothing tells why"
+        yield "no file, for an unknown reason"
 
 
 def _files(tensors: Sequence[Record], dump: Dump, limit: int | None) -> Iterator[str]:
@@ -210,7 +213,7 @@ def command(
     explainer = Explainer(opened, situation, iteration)
     subject = explainer.find(operator)
     if isinstance(subject, list):
-        messages.say(f"error: {dump}: nothing is known of {operator!r}{trend.alike(operator, subject)}")
+        messages.say(f"error: {dump}: no operator {operator!r}{trend.alike(operator, subject)}")
         leave(FAILED)
     print("\n".join(_explanation_lines(explainer.explain(subject), situation, opened)))
 

@@ -34,10 +34,10 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
         ([], ""),
         ([TensorResult(TensorEvidence(IO.OUTPUT, 0), TensorVerdict.UNCHECKED)], ""),
         ([output(verdict=TensorVerdict.EQUAL)], "the outputs are equal"),
-        ([output(8e-4), output()], "the outputs agree: 0.0008 of 0.0039 allowed by float16"),
-        ([output(8e-4, limit=0.01)], "the outputs agree: 0.0008 of 0.01 allowed"),
-        ([output(0.1, limit=0.5)], "the outputs agree: 0.1 of 0.5 allowed"),
-        ([output(0.12, DIFFERS)], "logits differs by 0.12 (0.0039 is allowed by float16)"),
+        ([output(8e-4), output()], "the outputs agree: error 0.0008 (limit 0.0039 of float16)"),
+        ([output(8e-4, limit=0.01)], "the outputs agree: error 0.0008 (limit 0.01)"),
+        ([output(0.1, limit=0.5)], "the outputs agree: error 0.1 (limit 0.5)"),
+        ([output(0.12, DIFFERS)], "logits differs by 0.12 (limit 0.0039 of float16)"),
         ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
         (
             [output(), *(output(1.0, DIFFERS, None, name=name) for name in "abcde")],
@@ -49,7 +49,7 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
         ),
         (
             [output(0.5, DIFFERS, None, misplaced=3)],
-            "logits has NaN or infinities at 3 other elements",
+            "logits differs in NaN or infinities at 3 elements",
         ),
     ],
 )
@@ -102,10 +102,10 @@ def test_inputs_that_differ(names, told):
         (Verdict.NONFINITE, True, "", "--advise"),
         (Verdict.WEIGHT, False, "", "same weights"),
         (Verdict.MISSING, False, "", "exported"),
-        (Verdict.ACCUMULATED, False, "rounding adds up", "--model FILE.onnx"),
-        (Verdict.ACCUMULATED, True, "rounding adds up", "--advise"),
-        (Verdict.INHERITED, True, "differs already", "same inputs"),
-        (Verdict.UNREADABLE, True, "could be read", "dump again"),
+        (Verdict.ACCUMULATED, False, "rounding errors add up", "--model FILE.onnx"),
+        (Verdict.ACCUMULATED, True, "rounding errors add up", "--advise"),
+        (Verdict.INHERITED, True, "already differ", "same inputs"),
+        (Verdict.UNREADABLE, True, "all readable tensors", "dump again"),
         (Verdict.UNCHECKED, False, "was not compared", ""),
     ],
 )

@@ -51,30 +51,30 @@ CHANGES = {
     "attribute": ("alpha = 0.1", "alpha = 0.3", "c", "negative_slope 0.3, in golden 0.1"),
     "dropped": (
         *("d = Abs(c) [e] e = Mul(d, z)", "e = Mul(c, z)", "d"),
-        "input 0 of Default/Mul-op0 is of Default/LeakyRelu-op0, in golden of this operator",
+        "input 0 of Default/Mul-op0 is from Default/LeakyRelu-op0, in golden from this operator",
     ),
     "first dropped": (
         *("[a] a = Tanh(x) [b] b = Sub(a, z)", "[b] b = Sub(x, z)", "a"),
-        "input 0 of Default/Sub-op0 is of input x, in golden of this operator",
+        "input 0 of Default/Sub-op0 is from input x, in golden from this operator",
     ),
     "last dropped": (
         *("f = Add(e, b) [g] y = Sigmoid(f)", "y = Add(e, b)", "g"),
-        "output 0 of the network is of Default/Add-op0, in golden of this operator",
+        "output 0 of the network is from Default/Add-op0, in golden from this operator",
     ),
     "inserted": (
         *("[e] e = Mul(d, z)", "[n] n = Neg(d) [e] e = Mul(n, z)", "n"),
-        "input 0 of Default/Mul-op0 is of this operator, in golden of Default/Abs-op0",
+        "input 0 of Default/Mul-op0 is from this operator, in golden from Default/Abs-op0",
     ),
     "inserted before its like": (
         *("[a] a = Tanh(x)", "[n] n = Tanh(x) [a] a = Tanh(n)", "n"),
-        "input 0 of Default/Tanh-op1 is of this operator, in golden of input x",
+        "input 0 of Default/Tanh-op1 is from this operator, in golden from input x",
     ),
     "rewired": (
         *("Abs(c)", "Abs(a)", "d"),
-        "input 0 is of Default/Tanh-op0, golden's is of Default/LeakyRelu-op0",
+        "input 0 is from Default/Tanh-op0, in golden from Default/LeakyRelu-op0",
     ),
     "swapped": ("Sub(a, z)", "Sub(z, a)", "b", "inputs 0 and 1 are swapped"),
-    "replaced": ("Tanh(x)", "Softsign(x)", "a", "Softsign in the place of Default/Tanh-op0 (Tanh)"),
+    "replaced": ("Tanh(x)", "Softsign(x)", "a", "Softsign in place of Default/Tanh-op0 (Tanh)"),
     "commutative": ("Add(e, b)", "Add(b, e)", "", ""),
     "identity": (
         *("d = Abs(c) [e] e = Mul(d, z)", "i = Identity(c) [i] d = Abs(i) [e] e = Mul(d, z)"),

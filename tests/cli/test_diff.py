@@ -48,7 +48,7 @@ def test_sides_that_agree(diff):
     assert 0 == result.exit_code, result.output
     assert result.stdout.startswith("verdict   agrees: the outputs agree: ")
     assert "Default/conv1-Conv2d/Conv2D-op0" in result.stdout
-    assert "on Ascend beside float32" in result.stdout
+    assert "on Ascend against float32" in result.stdout
     assert "output    output: distance 0.000" in result.stdout
 
 
@@ -136,7 +136,7 @@ def test_two_models(diff, tmp_path):
     result = diff("net.onnx", str(other))
 
     assert 1 == result.exit_code, result.output
-    assert f"net.onnx on float32 beside {other} on float32" in result.stdout
+    assert f"net.onnx on float32 against {other} on float32" in result.stdout
     assert "Default_Sqrt-op0" in result.stdout
 
 

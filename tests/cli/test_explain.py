@@ -229,8 +229,8 @@ def test_names(dump, name):
 
     head = "operator:   Conv2D Default/conv1-Conv2d/Conv2D-op0, ONNX node 'conv1/Conv_node_0'\n"
     assert told.stdout.startswith(head)
-    assert f"told by:    {dump}/rank_0/.dump_metadata/data_dump.json and {GRAPHS}/mini.onnx\n" in told.stdout
-    assert "iterations: the dump holds 0|2, asked for are 0|2\n" in told.stdout
+    assert f"sources:    {dump}/rank_0/.dump_metadata/data_dump.json and {GRAPHS}/mini.onnx\n" in told.stdout
+    assert "iterations: the dump holds 0|2, the configuration selects 0|2\n" in told.stdout
     value, *paths = slots(told)["output 0"].split()
     assert "v_conv1.Conv_0" == value
     assert [0, 2] == [int(Path(path).parent.name) for path in paths]
@@ -240,17 +240,17 @@ def test_names(dump, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("conv2/Conv", "nothing is known of 'conv2/Conv' (did you mean 'conv1/Conv_node_0'"),
+        ("conv2/Conv", "no operator 'conv2/Conv' (did you mean 'conv1/Conv_node_0'"),
         (
             "op0",
-            "nothing is known of 'op0'; there are Default/conv1-Conv2d/Conv2D-op0, Default/fc-Dense/Bias",
+            "no operator 'op0'; there are Default/conv1-Conv2d/Conv2D-op0, Default/fc-Dense/Bias",
         ),
         (
             "dense",
-            "known of 'dense'; there are Default/fc-Dense/BiasAdd-op0, Default/fc-Dense/MatMul-op0\n",
+            "no operator 'dense'; there are Default/fc-Dense/BiasAdd-op0, Default/fc-Dense/MatMul-op0\n",
         ),
-        ("Conv2D-op1", "nothing is known of 'Conv2D-op1' (did you mean 'Conv2D-op0'?)\n"),
-        ("zzz", "nothing is known of 'zzz'; there are Default/conv1-Conv2d/Conv2D-op0, "),
+        ("Conv2D-op1", "no operator 'Conv2D-op1' (did you mean 'Conv2D-op0'?)\n"),
+        ("zzz", "no operator 'zzz'; there are Default/conv1-Conv2d/Conv2D-op0, "),
     ],
     ids=["typo", "many ends", "part", "number", "nothing"],
 )
@@ -301,9 +301,7 @@ def test_fused_operator(tmp_path):
 
     told = call("explain", tmp_path / "dump", "relu/Relu_node_1", "--model", GRAPHS / "mini.onnx", *O2)
 
-    assert (
-        "fused:      into Default/conv1-Conv2d/Conv2D-op0ReLU-op0, of which the rest is told\n" in told.stdout
-    )
+    assert "fused:      into Default/conv1-Conv2d/Conv2D-op0ReLU-op0, described below\n" in told.stdout
     assert "Conv2D.Default_conv1-Conv2d_Conv2D-op0ReLU-op0.2.0." in slots(told)["output 0"]
 
 
@@ -324,16 +322,16 @@ def test_stand_in(tmp_path):
 
 
 def test_dump_alone(tmp_path):
-    """Without model and configuration the files are reported, and which options would tell more."""
+    """Without model and configuration the files are reported, and which options would give more reasons."""
     config = configured(tmp_path, input_output=2)
     call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 1, *O0)
 
     told = call("explain", tmp_path / "dump", CONV)
 
-    assert "told by:    the dump alone\n" in told.stdout
-    assert slots(told)["input 0"].endswith(") no file, and nothing tells why")
+    assert "sources:    only the dump\n" in told.stdout
+    assert slots(told)["input 0"].endswith(") no file, for an unknown reason")
     assert ".output.0." in slots(told)["output 0"]
-    assert told.stdout.endswith("--config FILE.json and --model MODEL.onnx would tell more\n")
+    assert told.stdout.endswith("add --config FILE.json and --model MODEL.onnx for more reasons\n")
 
 
 def test_long_lists_are_cut(tmp_path):
@@ -363,8 +361,8 @@ def test_configuration_of_another_kind(dump, tmp_path):
 
     told = call("explain", dump, CONV, "--config", path)
 
-    assert f"warning: {path}: makes no dump like {dump}; not used" in told.stderr
-    assert "told by:    the dump alone\n" in told.stdout
+    assert f"warning: {path}: does not describe the dump {dump} and is not used" in told.stderr
+    assert "sources:    only the dump\n" in told.stdout
 
 
 GATHER = "g (float[2,3] x, int64[1] i) => (float[1,3] y) { [gather] y = Gather (x, i) }"
@@ -450,7 +448,7 @@ def test_dump_of_mindspore(tmp_path):
 
     assert {
         "input 0": f"Float32 (2, 3) rank_0/Net/0/0/{name.format('input.0', 'Float32')}",
-        "input 1": "Int64 () no file, and nothing tells why",
+        "input 1": "Int64 () no file, for an unknown reason",
         "output 0": f"Float32 (0, 3) no file: {Reason.NO_ELEMENTS.sentence}",
         "output 1": "Float32 (2, 3) rank_0/Net/0/0/12.npy",
     } == slots(told)
@@ -481,5 +479,5 @@ def test_place_of_the_dump_does_not_matter(tmp_path, monkeypatch):
     by_acl = call("explain", tmp_path / "moved", WHOLE, "--config", config)
 
     assert (0, 0) == (by_rank.exit_code, by_acl.exit_code), (by_rank.stderr, by_acl.stderr)
-    assert f"told by:    {tmp_path}/base/debug_dump/rank_0/.dump_metadata/data_dump.json\n" in by_rank.stdout
-    assert f"told by:    {config}\n" in by_acl.stdout
+    assert f"sources:    {tmp_path}/base/debug_dump/rank_0/.dump_metadata/data_dump.json\n" in by_rank.stdout
+    assert f"sources:    {config}\n" in by_acl.stdout

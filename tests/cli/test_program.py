@@ -576,7 +576,13 @@ CHECKED = {
     ),
     "other device": ({"support_device": [1]}, MINI, GPU, ["nothing, because support_device"], []),
     "no end": ({"iteration": "all"}, MINI, (), ["for each iteration\n"], ["in all"]),
-    "outputs": ({"input_output": 2}, MINI, (), ["left out:   8 inputs: of a side that is not asked for"], []),
+    "outputs": (
+        {"input_output": 2},
+        MINI,
+        (),
+        ["left out:   8 inputs: of a side not selected (input or output)"],
+        [],
+    ),
     "limit": (
         *({"own": {"max_bytes": 1000}}, MINI, ()),
         ["more than max_bytes 1,000: what does not fit is skipped"],

@@ -196,7 +196,7 @@ def test_a_part_of_a_kernel_that_was_replaced(door):
 
     assert ("replaced", "Default/Conv2D-op0ReLU-op0") == (told["verdict"], told["first"])
     notes = [each["note"] for each in told["operators"] if each["verdict"] == "replaced"]
-    assert ["in the place of Default_LeakyRelu-op0"] == [note.partition(";")[0] for note in notes]
+    assert ["in place of Default_LeakyRelu-op0"] == [note.partition(";")[0] for note in notes]
 
 
 LOOP = """<ir_version: 10, opset_import: ["" : 20]> g (float[4,8] x, int64 n, bool flag) => (float[4,8] y)

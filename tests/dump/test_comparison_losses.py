@@ -70,7 +70,7 @@ def test_files_that_are_gone(sides, side, pattern, lost, has_configuration, opti
     code, report = document(sides["mine"], sides["golden"], *options)
 
     assert (1, "unreadable", len(lost)) == (code, report["verdict"], report["tensors"]["unreadable"])
-    told = f"{side} has no file of it, and should have"
+    told = f"its file is missing in {side}"
     assert [(*each, told) for each in lost] == unreadable(report)
     assert {"equal", "agrees", "unreadable"} >= {each["verdict"] for each in report["operators"]}
 
@@ -199,7 +199,7 @@ def test_operators_of_compiled_graphs_that_are_gone(compiled, side, pattern, has
 
     (found,) = [each for each in report["operators"] if each["verdict"] != "equal"]
     assert (1, "unreadable", "unreadable") == (code, report["verdict"], found["verdict"])
-    assert f"{side} has no file of it, and should have" == found["note"]
+    assert f"its file is missing in {side}" == found["note"]
     assert path.name.split(".")[1] == found["operator"].replace("/", "_")
 
 

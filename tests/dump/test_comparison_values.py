@@ -50,7 +50,7 @@ def exchange(root, operator, first=0, second=1):
     ("operator", "verdict", "note"),
     [
         ("MatMul-op0", "weight", "input 1 w: shape"),
-        ("MatMul-op1", "own", "input 0 is not what Default/MatMul-op0 wrote: shape"),
+        ("MatMul-op1", "own", "input 0 is not the output of Default/MatMul-op0: shape"),
     ],
     ids=["weight", "values"],
 )
@@ -75,7 +75,7 @@ def test_an_input_that_changed_in_between(inputs):
     _, report = document(mine, golden)
 
     (found,) = [each for each in report["operators"] if each["verdict"] == "own"]
-    assert "input 0 is not what Default/MatMul-op1 wrote: it changed in between" == found["note"]
+    assert "input 0 is not the output of Default/MatMul-op1: the tensor changed in between" == found["note"]
 
 
 def test_an_input_that_its_producer_wrote_so(inputs):

@@ -138,7 +138,7 @@ def test_only_operators_that_hit_are_written_without_history(door):
         [(match["type"], match["io"]) for match, _ in trees.tensors(door.rank)],
         key=lambda pair: (pair[0], pair != ("Log", "output"), pair[1]),
     )
-    assert network.summary.skipped["dumped only where a watch rule hits"] == 9 * 7 + 3
+    assert network.summary.skipped["dumped only if a watch rule hits"] == 9 * 7 + 3
 
 
 def test_operator_that_passed_before_is_looked_at_again(door):
@@ -148,7 +148,7 @@ def test_operator_that_passed_before_is_looked_at_again(door):
     run(network, count=12, bad=(2, 3, 9))
 
     assert [2, 3, 9] == iterations(door.rank)
-    assert network.summary.skipped["dumped only where a watch rule hits"] == 12 * 3 - 3 * 2
+    assert network.summary.skipped["dumped only if a watch rule hits"] == 12 * 3 - 3 * 2
 
 
 @pytest.mark.parametrize(

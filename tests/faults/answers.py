@@ -29,7 +29,7 @@ from tests.faults.trials import DIFF, MODEL, Case
 ACCUSING = frozenset({"own", "weight", "nonfinite", "replaced", "shape", "dtype", "missing"})
 """Verdicts that say: the fault is here."""
 
-_WORDS = {"replaced": "; in the place of ", "own": "; own error ", "nonfinite": "; NaN or infinities "}
+_WORDS = {"replaced": "; in place of ", "own": "; own error ", "nonfinite": "; NaN or infinities "}
 """Words in the note of a wrong weight on another fault, by the verdict that this would have alone."""
 
 

@@ -542,4 +542,4 @@ def _note(pair: OperatorPair) -> str:
     if pair.mine == pair.golden and pair.certainty >= _SURE:
         return ""
     how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")
-    return f"beside {' + '.join(pair.golden)} {how}"
+    return f"paired with {' + '.join(pair.golden)} {how}"

@@ -333,7 +333,7 @@ def _with_stranger(findings: list[Finding]) -> list[Finding]:
         if each.verdict is Verdict.UNCHECKED and not each.place.name.startswith(INSERTED_PREFIX)
     ]
     if len(alone) == 1:
-        note = f"golden has no such operator, and {findings[first].place.name} is the first that differs"
+        note = f"golden lacks this operator, and {findings[first].place.name} is the first to differ"
         findings[alone[0]] = replace(findings[alone[0]], verdict=Verdict.REPLACED, note=note)
     return findings
 
@@ -427,5 +427,5 @@ def shape_text(tensor: TensorResult) -> str:
 
 def tensor_reason(finding: Finding, tensor: TensorResult | None) -> str:
     """Return the text of a tensor's last column: the reason of its verdict, "" if the numbers show it."""
-    place = f"in the place of {finding.replaces}" if finding.replaces else ""
+    place = f"in place of {finding.replaces}" if finding.replaces else ""
     return joined(place, tensor.note if tensor is not None else "")

@@ -295,7 +295,7 @@ def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
         compared = replace(
             compared,
             fault=TensorVerdict.SHAPE,
-            note=f"shape {dumped_array.shape} beside {golden_array.shape}",
+            note=f"shape {dumped_array.shape} against {golden_array.shape}",
         )
     else:
         compared = _measured(compared, dumped_array, golden_array)
@@ -454,5 +454,5 @@ def _note(dumped: np.ndarray, golden: np.ndarray) -> str:
     if dumped.size == golden.size and [n for n in dumped.shape if n != 1] != [
         n for n in golden.shape if n != 1
     ]:
-        return f"shape {dumped.shape} beside {golden.shape}, compared in the order of the elements"
+        return f"shape {dumped.shape} against {golden.shape}; compared by element order"
     return ""

@@ -76,7 +76,7 @@ class _Side:
 
     def lost(self, slot: _Slot) -> TensorEvidence:
         """Return the evidence of a tensor that has no file and should have one."""
-        note = f"{self.whose} has no file of it, and should have"
+        note = f"its file is missing in {self.whose}"
         return TensorEvidence(*slot, fault=TensorVerdict.UNREADABLE, note=note)
 
     @cached_property

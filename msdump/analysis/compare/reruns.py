@@ -232,7 +232,7 @@ class Rerunning:
         for label, dumped in _by_label(listed).items():
             if _fit(self._model, dumped) < _LEAST_FIT:
                 labels.remove(label)
-                note = "the model has hardly any operator of its graph"
+                note = "the model has few operators of its graph"
                 self._strangers += [(each, note) for each in dumped]
         return labels
 
@@ -247,11 +247,11 @@ class Rerunning:
                 return tried[-1]
         model = tried[0]
         first = next((each for each in dumped if each.name not in model.sites), None)
-        stranger = f"; it has no {first.name} ({first.op_type})" if first is not None else ""
+        stranger = f"; the model lacks {first.name} ({first.op_type})" if first is not None else ""
         raise ToolError(
             ReturnCode.PARAMETER,
-            f"{self.source} is not the model of the dump: the names of its operators are to"
-            f" {model.fit:.0%} those of the dump{stranger}",
+            f"{self.source} is not the model of the dump: {model.fit:.0%} of the operator names"
+            f" agree{stranger}",
         )
 
 

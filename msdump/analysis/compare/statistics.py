@@ -138,7 +138,7 @@ def read_rows(path: str, execution: int | None = None) -> RowSide:
         iteration = open_iteration(path)
     except DumpReadError:
         if os.path.exists(file := f"{path}/{TABLE}"):
-            raise DumpReadError(file, "no rows: nothing was measured") from None
+            raise DumpReadError(file, "the table has no rows") from None
         raise
     if iteration is None:
         return RowSide()
@@ -352,7 +352,7 @@ def row_evidence(
         for shape in (dumped.shape, golden.shape)
     ]
     if None not in shapes and shapes[0] != shapes[1]:
-        note = f"shape {dumped.shape} beside {golden.shape}"
+        note = f"shape {dumped.shape} against {golden.shape}"
         return replace(evidence, fault=TensorVerdict.SHAPE, note=note)
     shared = dict(_shared(dumped, golden))
     if not shared:
@@ -363,7 +363,7 @@ def row_evidence(
     count = max(1, math.prod(dumped.shape or ()))
     for category in shared:
         if _share(category, shared, count) > limits.get(category, math.inf):
-            note = f"{_in_words(category, shared)}, beyond {limits[category]:g}"
+            note = f"{_in_words(category, shared)}, limit {limits[category]:g}"
             error = _error(telling, shared)
             return replace(evidence, fault=TensorVerdict.DIFFERS, error=error, note=note)
     judged = {category: pair for category, pair in telling.items() if category not in limits}
@@ -428,7 +428,7 @@ def lone_row(row: StatisticRow) -> TensorEvidence:
         slot,
         row.shape or (),
         row.dtype,
-        note="golden has no such row",
+        note="golden lacks this row",
         is_weight=row.is_parameter,
     )
 
@@ -501,7 +501,7 @@ def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorErro
 
 def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
     dumped, golden = map(statistic_csv.text, shared[category])
-    return f"{BY_CATEGORY[category].title} {dumped} beside {golden}"
+    return f"{BY_CATEGORY[category].title} {dumped} against {golden}"
 
 
 def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide, RowSide]:
@@ -577,7 +577,7 @@ def _judge_pair(
         if matched.partners is None:
             left = golden_passages.get((name, number), {})
             tensors += (
-                replace(lone_row(row), note="mine has no such row")
+                replace(lone_row(row), note="mine lacks this row")
                 for place, row in left.items()
                 if place not in rows
             )
@@ -713,4 +713,4 @@ def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
         evidence = row_evidence(row, measured.rows[place], _EXACT)
         if evidence.fault is TensorVerdict.DIFFERS or (evidence.error is not None and evidence.note):
             name, io, slot, _ = place
-            yield f"{name} {io} {slot}: {evidence.note.partition(', beyond')[0]}"
+            yield f"{name} {io} {slot}: {evidence.note.partition(', limit')[0]}"

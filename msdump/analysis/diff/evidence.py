@@ -304,7 +304,7 @@ def compare_arrays(
     dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
     fault, note, error = None, "", None
     if mine.shape != golden.shape:
-        fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} beside {golden.shape}"
+        fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} against {golden.shape}"
     elif _TEXT in (mine.dtype.kind, golden.dtype.kind):
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
         fault, error = (None, SAME) if is_same else (TensorVerdict.DIFFERS, None)

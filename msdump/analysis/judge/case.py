@@ -113,11 +113,14 @@ class Case:
         if own is None:
             return None
         if evidence.replaces:
-            return Verdict.REPLACED, f"in the place of {evidence.replaces}, which gives something else"
+            return Verdict.REPLACED, f"in place of {evidence.replaces}, with other results"
         if own.error.misplaced:
             return self._misplaced(own, limits)
         if own.overflow:
-            return Verdict.NONFINITE, f"as if {own.overflow} in it had overflowed, which what follows hides"
+            return (
+                Verdict.NONFINITE,
+                f"{own.overflow} in the kernel overflows, and the parts behind it hide the infinities",
+            )
         told = f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation} {own.allowed:.2g}"
         return Verdict.OWN, joined(told, own.note)
 
@@ -130,16 +133,16 @@ class Case:
         """
         count = own.error.misplaced
         elements = f"{count:,} element{'s' * (count > 1)}"
-        note = f"NaN or infinities at {elements} that do not come again in {own.arithmetic}"
+        note = f"NaN or infinities differ at {elements} from a run in {own.arithmetic}"
         is_given = any(each.misplaced for each in self.inputs)
         if is_given and own.finite > (limits.allowed((_SHORT, _SHORT), _SHORT) or 0.0):
             return (
                 Verdict.OWN,
-                f"own error {own.finite:.2g} where both are finite in {own.arithmetic}; {note}",
+                f"own error {own.finite:.2g} in {own.arithmetic} at elements finite on both sides; {note}",
             )
         finite = count - own.error.nonfinite
         if is_given and finite:
-            return Verdict.OWN, f"{note}, of which {finite:,} are finite here"
+            return Verdict.OWN, f"{note}, {finite:,} of them finite here"
         return (Verdict.INHERITED if is_given and own.recurs else Verdict.NONFINITE), note
 
     def _moved_zero(self) -> float:

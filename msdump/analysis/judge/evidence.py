@@ -199,7 +199,7 @@ class OwnError:
     note: str = ""
     io: IO = IO.OUTPUT
     overflow: str = ""
-    explanation: str = "rounding explains"
+    explanation: str = "the limit of rounding is"
     finite: float = 0.0
     recurs: bool = False
 

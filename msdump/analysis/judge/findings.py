@@ -482,7 +482,7 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
         is_plural = len(bad) > 1
         # "already": an input that differs was wrong before this operator ran.
         verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"
-        return f"{side}{'s' * is_plural} {slots} {verb}{' already' * (differs and side is IO.INPUT)}"
+        return f"{side}{'s' * is_plural} {slots} {'already ' * (differs and side is IO.INPUT)}{verb}"
     if any(each.evidence.error is not None for each in tensors):
         distance = largest_distance(tensors)
         return f"its {side}s agree{f' (distance {distance:.2g})' if distance else ''}"

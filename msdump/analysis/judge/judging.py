@@ -218,7 +218,7 @@ class Judge:
         if not case.evidence.wrong_weights:
             return None
         wrong = [f"input {slot} {name}" for slot, name in case.evidence.wrong_weights.items()]
-        return Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's bits"
+        return Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's weight"
 
     def _alone(self, case: Case) -> _Reason | None:
         """Judge an operator without any compared output."""
@@ -274,7 +274,7 @@ class Judge:
             if error is None or (is_first and not each.slot):  # an input of the network
                 continue
             if each.is_bad or (self._is_exact and each.slot and not is_first and not error.is_same):
-                note = f"differs (distance {each.distance:.2g}), and nothing that ran before does"
+                note = f"differs (distance {each.distance:.2g}) although all earlier operators agree"
                 return Verdict.WEIGHT, f"{_named(each)} {note}"
         return None
 
@@ -288,7 +288,7 @@ class Judge:
             # the model may correct ``is_weight`` of an input that files alone suggested, not ``is_rounded``
             if each.evidence.overflows and (each.evidence.is_weight or each.evidence.is_rounded or is_given):
                 where = _elements(each.evidence.overflows)
-                return Verdict.NONFINITE, f"{_named(each)} is infinite at {where} that its type cannot hold"
+                return Verdict.NONFINITE, f"{_named(each)} overflows its element type at {where}"
         return None
 
     def _not_finite(self, case: Case) -> _Reason | None:
@@ -302,15 +302,17 @@ class Judge:
             return None
         given = next((each for each in case.inputs if each.misplaced and self._is_given(case, each)), None)
         if given is not None:
-            return Verdict.INHERITED, f"NaN or infinities of {self._origin(case, given)} passed on"
+            return Verdict.INHERITED, f"NaN or infinities come from {self._origin(case, given)}"
         if not case.is_complete and self._has_differed:
             return Verdict.INHERITED, struck[0].note
         if not case.evidence.own:
             return Verdict.NONFINITE, struck[0].note
         # golden's arithmetic overflows, too, on inputs that are wrong because of an accused operator
         if case.bad_inputs and self._has_accused and case.evidence.propagated == math.inf:
-            return Verdict.INHERITED, "NaN or infinities begin here, as its inputs make them"
-        return Verdict.NONFINITE, joined(struck[0].note, f"so again in {case.evidence.own[0].arithmetic}")
+            return Verdict.INHERITED, "NaN or infinities begin here because of wrong inputs"
+        return Verdict.NONFINITE, joined(
+            struck[0].note, f"the same in a run in {case.evidence.own[0].arithmetic}"
+        )
 
     def _is_given(self, case: Case, tensor: TensorResult) -> bool:
         """Return whether an input was not finite when its producer wrote it; True if that is unknown."""
@@ -339,7 +341,10 @@ class Judge:
         if any(each.verdict in _UNFIT for each in case.inputs):
             verdict, note = Verdict.INHERITED, unfit.note
         elif is_shape and self._is_shaped_by_values(case):
-            verdict, note = Verdict.INHERITED, joined("its shape follows from values that differ", unfit.note)
+            verdict, note = (
+                Verdict.INHERITED,
+                joined("its shape depends on input values that differ", unfit.note),
+            )
         elif is_shape and case.evidence.replaces:
             verdict, note = Verdict.REPLACED, _other_shapes(case.evidence)
         elif case.evidence.operator.name.startswith(INSERTED_PREFIX):
@@ -373,9 +378,9 @@ class Judge:
                 each.slot
             ):  # so golden's own input differs from its producer's output
                 continue
-            told = f"input {each.slot} is not what {source.name} wrote"
+            told = f"input {each.slot} is not the output of {source.name}"
             if each.verdict is TensorVerdict.DIFFERS:
-                return Verdict.OWN, f"{told}: it changed in between"
+                return Verdict.OWN, f"{told}: the tensor changed in between"
             # an input with the same number of elements is the same tensor in another layout
             sizes = {math.prod(tensor.evidence.shape) for tensor in (each, written)}
             if each.verdict is TensorVerdict.SHAPE and len(sizes) > 1:
@@ -435,7 +440,7 @@ class Judge:
         if case.flipped:
             flipped = case.flipped[0]
             changed = _elements(flipped.evidence.error.changed) if flipped.evidence.error else ""
-            return Verdict.ACCUMULATED, f"{changed} of {self._origin(case, flipped)} fell to the other side"
+            return Verdict.ACCUMULATED, f"{changed} of {self._origin(case, flipped)} flipped at a near tie"
         if not case.is_complete and self._has_differed and not case.evidence.own:
             return Verdict.INHERITED, "its inputs were not compared"
         return self._of_agreeing(case)
@@ -446,9 +451,9 @@ class Judge:
         if evidence.own:  # re-execution gives the same, except for rounding
             return (Verdict.ACCUMULATED if is_drift else self._passed_on(case, Verdict.ACCUMULATED)), ""
         if evidence.replaces:
-            return Verdict.REPLACED, f"in the place of {evidence.replaces}"
+            return Verdict.REPLACED, f"in place of {evidence.replaces}"
         if is_drift:
-            return Verdict.ACCUMULATED, f"its inputs are {case.input_distance:.2g} off already"
+            return Verdict.ACCUMULATED, f"its inputs already differ by {case.input_distance:.2g}"
         return Verdict.OWN, self._unless(case)
 
     @staticmethod
@@ -458,7 +463,9 @@ class Judge:
         fed = [each for slot, each in enumerate(case.evidence.reads) if slot not in known]
         names = [each.name for each in fed if each.kind is SourceKind.INPUT]
         return (
-            f"unless the network's input {', '.join(names)} differs, which was not compared" if names else ""
+            f"the cause may be the network's input {', '.join(names)}, which was not compared"
+            if names
+            else ""
         )
 
     def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
@@ -528,7 +535,7 @@ def _flipped(tensor: TensorResult) -> TensorResult:
     error = tensor.evidence.error
     if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
         return tensor
-    note = joined(f"{_elements(error.changed)} fell to the other side of an edge", tensor.note)
+    note = joined(f"{_elements(error.changed)} flipped at a near tie", tensor.note)
     return replace(tensor, verdict=TensorVerdict.AGREES, note=note)
 
 
@@ -551,11 +558,11 @@ def _left(tensor: TensorResult) -> TensorResult:
 
     vendor: kernels of MindSpore do not write outputs without a reader, which hold the memory's old bytes.
     """
-    return _unjudged(tensor, "nothing reads it")
+    return _unjudged(tensor, "no operator reads it")
 
 
 def _other_shapes(evidence: OperatorEvidence) -> str:
-    return f"in the place of {evidence.replaces}, whose outputs have other shapes"
+    return f"in place of {evidence.replaces}, with other output shapes"
 
 
 def _named(tensor: TensorResult) -> str:
@@ -658,7 +665,7 @@ class _Judged:
             self._added.setdefault(first, []).append(Finding(where, _VERDICTS[fact.kind], note=fact.text))
         if fact.kind in _ELSEWHERE:
             for place in set(showing) - set(own):
-                self._excuse(place, f"{fact.operator} before it is {_WORDS[fact.kind]}")
+                self._excuse(place, f"the earlier operator {fact.operator} is {_WORDS[fact.kind]}")
 
     def _excuse(self, place: int, note: str) -> None:
         """Set INHERITED for an operator that only shows the fault of an extra, replaced or missing one."""
@@ -677,7 +684,7 @@ class _Judged:
 
 _WORDS: Final = {
     FactKind.EXTRA: "not in golden",
-    FactKind.REPLACED: "another one",
+    FactKind.REPLACED: "replaced",
     FactKind.MISSING: "missing",
 }
 
@@ -691,4 +698,4 @@ def _unrounded(finding: Finding) -> Finding:
     inputs = {each.verdict for each in finding.inputs}
     if finding.verdict is not Verdict.ACCUMULATED or not is_exact or inputs != {TensorVerdict.EQUAL}:
         return finding
-    return replace(finding, verdict=Verdict.OWN, note="golden reads the same, and something else comes of it")
+    return replace(finding, verdict=Verdict.OWN, note="golden's inputs are the same, but its outputs differ")

@@ -160,11 +160,11 @@ class Limits:
         """Beginning of a sentence on a distance that the limits explain.
 
         >>> Limits().explained, Limits(distance=0.1).explained
-        ('rounding explains', 'the limit given is')
+        ('the limit of rounding is', 'the given limit is')
         """
         if self.distance is None:
-            return "rounding explains"
-        return f"{self.explanation} explain" if self.explanation else "the limit given is"
+            return "the limit of rounding is"
+        return f"the limit of {self.explanation} is" if self.explanation else "the given limit is"
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest allowed distance of two tensors, None if they must be the same.

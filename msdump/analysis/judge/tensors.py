@@ -92,7 +92,7 @@ class TensorJudge:
         if allowance.distance is not None and self._limits.distance is None:
             allowance = allowance._replace(distance=max(allowance.distance, carried))
         limit = allowance.distance
-        unlike = "" if types[0] == types[1] else f"{types[0]} beside {types[1]}"
+        unlike = "" if types[0] == types[1] else f"{types[0]} against {types[1]}"
         remarks = joined(_misplacement(error), unlike, evidence.note)
         if evidence.is_rounded:
             return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)

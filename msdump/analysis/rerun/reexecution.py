@@ -383,8 +383,8 @@ class Reexecution:
             return self._handed_on(operator)
         site, replaces = operator.site, operator.replaces
         if site is None:
-            text = f"in the place of {replaces}" if replaces else ""
-            return Rerun(wiring=text, replaces=replaces, note="the model has no such operator")
+            text = f"in place of {replaces}" if replaces else ""
+            return Rerun(wiring=text, replaces=replaces, note="the model lacks this operator")
         if replaces:
             return self._in_the_place(position, site, replaces)
         rerun = Rerun(
@@ -393,7 +393,7 @@ class Reexecution:
             names=site.node.inputs,
         )
         if not is_repeatable(site.node):
-            return replace(rerun, note="it gives other results in every run")
+            return replace(rerun, note="its results change from run to run")
         try:
             again = self._runners.outputs(site, self.values.given(position), self.golden)
         except (*UNREADABLE, MsdumpError) as reason:
@@ -411,8 +411,8 @@ class Reexecution:
         again = self._again(position, self.golden, as_written=True)
         if _are_near(again):  # the same operator under another name
             return Rerun(tuple(each.near(error, self.golden) for each, error in again))
-        note = "" if again else f"it is no {site.node.operator.op_type} of the model"
-        return Rerun(wiring=f"in the place of {replaces}", replaces=replaces, note=note)
+        note = "" if again else f"its results are not from {site.node.operator.op_type} of the model"
+        return Rerun(wiring=f"in place of {replaces}", replaces=replaces, note=note)
 
     def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
         """Return a result that names the model's kernel if the dumped kernel is fused of other parts."""

@@ -89,7 +89,7 @@ class DumpedInputs:
             if writer is None or read.holder is None:
                 continue
             if self._values.operators[writer.operator].site is None:
-                yield writer.operator, f"{name} reads it in the place of {self._named(read.holder)}"
+                yield writer.operator, f"{name} reads it in place of {self._named(read.holder)}"
 
     @cached_property
     def _unlike(self) -> Sequence[_Read]:
@@ -145,10 +145,12 @@ class DumpedInputs:
         return None
 
     def _told(self, unlike: _Read) -> str:
-        assert unlike.holder is not None, "who has no holder is not known to be unlike"
-        text = f"input {unlike.tensor.index} is not {self._named(unlike.holder)}, which the model feeds it"
+        assert unlike.holder is not None, "an input without a holder is never unlike"
+        expected = self._named(unlike.holder)
         other = self._writer(unlike)
-        return text if other is None else f"{text}, but {self._named(other)}"
+        if other is None:
+            return f"input {unlike.tensor.index} is not {expected}, its source in the model"
+        return f"input {unlike.tensor.index} is {self._named(other)}, in the model {expected}"
 
     def _writer(self, unlike: _Read) -> Holder | None:
         """Return an earlier output that equals an input; None without one, or for a constant input."""

@@ -128,7 +128,7 @@ def test_the_operator_that_overflows_is_named(compared, text, level):
 
     (accused,) = both.report.accused
     assert ("Mul" in accused.place.full_name, Verdict.NONFINITE) == (True, accused.verdict)
-    assert text is OVERFLOWING or "as if Mul-op1 in it had overflowed" in accused.note
+    assert text is OVERFLOWING or "Mul-op1 in the kernel overflows" in accused.note
     assert text is HIDING or not both.report.agrees
 
 

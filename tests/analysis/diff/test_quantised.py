@@ -126,9 +126,9 @@ def test_wrong_range_of_a_tensor_is_named(name, factor, summand, number, quantis
 
 
 EXPLANATIONS = {
-    "8 bits": ((), "own error 3.1 in float32, 8 bits explain 0.062"),
-    "distance": (("--distance", "0.1"), "own error 3.1 in float32, the limit given is 0.1"),
-    "precision": (("--precision", "bfloat16"), "own error 3.1 in float32, rounding explains 0.016"),
+    "8 bits": ((), "own error 3.1 in float32, the limit of 8 bits is 0.062"),
+    "distance": (("--distance", "0.1"), "own error 3.1 in float32, the given limit is 0.1"),
+    "precision": (("--precision", "bfloat16"), "own error 3.1 in float32, the limit of rounding is 0.016"),
 }
 
 

@@ -164,7 +164,7 @@ CASES = {
     "healed": case("healed", operator(inputs=[FAR], outputs=[0])),
     "nothing to compare with": case("unchecked", operator(inputs=[None], outputs=[None])),
     "cannot be read": case("unreadable", operator(outputs=[TORN])),
-    "in the place of another": case("replaced", operator(inputs=[0], outputs=[FAR], replaces="Y")),
+    "in place of another": case("replaced", operator(inputs=[0], outputs=[FAR], replaces="Y")),
     "does the same as another": case("equal", operator(inputs=[0], outputs=[0], replaces="Y")),
     "other shape than another": case("replaced", operator(inputs=[0], outputs=[None], replaces="Y")),
     "wrong input": case("own", operator(outputs=[FAR], wiring="inputs 0 and 1 are swapped"), words="swapped"),
@@ -227,7 +227,7 @@ CASES = {
                 outputs=[output],
                 reads=(of("A"), WEIGHT),
             ),
-            words="^input 1 fc.weight is infinite at 3 elements",
+            words="^input 1 fc.weight overflows its element type at 3 elements",
         )
         for output in (0, NEAR, FAR)
     },
@@ -321,12 +321,12 @@ CASES = {
         "weight", operator(**WEIGHTED), words=r"^input 1 fc.weight differs \(distance 0.01\)$"
     ),
     "replaced, too": case(
-        "weight", operator(**WEIGHTED, wiring="in the place of Y", replaces="Y"), words="; in the place of Y$"
+        "weight", operator(**WEIGHTED, wiring="in place of Y", replaces="Y"), words="; in place of Y$"
     ),
     "an own error, too": case(
         "weight",
         operator(**WEIGHTED, own=own(FAR, is_explained=False)),
-        words=r"\); own error 0.01 in float32, rounding explains 1e-06$",
+        words=r"\); own error 0.01 in float32, the limit of rounding is 1e-06$",
     ),
     "rounding, too": case("weight", operator(**WEIGHTED, own=AGAIN), words=r"0.01\)$"),
     "a parameter's file": case("weight", operator("fc.weight", [], [FAR], op_type="Parameter")),
@@ -356,7 +356,7 @@ CASES = {
     "an input that changed": case(
         "own",
         *(A, B, operator("X", [FAR, 0], [FAR], order=3, reads=(of("A"), of("B")))),
-        words="^input 0 is not what A wrote: it changed in between$",
+        words="^input 0 is not the output of A: the tensor changed in between$",
     ),
     "an input that its producer wrote so": case(
         "inherited", A, operator("X", [FAR], [FAR], order=2, reads=(of("A"),), as_written=lambda _: True)
@@ -380,7 +380,7 @@ CASES = {
     "an input of the network that was not dumped": case(
         "own",
         operator(outputs=[FAR], reads=(FED,)),
-        words="^unless the network's input x differs, which was not compared$",
+        words="^the cause may be the network's input x, which was not compared$",
     ),
     "a second pass reads the first one's value": case("inherited", *stated(None, 1)),
     "a later pass, too": case("inherited", *stated(0, 1)),

@@ -51,7 +51,7 @@ VERDICTS = {
     "the last digit": case("agrees", "3,-1,4.50001", row()),
     "2 percent": case("differs", "3.06,-1,4.59", row()),
     "small scale": case("differs", "1.02e-8,0,1e-8", "1e-8,0,1e-8"),
-    "float16 beside float32": case("agrees", row(cells="3.001,-1,4.501", dtype="float16"), row()),
+    "float16 against float32": case("agrees", row(cells="3.001,-1,4.501", dtype="float16"), row()),
     "at the end of float32": case("agrees", "3.40282e+38,-1,1", "3.40281e+38,-1,1"),
     "both NaN": case("equal", "nan,nan,nan", "nan,nan,nan"),
     "one NaN": case("differs", "nan,nan,nan", row()),

@@ -183,7 +183,11 @@ def test_csv_files_of_acl(tmp_path):
 
     assert (1, ["a1"]) == (code, document["accused"])
     (output,) = document["operators"][1]["outputs"]
-    assert ("float32", [2, 3], "Max Value 6 beside 6.5") == (output["dtype"], output["shape"], output["note"])
+    assert ("float32", [2, 3], "Max Value 6 against 6.5") == (
+        output["dtype"],
+        output["shape"],
+        output["note"],
+    )
 
 
 def test_rows_that_contradict_their_tensor(tmp_path, dump):
@@ -203,5 +207,7 @@ def test_rows_that_contradict_their_tensor(tmp_path, dump):
     done = CliRunner().invoke(main, arguments)
 
     assert 0 == done.exit_code
-    assert f"{table} contradicts the tensors beside it, which are compared: " in done.stderr
-    assert "ReLU-op0 output 0: Min Value 99 beside 0" in done.stderr
+    assert (
+        f"{table} contradicts the tensor files in its directory, and the files are compared: " in done.stderr
+    )
+    assert "ReLU-op0 output 0: Min Value 99 against 0" in done.stderr

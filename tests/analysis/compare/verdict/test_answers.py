@@ -101,7 +101,7 @@ def test_weight_is_named_with_its_line(tmp_path, run):
     )
     assert "          net.py:7: x = self.dense(x)\n" in done.stdout
     assert "others    1 inherited\n" in done.stdout
-    told = "verdict   weight: Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (0.00012 is allowed by "
+    told = "verdict   weight: Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (limit 0.00012 of "
     assert done.stdout.startswith(f"{told}float32)\n")
     assert "next      give both sides the same weights; " in done.stdout
 
@@ -168,9 +168,12 @@ def test_iterations_and_ranks(tmp_path, run):
 
     assert 1 == len(faults(done))
     assert "          iteration 1, and 1 more time\n" in done.stdout
-    assert "parts     rank 0: in iteration 1, at Default/h-CellList/1-Dense/Sub-op0: own\n" in done.stdout
+    assert (
+        "runs      rank 0: first difference in iteration 1, at Default/h-CellList/1-Dense/Sub-op0: own\n"
+        in done.stdout
+    )
     assert "          rank 0, iteration 2: 1 own, 1 equal\n" in done.stdout
-    assert "parts     rank 1: nowhere in 3 iterations\n" in done.stdout
+    assert "runs      rank 1: no difference in 3 iterations\n" in done.stdout
     assert "          4 more runs without a difference\n" in done.stdout
     last = table(tmp_path)[-1]
     assert ("2", "1", "net.py:9: x = x - y") == (last["Iteration"], last["Rank"], last["Source"])

@@ -117,7 +117,7 @@ class TestTensors:
         run()
 
         (row,) = table(tmp_path)
-        assert ("equal", "shape (17, 33) beside (33, 17), compared in the order of the elements") == (
+        assert ("equal", "shape (17, 33) against (33, 17); compared by element order") == (
             row["Verdict"],
             row["Note"],
         )
@@ -237,7 +237,7 @@ class TestDirectories:
             ("missing", "one", "missing: no such directory"),
             ("one", "empty", "empty: no dump files in it, nor below it"),
             ("statistics", "empty", "only statistic.csv, which needs a dump on the other side"),
-            ("one", "statistics", "statistic.csv: no rows"),
+            ("one", "statistics", "statistic.csv: the table has no rows"),
             ("two", "other", "give the directory of one iteration on each side"),
         ],
     )
@@ -319,8 +319,8 @@ class TestFiles:
             (SHORT, (), 0, "equal"),
             (SHORT * np.float32(1.00001), (), 0, "agrees"),
             (SHORT * np.float32(1.1), ("--distance", 0.2), 0, "agrees"),
-            (SHORT.reshape(2, 3), (), 1, "shape (shape (6,) beside (2, 3))"),
-            (SHORT > 2, (), 1, "dtype (float32 beside bool)"),
+            (SHORT.reshape(2, 3), (), 1, "shape (shape (6,) against (2, 3))"),
+            (SHORT > 2, (), 1, "dtype (float32 against bool)"),
         ],
         ids=["same", "rounded", "distance", "shape", "types"],
     )
