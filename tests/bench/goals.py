@@ -126,7 +126,7 @@ ROWS: Final = (
         NONE, ONE, 2.2),
     Row("statistics-pass", "statistics of 1e7 bfloat16 / np.max of float32", "looking.elements:bfloat16",
         NONE, ONE, 3.3),
-    Row("md5", "what md5 adds to a run / hashlib, two threads", "looking.hashes",
+    Row("md5", "time that md5 adds to a run / hashlib, two threads", "looking.hashes",
         (*RESNET_B8, *LANGUAGE), TWO, 1.15),
     Row("watch", "watch rules / run", "looking.rules:run", WATCHED, TWO, 1.2),
     Row("watch", "watch rules / default statistics", "looking.rules:statistics", WATCHED, TWO, 1.1),
