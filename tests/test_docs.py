@@ -39,7 +39,7 @@ VAGUE_STILL = (  # pages that wait for plain sentences
     "verdicts.md",
     "views.md",
 )
-LINTED = [page for page in PAGES if page.name not in ("CHANGELOG.md", *VAGUE_STILL)]
+LINTED = [page for page in PAGES if page.name not in VAGUE_STILL]
 RUN = ("bash", "console", "python")
 SHOWN = ("text", "json", "sql")
 
