@@ -137,8 +137,8 @@ class GraphOperator:
     def own_line(self) -> SourceLine | None:
         """The line of the model's source that made it, None where it is not known.
 
-        The innermost call outside of PyTorch and MindSpore, or else the innermost one. Other installed packages
-        count: transformers and torchvision hold models.
+        The innermost call outside of PyTorch and MindSpore, or else the innermost one. Other installed
+        packages count: transformers and torchvision hold models.
         """
         calls = [line for line in self.source if not _DEFINITION.match(line.code)] or self.source
         own = [line for line in calls if not _FRAMEWORKS.search(line.file)]
