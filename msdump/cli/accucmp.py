@@ -59,12 +59,12 @@ def _flag(*spellings: str, dest: str, text: str) -> _Option:
     return spellings, {"dest": dest, "action": "store_true", "help": text}
 
 
-_MINE: Final = _required("-m", "my_dump_path", "what is examined: a directory of dump files, or a .npy file")
-_GOLDEN: Final = _required("-g", "golden_dump_path", "what it is compared with")
+_MINE: Final = _required("-m", "my_dump_path", "dump to examine: directory of dump files or .npy file")
+_GOLDEN: Final = _required("-g", "golden_dump_path", "reference dump: directory of dump files or .npy file")
 _OUTPUT: Final = _text("-out", "output", "directory of the results (default: the current one)")
 # vendor: a file of version 1 is one protobuf message as a whole, without its length before it.
 _VERSION: Final = _number(
-    "-v", "version", "2: a header, then the tensors; 1: one message", choices=[1, 2], default=2
+    "-v", "version", "2: header, then tensors; 1: one message", choices=[1, 2], default=2
 )
 _INDEX: Final[tuple[_Option, ...]] = (
     _text("-o", "output_tensor", "number of the output"),
@@ -78,8 +78,8 @@ _COMPARE_OPTIONS: Final[tuple[_Option, ...]] = (
     _text("-f", "fusion_rule_file", "graph JSON of the model, for golden tensors of the original network"),
     _text("-q", "quant_fusion_rule_file", "graph JSON of a quantised model (not supported)"),
     _text("-cf", "close_fusion_rule_file", "graph JSON of the model compiled without fusion"),
-    _text("-c", "custom_script_path", "directory of your own algorithms, algorithm/alg_NAME.py"),
-    _text("-a", "algorithm_options", "arguments of your own algorithms, NAME:key=value,key=value;NAME:..."),
+    _text("-c", "custom_script_path", "directory of user-defined algorithms, algorithm/alg_NAME.py"),
+    _text("-a", "algorithm_options", "arguments of such algorithms, NAME:key=value,key=value;NAME:..."),
     (
         ("-alg", "--algorithm"),
         {
@@ -89,20 +89,20 @@ _COMPARE_OPTIONS: Final[tuple[_Option, ...]] = (
             "help": f"names or numbers, separated by commas or spaces; {_NUMBERED}",
         },
     ),
-    _flag("-map", "--mapping", dest="mapping", text="only write which file is compared with which"),
-    _flag("-overflow_detection", dest="overflow_detection", text="tell float16 tensors that overflow"),
-    _text("-r", "range", "operators by their place in the graph file, start,end,step"),
-    _text("-s", "select", "operators by their places in the graph file, 1,5,7"),
+    _flag("-map", "--mapping", dest="mapping", text="write only the pairs of files"),
+    _flag("-overflow_detection", dest="overflow_detection", text="report float16 tensors that overflow"),
+    _text("-r", "range", "range of operators by place in the graph file, start,end,step"),
+    _text("-s", "select", "list of operators by place in the graph file, 1,5,7"),
     _number("-p", "post_process", "for .h5 files, which are not supported", choices=[0, 1]),
-    _number("-max", "max_cmp_size", "compare only so many elements from the first, 0: all", default=0),
+    _number("-max", "max_cmp_size", "number of first elements to compare, 0: all", default=0),
     _flag("-advisor", dest="advisor", text="write advice; turns -overflow_detection on"),
     _VERSION,
     (("-op", "--op_name"), {"dest": "op_name", "default": None, "help": "show one tensor of this operator"}),
-    _number("-n", "topn", "how many elements that differ most, 1 to 10000 (default: 20)"),
-    _number("-ml", "max_line", "most lines of a file, 10000 to 1000000 (default: 1000000)"),
+    _number("-n", "topn", "number of listed elements, largest errors first, 1 to 10000 (default: 20)"),
+    _number("-ml", "max_line", "largest number of lines in a file, 10000 to 1000000 (default: 1000000)"),
     _flag("--ignore_single_op_result", dest="ignores_elements", text="write no list of all elements"),
     # Accepted because scripts pass it.
-    _flag("-ffts", dest="ffts", text="compare the parts of FFTS+ tasks one by one, as is always done"),
+    _flag("-ffts", dest="ffts", text="no effect: parts of FFTS+ tasks are compared one by one"),
 )
 
 _FILE_COMPARE_OPTIONS: Final[tuple[_Option, ...]] = (
@@ -112,9 +112,9 @@ _FILE_COMPARE_OPTIONS: Final[tuple[_Option, ...]] = (
 )
 
 _OVERFLOW_OPTIONS: Final[tuple[_Option, ...]] = (
-    _required("-d", "dump_path", "directory of the dump, searched with everything below"),
+    _required("-d", "dump_path", "directory of the dump; directories below are searched, too"),
     _required("-out", "output", "directory of the results"),
-    _number("-n", "top_n", "how many overflows, oldest first (default: 1)", choices=range(1, 6), default=1),
+    _number("-n", "top_n", "number of overflows, oldest first (default: 1)", choices=range(1, 6), default=1),
 )
 
 _CONVERT_OPTIONS: Final[tuple[_Option, ...]] = (
@@ -122,7 +122,7 @@ _CONVERT_OPTIONS: Final[tuple[_Option, ...]] = (
     _OUTPUT,
     (("-f", "--format"), {"dest": "format", "default": None, "help": "memory format to convert to"}),
     (("-s", "--shape"), {"dest": "shape", "default": None, "help": "shape to convert to, 1,3,224,224"}),
-    _text("-c", "custom_script_path", "directory of your own conversions, format_convert/convert_A_to_B.py"),
+    _text("-c", "custom_script_path", "directory of your conversions, format_convert/convert_A_to_B.py"),
     _VERSION,
     (
         ("-t", "--type"),
@@ -133,8 +133,8 @@ _CONVERT_OPTIONS: Final[tuple[_Option, ...]] = (
 _PARSED: Final[tuple[tuple[str, str, tuple[_Option, ...], bool], ...]] = (
     ("compare", "Compare the tensors of two dumps, or two .npy files.", _COMPARE_OPTIONS, True),
     ("convert", "Convert dump files to .npy or plain files.", _CONVERT_OPTIONS, True),
-    ("overflow", "Tell which operators overflowed.", _OVERFLOW_OPTIONS, False),
-    ("file_compare", "Compare two .npy files and keep the result.", _FILE_COMPARE_OPTIONS, False),
+    ("overflow", "List the operators that overflowed.", _OVERFLOW_OPTIONS, False),
+    ("file_compare", "Compare two .npy files and write the result.", _FILE_COMPARE_OPTIONS, False),
 )
 
 

@@ -106,7 +106,7 @@ rerun_options: Final = command_options.applied(
         "--model",
         type=click.Path(dir_okay=False),
         metavar="FILE.onnx",
-        help="Run the operators of MINE again by this model, and measure the own error of each operator.",
+        help="Run the operators again by this model and measure own errors.",
     ),
     _rerun(
         "--arithmetic",
@@ -182,7 +182,7 @@ def _print_reruns(rerunning: Rerunning) -> None:
 
 @click.command(name="compare", cls=sections.Command)
 @click.argument("dumped", type=click.Path(), metavar="MINE", help="Dump to examine.")
-@click.argument("golden", type=click.Path(), help="Reference dump, baseline, or directory of golden tensors.")
+@click.argument("golden", type=click.Path(), help="Reference dump, baseline, or directory of tensors.")
 @graph_option
 @command_options.execution
 @command_options.golden_execution
@@ -224,9 +224,9 @@ def command(
 ) -> None:
     """Compare two dumps and name the operators at fault.
 
-    MINE and GOLDEN are dumps or parts of dumps. GOLDEN may also be a directory of golden tensors
-    (name.output.time.npy). Both may be .npy files. A dump without tensors is compared by the
-    statistics in statistic.csv.
+    MINE and GOLDEN are dumps, parts of dumps, or directories of golden tensors
+    (name.output.time.npy). Both may also be .npy files. A dump without tensors is compared by
+    the statistics in statistic.csv.
 
     All scores are written to compare_{time}.csv in execution order. docs/reference/verdicts.md
     explains verdicts and limits.

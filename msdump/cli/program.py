@@ -227,5 +227,5 @@ def main() -> None:
     """Dump the tensors of ONNX models and name the operator that is wrong.
 
     msdump runs a model operator by operator on onnxruntime under an emulated Ascend device. The dumps have
-    the files of MindSpore and CANN. The tools also read dumps of real devices.
+    the file formats of MindSpore and CANN. The tools also read dumps of real devices.
     """

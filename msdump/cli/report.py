@@ -285,8 +285,8 @@ def command(*, is_csv: bool, is_opened: bool, **given: Any) -> None:
     """Write an HTML page about a dump.
 
     The page shows problems, the run, all operators and statistics. The page needs no network and
-    no server. With GOLDEN the two dumps are compared, and the operators at fault come first. With
-    --json or --csv the page is written only if --output is given.
+    no server. With GOLDEN the two dumps are compared, and the operators at fault come first.
+    --json, --csv and files for other programs replace the page, unless --output is given.
 
     Examples:
         msdump report dump

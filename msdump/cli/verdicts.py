@@ -246,7 +246,7 @@ _LIMITS: Final = (
     sections.limits(
         "--distance",
         type=click.FloatRange(0),
-        show_default="by element type: float32 0.00012, float16 0.0039, bfloat16 0.016, others 0",
+        show_default="by element type: float32 0.00012, float16 0.0039, bfloat16 0.016, integers 0",
         help="Largest relative Euclidean distance of tensors that agree.",
     ),
     sections.limits(

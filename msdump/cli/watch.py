@@ -100,11 +100,12 @@ DOCUMENT: Final = Document(
 )
 
 
+_rules: Final = sections.Section("Rules")
+
+
 @click.command(name="watch", cls=sections.Command)
 @click.argument("dump", type=click.Path(), help="Dump with tensors or statistics.")
-@sections.limits(
-    "--rules", "rules_file", required=True, type=click.Path(), metavar="FILE.json", help="Watch rules."
-)
+@_rules("--rules", "rules_file", required=True, type=click.Path(), metavar="FILE.json", help="Watch rules.")
 @options.execution
 @sections.output("-n", "--top", type=click.IntRange(min=1), metavar="N", help="Print only the first N hits.")
 @documents.option

@@ -12,6 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from msdump.cli import accucmp
 from msdump.cli.program import COMMANDS, GROUPS, main
 from msdump.cli.sections import Option
 from scripts.budget import VAGUE
@@ -96,6 +97,17 @@ def test_every_command_has_one_to_three_examples(name):
 def test_words_are_plain(name):
     """Help texts have none of the vague words that the lint of docstrings looks for."""
     assert [] == VAGUE.findall("\n".join(texts(name) if name else [main.help, main.epilog, *GROUPS]))
+
+
+@pytest.mark.parametrize("name", ["compare", "convert", "overflow", "file_compare"])
+def test_words_of_msaccucmp_are_plain(capsys, name):
+    """The help of msaccucmp has none of the vague words, either."""
+    with pytest.raises(SystemExit):
+        accucmp.run([name, "--help"])
+
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: msaccucmp.py ")
+    assert [] == VAGUE.findall(shown)
 
 
 def test_module_is_called_like_the_program():
