@@ -32,7 +32,6 @@ WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # read by co
 VAGUE_STILL = (  # pages that wait for plain sentences
     "README.md",
     "ARCHITECTURE.md",
-    "missing-files.md",
     "config.md",
     "gradients.md",
     "json.md",
@@ -218,7 +217,7 @@ def test_configuration_is_the_one_that_runs(block):
 def prose(page):
     """Return the text of a page without fenced blocks, comments and code."""
     text = _COMMENT.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))
-    return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "`code`", text)
+    return re.sub(r"(`+)(?!`)(?:(?!\n\n).)+?(?<!`)\1(?!`)", "`code`", text, flags=re.DOTALL)
 
 
 def anchors(page):
