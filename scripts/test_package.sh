@@ -52,7 +52,7 @@ if ls "$dist"/*manylinux*.whl >/dev/null 2>&1; then
     has_library=True
 fi
 install "$dist"/*-none-any.whl
-try "pip's choice" $has_library --no-index --find-links "$dist" msdump
+try "choice of pip" $has_library --no-index --find-links "$dist" msdump
 "$fresh/bin/python" -c 'import msdump.testing; msdump.testing.compare' # without pytest
 "$VENV/bin/mypy" --strict --config-file= --cache-dir="$work/mypy" --python-executable "$fresh/bin/python" consumer.py
 try "pure wheel" False "$dist"/*-none-any.whl
