@@ -97,7 +97,7 @@ def name_hint(name: str, candidates: Iterable[str]) -> str:
 
 
 class MsdumpError(Exception):
-    """Base of every error that msdump raises on purpose; pickling keeps class, message and attributes."""
+    """Base class of all errors of msdump; pickling keeps class, message and attributes."""
 
     def __str__(self) -> str:
         """Return the message, visible."""
@@ -190,7 +190,7 @@ class Problem:
 
 
 class ConfigError(MsdumpError, RuntimeError):
-    """A configuration that cannot be used; ``problems`` holds every fault found in it."""
+    """A configuration that is not valid; ``problems`` lists all faults."""
 
     def __init__(self, source: str, problems: tuple[Problem, ...]) -> None:
         """Join the rendered problems, sorted by line, into one message."""
@@ -208,7 +208,7 @@ class ConfigValueError(ConfigError):
 
 
 class AclError(MsdumpError):
-    """A failure of a function of the acl door, which returns its code instead of raising.
+    """A failure of a function of ``msdump.acl``, which returns the code instead of raising.
 
     Attributes:
         code: The return code, 100009 for a faulty dump configuration.
@@ -221,15 +221,15 @@ class AclError(MsdumpError):
 
 
 class GraphError(MsdumpError):
-    """A model file that cannot be read or does not describe a runnable graph."""
+    """A model file that cannot be read or has no valid graph."""
 
 
 class UnsupportedOpError(GraphError):
-    """An operator for which neither onnxruntime nor ONNX's reference has a kernel."""
+    """An operator without a kernel in onnxruntime and in ONNX's reference."""
 
 
 class UnsupportedIRVersionError(GraphError):
-    """A model with an IR version or opset that is newer than the installed packages."""
+    """A model with an IR version or opset newer than the installed packages support."""
 
 
 class InputError(MsdumpError, ValueError):
@@ -237,11 +237,11 @@ class InputError(MsdumpError, ValueError):
 
 
 class UntoldOperatorError(InputError):
-    """An operator of a dump that does not record how it computes."""
+    """An operator of a dump with an unknown computation."""
 
 
 class ExecutionError(MsdumpError, RuntimeError):
-    """An operator that failed while it ran.
+    """An operator that failed during a run.
 
     Attributes:
         operator: Full scoped name of the operator, ``Default/conv1-Conv2d/Conv2D-op0``.
@@ -254,10 +254,10 @@ class ExecutionError(MsdumpError, RuntimeError):
 
 
 class RankError(ExecutionError):
-    """A collective in which the other ranks do not take part, since one failed, ended or does otherwise.
+    """A collective that cannot finish because a rank failed, ended or runs another collective.
 
     Attributes:
-        culprit: The rank at fault, None where several ranks contradict each other.
+        culprit: The rank at fault, None if several ranks contradict each other.
     """
 
     def __init__(self, operator: str, message: str, culprit: int | None = None) -> None:
@@ -267,10 +267,10 @@ class RankError(ExecutionError):
 
 
 class WatchHitError(MsdumpError, RuntimeError):
-    """A watch rule that hit where the configuration lets a hit end the run (``on_hit`` stop)."""
+    """A hit of a watch rule with ``on_hit`` stop, which ends the run."""
 
     def __init__(self, rule: str, operator: str, iteration: int, message: str) -> None:
-        """Say which rule hit where, and the measured value."""
+        """Name the rule, the operator and the measured value."""
         self.rule = rule
         self.operator = operator
         self.iteration = iteration
@@ -278,26 +278,26 @@ class WatchHitError(MsdumpError, RuntimeError):
 
 
 class ReentryError(MsdumpError, RuntimeError):
-    """A call of a network from within its own run (a signal handler), or in a process forked meanwhile."""
+    """A call of a network during its own run, from a signal handler or in a forked process."""
 
 
 class NotAvailableError(MsdumpError, NotImplementedError):
-    """A setting that is read and checked but cannot be executed yet, or a library that is not installed."""
+    """A valid setting that is not supported, or a library that is not installed."""
 
 
 class DeviceMemoryError(MsdumpError, MemoryError):
-    """A tensor that does not fit the emulated device's memory."""
+    """A tensor that does not fit into the memory of the emulated device."""
 
 
 class FormatError(MsdumpError, ValueError):
-    """A tensor or a name that a file format cannot hold."""
+    """A tensor or a name that the file format cannot store."""
 
 
 class DumpReadError(MsdumpError, OSError):
     """A dump file that cannot be read.
 
     Attributes:
-        offset: Byte offset of the fault, or None where it has none.
+        offset: Byte offset of the fault, or None.
     """
 
     def __init__(self, path: str, message: str, offset: int | None = None) -> None:
@@ -313,10 +313,10 @@ class DumpWriteError(MsdumpError, OSError):
 
 
 class ToolError(MsdumpError):
-    """A failure of a command over finished dumps, with the return code that msaccucmp has for it.
+    """A failure of a command on finished dumps, with the return code of msaccucmp.
 
     Attributes:
-        code: msaccucmp's return code for it (``msdump/return_codes.py``).
+        code: Return code of msaccucmp (``msdump/return_codes.py``).
     """
 
     def __init__(self, code: int, message: str) -> None:

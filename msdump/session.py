@@ -66,10 +66,10 @@ class ModelState:
 
 
 class Network:
-    """A model that runs operator by operator, and dumps where a plan says so.
+    """A model that runs operator by operator, and dumps by its plan.
 
-    Any thread may call it. Calls of one network run one after the other, each is one iteration and
-    whole; calls of several networks run at the same time.
+    All methods are thread-safe. Calls of one network run one after the other, and each is one iteration.
+    Calls of different networks run in parallel.
 
     Attributes:
         graph: The model.
@@ -86,13 +86,13 @@ class Network:
         model: Model | None = None,
         state: ModelState | None = None,
     ) -> None:
-        """Compile a network; check that the plan's path is writable, and write its graph files.
+        """Compile a network, check that the dump path is writable, and write the graph files.
 
         Args:
             graph: The model.
             plan: The dump plan, None: no dump. Its context replaces ``context``.
             process: The state that all networks share.
-            context: Where the network runs, if there is no plan.
+            context: Device and settings of a network without a plan.
             model: Name of a compiled model, or the operator that is called alone; None: after
                 its file, with the process's next number.
             state: State of the model's first network, to be shared; None: a new state.
@@ -134,7 +134,7 @@ class Network:
         )
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
-        """Run once; return the output, or a tuple where the graph has several.
+        """Run once; return the output, or a tuple if the graph has several outputs.
 
         Args:
             inputs: Graph inputs in order: arrays, lists of arrays (sequences), None (optionals).
@@ -143,14 +143,14 @@ class Network:
         Raises:
             InputError: An input is missing, unknown, or of the wrong type or shape.
             ExecutionError: An operator failed; the files of the operators before it are complete.
-            UnsupportedOpError: An operator that nothing can run.
+            UnsupportedOpError: An operator has no kernel.
             DumpWriteError: A file could not be written.
         """
         outputs = self._execute(values.bind_inputs(self.graph, inputs, named))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Run once with inputs by name, which need be no Python identifiers; return outputs by name.
+        """Run once with inputs by name (any string); return outputs by name.
 
         Raises:
             MsdumpError: As for a call.
@@ -161,8 +161,8 @@ class Network:
     def train_step(self, /, *inputs: Any, **named: Any) -> Any:
         """Run one step of training: forward, backward, and the update of the variables.
 
-        A step is an iteration like any run. One that fails leaves the variables as they were before it. The
-        first loss that is not finite is warned of, with the operator that made the first such value.
+        A step is an iteration like any run. A step that fails does not change the variables. The first loss
+        that is not finite logs a warning with the operator that made the first NaN or infinity.
 
         Args:
             inputs: Inputs of the training step in order, as for a call.
@@ -172,8 +172,8 @@ class Network:
             The outputs that are not bound to variables, such as the loss: one value, or a tuple.
 
         Raises:
-            NotAvailableError: The model describes no training.
-            UnsupportedOpError: It describes one that cannot run.
+            NotAvailableError: The model has no training step.
+            UnsupportedOpError: The training step cannot run.
             MsdumpError: As for a call.
         """
         network = self.training
@@ -182,14 +182,14 @@ class Network:
 
     @property
     def training(self) -> Network:
-        """The network of the training step, with operators, a graph id and a memory of its own.
+        """The network of the training step, with its own operators, graph id and memory.
 
-        Where the model's graph is the whole step, it is this network; else it is made at its first
-        use, and shares the variables.
+        If the graph of the model is the whole step, this network is returned. Otherwise the network is made
+        at first use and shares the variables.
 
         Raises:
-            NotAvailableError: The model describes no training.
-            UnsupportedOpError: It describes one that cannot run.
+            NotAvailableError: The model has no training step.
+            UnsupportedOpError: The training step cannot run.
         """
         step = self.graph.training_step()
         with self._shared.lock:
@@ -204,7 +204,7 @@ class Network:
 
     @property
     def shared(self) -> ModelState:
-        """The state that this network shares with the networks that read the same variables."""
+        """The state shared with other networks that read the same variables."""
         return self._shared
 
     def state(self) -> dict[str, np.ndarray]:
@@ -285,14 +285,13 @@ class Network:
     def device_memory(self) -> MemoryUse | None:
         """Memory of the emulated device in the current run, else in the last one; None on CPU and GPU.
 
-        A run that is neither dumped nor limited (``max_device_memory``) is not measured while it goes on: its
-        memory is None then, and its operators run once more when the memory is first read. It stays None if
-        the run failed, or if the sizes of its tensors depend on contents (NonZero). Any other run has
-        addresses from the moment at which tensors are captured:
-        ``network.device_memory.block(position, io, slot)``.
+        A run with a dump or a limit (``max_device_memory``) has addresses from the capture of its tensors
+        on: ``network.device_memory.block(position, io, slot)``. During any other run the memory is None.
+        After such a run, the first read of this property runs the operators once more and measures the
+        memory. It stays None if the run failed, or if tensor sizes depend on contents (NonZero).
 
         Raises:
-            MsdumpError: The operators fail the second time, because the inputs have changed.
+            MsdumpError: The operators fail when they run once more, because the inputs have changed.
         """
         if self._shared.runner is None:
             with self._shared.lock:
@@ -318,14 +317,14 @@ class Network:
 
     @property
     def summary(self) -> Summary | None:
-        """Files that the process's dump wrote, skipped and lost so far; None without a dump."""
+        """Files that the dump of the process has written, skipped and lost; None without a dump."""
         return self._recorder.summary
 
     @property
     def written_iterations(self) -> IterationSet:
         """Iterations of the configuration that are on disk.
 
-        All of them, unless the configuration writes only hits of watch rules, or has a history.
+        All iterations, unless the configuration writes only hits of watch rules or has a history.
         """
         return self._recorder.written
 
@@ -337,7 +336,7 @@ class Network:
     def operator(self, name: str) -> Operator:
         """Return an operator by its full name or its ONNX node name.
 
-        In a graph that is compiled as a whole (O2) a fused operator also has the names of its originals.
+        In a compiled graph (O2) a fused operator also has the names of its parts.
 
         Raises:
             KeyError: No such operator.
@@ -348,28 +347,28 @@ class Network:
         """Return a scope by its name, ``Default/conv1-Conv2d``, or its module path, ``conv1``.
 
         Raises:
-            KeyError: No operator lies in such a scope.
+            KeyError: No operator is in such a scope.
         """
         return Scope(self, name, self._names.scope(name))
 
     def set_dump(self, *, enabled: bool) -> None:
-        """Mark every operator for ``dump_mode`` 2, or take the marks away; ``training`` has its own marks."""
+        """Mark every operator for ``dump_mode`` 2, or remove the marks; ``training`` has its own marks."""
         self.mark(tuple(node.operator.full_name for node in self._names.nodes), enabled=enabled)
 
     def mark(self, full_names: tuple[str, ...], *, enabled: bool) -> None:
-        """Mark operators for ``dump_mode`` 2 by their full names, or take their marks away.
+        """Mark operators for ``dump_mode`` 2 by their full names, or remove their marks.
 
-        A run that goes on ends as it began; the next one takes the change.
+        The change has effect from the next run on.
         """
         self._recorder.marks.change(full_names, enabled=enabled)
 
     def take_names(self) -> None:
-        """Mark the operators and scopes that ``set_dump`` has named in the process so far."""
+        """Apply the earlier calls of ``set_dump`` by name to this network."""
         for name, enabled in self._process.named_marks.all():
             self.mark_named(name, enabled=enabled)
 
     def mark_named(self, name: str, *, enabled: bool) -> None:
-        """Mark an operator or a scope where the network, or its training step, has one of the name."""
+        """Mark the operator or scope with a name, if the network or its training step has one."""
         if self._trainer is not None:
             self._trainer.mark_named(name, enabled=enabled)
         full_names = self._names.meant_by(name)
@@ -396,7 +395,7 @@ class Operator:
         self.onnx_name = node.name
 
     def set_dump(self, *, enabled: bool) -> None:
-        """Mark the operator for ``dump_mode`` 2, or take the mark away."""
+        """Mark the operator for ``dump_mode`` 2, or remove the mark."""
         self._network.mark((self.full_name,), enabled=enabled)
 
     def __repr__(self) -> str:
@@ -420,7 +419,7 @@ class Scope:
         self.operators = operators
 
     def set_dump(self, *, enabled: bool) -> None:
-        """Mark all operators of the scope, or take their marks away."""
+        """Mark all operators of the scope for ``dump_mode`` 2, or remove the marks."""
         self._network.mark(self.operators, enabled=enabled)
 
     def __repr__(self) -> str:

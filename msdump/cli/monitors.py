@@ -13,16 +13,16 @@ from msdump.errors import InputError
 
 
 class LossMonitor:
-    """Prints the loss of every so many steps, in MindSpore's words."""
+    """Prints the loss at regular steps, with MindSpore's text."""
 
     def __init__(self, per_print_times: Any = 1) -> None:
-        """Choose how often.
+        """Set the interval.
 
         Args:
             per_print_times: Steps between two lines.
 
         Raises:
-            InputError: It is no integer from 1.
+            InputError: ``per_print_times`` is not an integer from 1.
         """
         if isinstance(per_print_times, bool) or not isinstance(per_print_times, int) or per_print_times < 1:
             raise InputError(
@@ -31,7 +31,7 @@ class LossMonitor:
         self._every = per_print_times
 
     def step_end(self, run_context: Any) -> None:
-        """Print the loss of a step; InputError, which ends training, if it is NaN or infinite."""
+        """Print the loss of a step; raise InputError, which ends the training, if the loss is not finite."""
         arguments = run_context.original_args()
         outputs = arguments.net_outputs
         loss = float(np.mean(outputs[0] if isinstance(outputs, (tuple, list)) else outputs))
@@ -45,7 +45,7 @@ class LossMonitor:
 
 
 class ProgressBar:
-    """Shows on a terminal how many of the steps are done."""
+    """Shows the number of finished steps on a terminal."""
 
     def __init__(self) -> None:
         """Begin without a bar."""
@@ -54,23 +54,23 @@ class ProgressBar:
         self._done = 0
 
     def __enter__(self) -> Self:
-        """Begin anew."""
+        """Reset the number of finished steps."""
         self._done = 0
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Take the bar away, also where training failed."""
+        """Remove the bar, also after a failed training."""
         self._shown.close()
 
     def begin(self, run_context: Any) -> None:
-        """Show the bar, where the number of steps is known."""
+        """Show the bar if the number of steps is known."""
         arguments = run_context.original_args()
         if arguments.batch_num:
             total = arguments.epoch_num * arguments.batch_num
             self._advance = self._shown.enter_context(messages.bar("steps", total))
 
     def step_end(self, run_context: Any) -> None:
-        """Advance by the steps since the last time."""
+        """Advance by the steps since the last call."""
         steps = run_context.original_args().cur_step_num
         for _ in range(steps - self._done):
             self._advance()

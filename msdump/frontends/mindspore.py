@@ -56,14 +56,14 @@ def _state_of_rank() -> ProcessState:
 
 
 def set_context(**named_settings: Any) -> None:
-    """Set the device, level and options of networks that are loaded from now on.
+    """Set the device, level and options for later calls of ``load``.
 
     Args:
         named_settings: ``device_target`` ("CPU", "GPU" or "Ascend"), ``jit_level`` ("O0", "O1" or "O2"),
             ``device_id`` (a number), ``reserve_class_name_in_scope`` (False: scopes without class
             names, for shorter file names), ``ascend_config`` (``precision_mode``;
-            ``fusion_switch``, "on" or "off"; ``exception_dump``, "1": a failing operator of Ascend O2
-            is dumped too), ``max_device_memory`` ("32GB"). An explicit call beats the environment variables.
+            ``fusion_switch``, "on" or "off"; ``exception_dump``, "1": dump a failing operator of Ascend O2),
+            ``max_device_memory`` ("32GB"). A call has priority over the environment variables.
 
     Raises:
         ValueError: An unknown setting or value.
@@ -72,7 +72,7 @@ def set_context(**named_settings: Any) -> None:
 
 
 def set_options(**options: Any) -> None:
-    """Set the command line's values of ``set_context``'s settings; they beat the environment."""
+    """Set values of ``set_context`` from the command line; they have priority over the environment."""
     _current().options |= settings.checked_options(options)
 
 
@@ -98,29 +98,28 @@ def load(
     update_binding: Mapping[str, str] | None = None,
     state_of: Network | None = None,
 ) -> Network:
-    """Compile a model; its runs dump as its configuration says.
+    """Load a model as a network that dumps by its configuration.
 
-    Without ``config`` that is MINDSPORE_DUMP_CONFIG's, which is read once, at the first load of the
-    process; where there is none nothing is written and nothing is slower. Networks of one
-    configuration share the iteration counter, ``max_bytes`` and ``overflow_number``; networks
-    of another one count by themselves. Calls for the process (``dump_start``, ``set_init_iter``,
-    ``set_dump`` by name, ...) affect all of them.
+    The default configuration is the file in MINDSPORE_DUMP_CONFIG, which is read once, at the first load of
+    the process. Without a configuration, runs write nothing at full speed. Networks with the same
+    configuration share the iteration counter, ``max_bytes`` and ``overflow_number``. Functions for the
+    process (``dump_start``, ``set_init_iter``, ``set_dump`` by name, ...) affect all networks.
 
     Args:
-        model: Path of an .onnx file, an ``onnx.ModelProto``, or a serialised one.
-        config: The dump of this network, in place of MINDSPORE_DUMP_CONFIG: the path of a file like
-            that of the variable, read now, or a dictionary of the same contents.
-        context: Settings of ``set_context`` for this network alone; they beat all others.
-        update_binding: The graph output that each initializer takes after a training step
-            (``network.train_step``), for a model without ``training_info``.
-        state_of: The network that trains this one, which describes no training of its own: initializers
-            that are variables there have their values here, by name.
+        model: Path of an .onnx file, an ``onnx.ModelProto``, or its bytes.
+        config: Configuration of this network instead of MINDSPORE_DUMP_CONFIG: a path, or a dictionary
+            with the same keys.
+        context: Settings of ``set_context`` for this network only; they have priority over all others.
+        update_binding: Graph output by initializer: after a training step (``network.train_step``) the
+            initializer takes the output's value. For a model without ``training_info``.
+        state_of: The network that trains the variables of this one. Initializers with the name of a
+            variable there share its value. The model must not have a training step.
 
     Raises:
-        ConfigError: The configuration is faulty; the error holds every fault.
-        GraphError: The model is faulty.
+        ConfigError: The configuration has faults; the error lists all of them.
+        GraphError: The model is not valid.
         DumpWriteError: The dump path cannot be written.
-        InputError: A variable has another type or shape than the initializer of its name.
+        InputError: A variable and the initializer with its name differ in type or shape.
         ValueError: An unknown setting or value.
     """
     where = replace(current_context(), **settings.checked(context or {}))
@@ -136,7 +135,7 @@ def load(
 
 
 def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
-    """Compile a model as ``load`` does, but call ``check``, which may raise, before any file is written."""
+    """Load a model like ``load``, and call ``check``, which may raise, before any file is written."""
     where = current_context()
     plan = _plan(None, where)
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
@@ -185,16 +184,16 @@ def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: C
 
 
 def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - MindSpore's signature
-    """Choose the operators that ``dump_mode`` 2 dumps.
+    """Select operators for ``dump_mode`` 2.
 
     Args:
         target: A network, one of its scopes (``network.scope("conv1")``), one of its operators
             (``network.operator("Default/conv1-Conv2d/Conv2D-op0")``), or the name of a scope or
-            operator in every network of the process, also later ones.
-        enabled: Whether it is dumped.
+            operator in every present and later network of the process.
+        enabled: Whether the target is dumped.
 
     Raises:
-        ValueError: Neither of them, or ``enabled`` is not bool, with MindSpore's words.
+        ValueError: A wrong ``target``, or ``enabled`` is not bool, with MindSpore's message.
     """
     if not isinstance(target, (Network, Scope, Operator, str)):
         raise InputError(
@@ -213,29 +212,29 @@ def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> 
 
 
 def dump_start() -> None:
-    """Dump every step from now on, whatever ``iteration`` says, until ``dump_stop``."""
+    """Dump every later step until ``dump_stop``, regardless of the key ``iteration``."""
     _current().process.is_dumping = True
 
 
 def dump_stop() -> None:
-    """Dump no step from now on, until ``dump_start``."""
+    """Dump no step until ``dump_start``."""
     _current().process.is_dumping = False
 
 
 def set_init_iter(value: Any = 0) -> None:
-    """Set the number of the next step, from 0, which from now on only ``dump_step`` changes."""
+    """Set the number of the next step, from 0. After this call, only ``dump_step`` changes the number."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
     _current().process.counters.step_to(value)
 
 
 def dump_step(step: Any = 1) -> None:
-    """Advance the number of the next step; before ``set_init_iter`` this has no effect but a warning."""
+    """Increase the number of the next step. Before ``set_init_iter`` the call only logs a warning."""
     if isinstance(step, bool) or not isinstance(step, int):
         raise InputError(f"dump_step({step!r}): a number is expected")
     _current().process.counters.step_by(step)
 
 
 def finish() -> None:
-    """Flush every dump of the process and name, once, the ``kernels`` items that matched nothing."""
+    """Flush every dump of the process and log, once, the ``kernels`` items without an operator."""
     _current().process.close()

@@ -163,17 +163,17 @@ class RunContext:
 def data_sink(
     network: Network | Callable[..., Any], dataset: Iterable[Any], sink_size: Any = 1
 ) -> Callable[[], Any]:
-    """Return a function that runs a network on the next elements of a dataset, again and again.
+    """Return a function that runs a network on the next elements of a dataset at each call.
 
     Args:
-        network: The network, or the method ``train_step`` of one: then it trains.
-        dataset: Elements that are inputs in order (a tuple), inputs by name (a mapping), or the one
-            input; it can be iterated over again and again.
-        sink_size: Steps of each call; 1 where a compiled graph is dumped (Ascend O2, GE): its dump
-            is configured anew before each call.
+        network: A network, or its method ``train_step`` for training.
+        dataset: An iterable that can be repeated. Its elements are inputs in order (a tuple), inputs by
+            name (a mapping), or the only input.
+        sink_size: Steps per call, from 1. It must be 1 for a dump of a compiled graph (Ascend O2, GE),
+            because the dump is configured before each call.
 
     Raises:
-        InputError: No network, or no number from 1, or more than 1 where that is not possible.
+        InputError: ``network`` is not a network, or ``sink_size`` is not allowed.
     """
     owner = network if isinstance(network, Network) else getattr(network, "__self__", None)
     if not isinstance(owner, Network):
@@ -233,7 +233,7 @@ Sinks = Callable[[], Iterable[Iterable[Any]]]
 
 
 class Model:
-    """Trains a network, and evaluates it with the state that training left."""
+    """Trains a network and evaluates it with the trained variables."""
 
     def __init__(
         self,
@@ -241,13 +241,13 @@ class Model:
         eval_network: Any = None,
         metrics: Mapping[str, Metric] | Iterable[str] | None = None,
     ) -> None:
-        """Take a network.
+        """Create a model from a network.
 
         Args:
-            network: One with a training step, such as that of ``msdump.training.step_graph``.
-            eval_network: The evaluation: a model (``msdump.training.eval_graph``), which is loaded at the
-                first evaluation and reads the state of ``network`` by names, or a network. It gives loss and
-                scores. None: ``network`` itself where its model has a graph for inference besides the step.
+            network: A network with a training step, as from ``msdump.training.step_graph``.
+            eval_network: A network with the outputs loss and scores, or its model
+                (``msdump.training.eval_graph``), which is loaded at the first evaluation and shares the
+                variables of ``network``. None: ``network`` itself, if its model also has an inference graph.
             metrics: Results of ``eval``: "loss", "accuracy", or, by name, objects with clear, update, eval.
 
         Raises:
@@ -264,10 +264,10 @@ class Model:
 
     @property
     def eval_network(self) -> Network:
-        """The network that is evaluated.
+        """The network of the evaluation.
 
         Raises:
-            InputError: There is none, or it has a state of its own.
+            InputError: It is missing, or does not share the variables of the trained network.
         """
         if self._eval is None:
             if self.train_network is self._network:
@@ -295,18 +295,18 @@ class Model:
     ) -> None:
         """Train for a number of epochs; every step is an iteration of the dump.
 
-        Without sink mode an epoch is one pass over the dataset. In sink mode it is ``sink_size`` steps, the
-        whole dataset for -1; on an Ascend callbacks hear of the last of these steps alone.
+        An epoch is one pass over the dataset, or ``sink_size`` steps in sink mode (-1: the whole dataset). In
+        sink mode on an Ascend device, callbacks are called only for the last of these steps.
 
         Args:
             epoch: Number of epochs.
             train_dataset: Batches: inputs of the step in order (a tuple) or by name (a mapping).
             callbacks: Objects with methods such as ``step_end(run_context)``.
-            dataset_sink_mode: Whether steps are run by the device in sinks.
-            sink_size: Steps of a sink; 1 where a compiled graph is dumped.
+            dataset_sink_mode: Whether the device runs several steps per call.
+            sink_size: Steps per call; must be 1 for a dump of a compiled graph.
 
         Raises:
-            InputError: A number that cannot be, or a dataset without batches.
+            InputError: A number is not allowed, or the dataset has no batches.
             MsdumpError: As for ``Network.train_step``.
         """
         network = self.train_network
@@ -352,10 +352,10 @@ class Model:
         Args:
             valid_dataset: Batches with the labels as last input.
             callbacks: Objects with methods such as ``on_eval_step_end(run_context)``.
-            dataset_sink_mode: The same in both modes; sinks of an evaluation have one step.
+            dataset_sink_mode: Has no effect; an evaluation runs one step per call.
 
         Raises:
-            InputError: There is nothing to evaluate, or no metric was given.
+            InputError: The evaluation network or the metrics are missing.
             MsdumpError: As for a call of a network.
         """
         del dataset_sink_mode

@@ -92,17 +92,16 @@ def _order(iteration: Iteration) -> tuple[int, int, str, int]:
 def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dump:
     """Open a dump for reading.
 
-    Where several programs dumped into one path, one of them is read: of compiled graphs, with times in their
-    directories, the newest run; in MindSpore's tree, with directories that the programs share, the last
-    execution that is whole in each. ``execution`` chooses another one.
+    A path may hold several executions. The default is the newest run of compiled graphs (time directories),
+    and the last complete execution in each directory of MindSpore's tree. ``execution`` selects another.
 
     Args:
-        path: The dump's root, or the directory of a rank, network, graph or iteration in it; the
-            directory above the only root; also a directory of tensor files that was copied out of a dump.
-        execution: Number of the run or execution, from 0; of a run also one of its times, 20240131120000.
+        path: Root of the dump; a directory of a rank, network, graph or iteration in it; the directory above
+            the only root; or a directory of copied tensor files.
+        execution: Number of the run or execution, from 0, or for a run one of its times, 20240131120000.
 
     Raises:
-        DumpReadError: There is no such directory or run, no dump in it, or several below it.
+        DumpReadError: The directory or run does not exist, has no dump, or has several dumps below it.
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     # the root is the directory, one above or one below; else the directory may hold copied tensor files
