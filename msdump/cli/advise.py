@@ -43,7 +43,7 @@ advice: Final = applied(
         "bound",
         type=click.FloatRange(0, min_open=True),
         metavar="BOUND",
-        help="Find a small set of operators to keep, with relative errors of all outputs below BOUND.",
+        help="Find a few operators to keep in --to so that every output's relative error is below BOUND.",
     ),
     sections.search(
         "--to",

@@ -160,7 +160,9 @@ _model: Final = sections.Section("Model")
 @click.command(name="check", cls=sections.Command)
 @click.argument("config", type=click.Path(), help="Dump configuration, as in $MINDSPORE_DUMP_CONFIG.")
 @_model("--model", type=click.Path(), metavar="MODEL.onnx", help="Describe the dump of this model.")
-@_model("--find", metavar="TEXT", help="List operators with TEXT in their names, and an item for kernels.")
+@_model(
+    "--find", metavar="TEXT", help="List operators with TEXT in their names, and an item for the key kernels."
+)
 @_model("--train", is_flag=True, help="Describe the dump of the training step.")
 @options.dimensions
 @options.context

@@ -192,7 +192,7 @@ def _print_reruns(rerunning: Rerunning) -> None:
     "patches",
     multiple=True,
     metavar="OPERATOR",
-    help="Replace the operator's output by GOLDEN's and run the network on. Needs --model. (repeatable)",
+    help="Run the network on from GOLDEN's output of this operator. Needs --model. (repeatable)",
 )
 @verdicts.limits
 @verdicts.statistic_limits

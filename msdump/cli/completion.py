@@ -31,7 +31,7 @@ _REMARKS: Final = {
 
 @click.command(name="completion", cls=sections.Command)
 @click.argument(
-    "shell", type=click.Choice(tuple(_PLACES)), required=False, help="Shell; without it the shell of $SHELL."
+    "shell", type=click.Choice(tuple(_PLACES)), required=False, help="Shell; the default is $SHELL."
 )
 @sections.output("--install", is_flag=True, help="Write the script to the completion directory of the shell.")
 @messages.verbose

@@ -171,7 +171,7 @@ def _is_open(slot: SlotAccount) -> bool:
     "--model",
     type=click.Path(),
     metavar="MODEL.onnx",
-    help="Model of the dump. It adds operators without files.",
+    help="Model of the dump, for operators without files.",
 )
 @sections.selection(
     "--config",
@@ -188,8 +188,8 @@ def command(
 ) -> None:
     """Explain which files an operator has in a dump.
 
-    For tensors without a file the explanation has the reason. Some reasons need --model or the
-    configuration. Nothing runs.
+    The explanation has the files, and the reason for each absent file. Some reasons need --model
+    or the configuration. Nothing runs.
 
     Examples:
         msdump explain dump Conv2D-op0

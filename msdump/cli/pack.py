@@ -38,7 +38,7 @@ def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: Ex
 
     Exit codes:
         0  The pack is written.
-        1  A part of a dump could not be read. The pack lacks it.
+        1  A part of a dump could not be read and is left out.
     2  A dump or an option is wrong.
     """
     with (

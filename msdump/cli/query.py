@@ -170,7 +170,7 @@ def command(
 
     Exit codes:
         0  The query is answered.
-        1  A part of a dump could not be read. The answer lacks it.
+        1  A part of a dump could not be read and is left out.
     2  A dump, the query or an option is wrong.
     """
     if documents.wanted() + is_csv + (parquet is not None) > 1:

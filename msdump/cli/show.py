@@ -240,9 +240,10 @@ def command(
 ) -> None:
     """Print the tree of a dump, or one tensor in detail.
 
-    A dump is printed as its directories with the first few files, and its first tensor or some
-    statistics. For a file or an OPERATOR the output has type, shape, statistics, the places of
-    the extreme elements and of NaN, a histogram, and a slice around the most conspicuous element.
+    For a dump the output has the directories with the first few files, and the first tensor or
+    some statistics. For a file or an OPERATOR the output has type, shape, statistics, the places
+    of the extreme elements and of NaN, a histogram, and a slice. The slice stands around the
+    first NaN or infinity, or else around the largest element.
 
     Examples:
         msdump show dump
