@@ -277,6 +277,11 @@ class Network:
         return self._program.has_run
 
     @property
+    def context(self) -> Context:
+        """The device and the level that the network runs on."""
+        return self._given[1]
+
+    @property
     def device(self) -> Ascend | None:
         """The emulated device; None on CPU and GPU."""
         return self._device

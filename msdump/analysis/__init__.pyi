@@ -35,7 +35,6 @@ from .graph_rules import groups_at as groups_at
 from .graph_rules import read_rules as read_rules
 from .graph_rules import select_places as select_places
 from .graph_rules import select_range as select_range
-from .inputs import check_sizes as check_sizes
 from .inputs import load_arrays as load_arrays
 from .inputs import write_arrays as write_arrays
 from .inspection import Extreme as Extreme
@@ -79,6 +78,8 @@ from .preview import forecast as forecast
 from .preview import preview_model as preview_model
 from .preview import subjects as subjects
 from .preview import unrunnable as unrunnable
+from .recipes import Recipe as Recipe
+from .recipes import sizes_of as sizes_of
 from .scores import ALL as ALL
 from .scores import EVERY as EVERY
 from .scores import NAN as NAN

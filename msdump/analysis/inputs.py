@@ -8,7 +8,8 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,43 +17,12 @@ import ml_dtypes
 import numpy as np
 
 from msdump import reading
+from msdump.analysis.recipes import Recipe, recipes
 from msdump.dtypes import STRING, DType
-from msdump.errors import InputError, name_hint
+from msdump.errors import InputError
 from msdump.execute import bind_inputs
-from msdump.graph import MINDSPORE_DOMAIN, Graph, OperatorKind, Value, ValueType, operators_of
+from msdump.graph import Graph, Value, ValueType
 from msdump.store.write import write_stream
-
-_CLASS_AXES: Final = {
-    (MINDSPORE_DOMAIN, "SparseSoftmaxCrossEntropyWithLogits"): -1,
-    ("", "SoftmaxCrossEntropyLoss"): 1,
-    ("", "NegativeLogLikelihoodLoss"): 1,
-}
-"""Losses of logits and class indices, and the axis of the logits that counts the classes."""
-
-_PASSING: Final = operators_of(OperatorKind.VIEW) | {"Cast"}
-"""Operators whose output holds the numbers of their first input."""
-
-
-def _class_counts(graph: Graph) -> dict[str, int]:
-    """Return the number of classes (the smallest) of each value that losses read as class indices."""
-    sources = {
-        node.outputs[0]: node.inputs[0]
-        for node in graph.nodes
-        if node.op_type in _PASSING and node.inputs and node.outputs
-    }
-    counts: dict[str, int] = {}
-    for node in graph.nodes:
-        axis = _CLASS_AXES.get((node.domain, node.op_type))
-        shape = None if axis is None else graph.type_of(node.inputs[0]).shape
-        if axis is None or shape is None or not -len(shape) <= axis < len(shape):
-            continue
-        count, origin = shape[axis], node.inputs[1]
-        if isinstance(count, int) and count > 0:
-            while origin in sources:
-                origin = sources[origin]
-            counts[origin] = min(count, counts.get(origin, count))
-    return counts
-
 
 # RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
 _BROKEN: Final = (
@@ -194,15 +164,15 @@ def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
 
 
 def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dict[str, Any]:
-    """Return random inputs of one step: the same for the same seed and step.
+    """Return made-up inputs of one step: the same for the same seed and step.
 
-    Floating point elements are normally distributed, 8-bit and smaller integers
-    take every value, larger ones are 0 or 1, optional inputs stay absent. The labels
-    of a training step are class indices where the number of classes is known from its loss.
+    Floating point elements are normally distributed, indices are below the size of their table, masks
+    are ones, positions are counted, 8-bit and smaller integers take every value, larger ones are 0 or 1.
+    Optional inputs stay absent.
 
     Args:
         graph: The network.
-        sizes: Sizes of dynamic dimensions by name; the others are 1.
+        sizes: Sizes of dynamic dimensions by name; of the others batches are 1, sequences 8, images 64 x 64.
         seed: Any whole number from 0.
         step: Number of the step.
 
@@ -210,15 +180,19 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
         InputError: An input declares no type or shape, or is a sequence; no input has one of the
             dimensions.
     """
-    check_sizes(graph, sizes)
+    return drawn(recipes_of(graph, sizes), seed, step)
+
+
+def recipes_of(graph: Graph, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
+    """Return the recipes of a network's inputs; arguments and errors are as for ``made_up``."""
+    return recipes(graph, sizes, lambda value: _check_type(graph, value), partial(_check_shape, graph))
+
+
+def drawn(made: Iterable[Recipe], seed: int, step: int) -> dict[str, Any]:
+    """Return the inputs of recipes: the same for the same seed and step."""
     # Seeded by the step too: its inputs do not depend on whether the steps before it were run.
     generator = np.random.default_rng((seed, step))
-    counts = _class_counts(graph) if graph.bindings else {}
-    return {
-        value.name: _random_value(graph, value, sizes, generator, counts.get(value.name))
-        for value in graph.inputs
-        if value.type.kind != "optional"
-    }
+    return {recipe.name: _drawn(recipe, generator) for recipe in made}
 
 
 def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, Any]:
@@ -250,22 +224,18 @@ def _redrawn(array: Any, generator: np.random.Generator) -> Any:
     return made
 
 
-def check_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
-    """Refuse (InputError) sizes of dynamic dimensions that no input has; the message names all dimensions."""
-    names = dict.fromkeys(
-        size for value in graph.inputs for size in value.type.shape or () if isinstance(size, str)
-    )
-    for name in sizes:
-        if name in names:
-            continue
-        available = f"they are {', '.join(names)}" if names else "there are none"
-        hint = name_hint(name, names)
-        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {available}{hint}")
+def _drawn(recipe: Recipe, generator: np.random.Generator) -> Any:
+    if recipe.fill is not None:
+        return np.full(recipe.shape, recipe.fill, recipe.type.numpy)
+    if recipe.counts:
+        positions = np.arange(recipe.shape[-1]) % (recipe.below or max(1, recipe.shape[-1]))
+        return np.broadcast_to(positions, recipe.shape).astype(recipe.type.numpy)
+    if recipe.below is not None:
+        return np.asarray(generator.integers(0, recipe.below, recipe.shape)).astype(recipe.type.numpy)
+    return _elements(recipe.type, recipe.shape, generator)
 
 
-def _random_value(
-    graph: Graph, value: Value, sizes: Mapping[str, int], generator: np.random.Generator, classes: int | None
-) -> Any:
+def _check_type(graph: Graph, value: Value) -> None:
     declared = value.type
     if declared.kind != "tensor" or declared.dtype is None or declared.shape is None:
         fault = (
@@ -275,11 +245,6 @@ def _random_value(
             f"{graph.source}: input {value.name!r} {fault} and cannot be made up;"
             " give it with --inputs, or run the network from Python"
         )
-    shape = tuple(size if isinstance(size, int) else sizes.get(size or "", 1) for size in declared.shape)
-    _check_shape(graph, value, shape)
-    if classes is not None and "int" in declared.dtype.name:
-        return np.asarray(generator.integers(0, classes, shape)).astype(declared.dtype.numpy)
-    return _elements(declared.dtype, shape, generator)
 
 
 def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:

@@ -15,9 +15,9 @@ from msdump.analysis import (
     ModelPreview,
     Unmatched,
     Unrunnable,
-    check_sizes,
     describe,
     preview_model,
+    sizes_of,
     subjects,
 )
 from msdump.capture import operators, suggest
@@ -205,7 +205,7 @@ def command(
         return
     graph = loader.load(model, keeps_classes=where.reserves_class_names)
     graph = graph.training_step() if train else graph
-    check_sizes(graph, dimensions)
+    sizes = sizes_of(graph, dimensions)
     device = emulated(graph, plan, plan.context)
     if find is not None:
         nodes = operators(graph if device is None else device.graph)
@@ -217,8 +217,8 @@ def command(
         found = FoundOperators(find, suggest(find, nodes), named)
         output.show(DOCUMENT, CheckedPlan(words, found=found), _found_lines(found))
         return
-    # Loaded again with the given sizes, which bytes depend on; graph files show the symbolic dimensions.
-    settled = loader.load(model, sizes=dimensions) if dimensions else graph
+    # Loaded again with the sizes of a run, which bytes depend on; graph files show the symbolic dimensions.
+    settled = loader.load(model, sizes=sizes) if sizes else graph
     checked = preview_model(graph, plan, settled.step if train else settled, device)
     if output.wanted():
         output.put(DOCUMENT, CheckedPlan(words, checked))

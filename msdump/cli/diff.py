@@ -320,10 +320,11 @@ def _feeds(
 ) -> list[dict[str, Any]]:
     """Return the inputs of all runs: each file, or made-up inputs, once a step; training has one batch."""
     read = [inputs.from_file(graph, path) for path in files]
+    made_up = () if read else inputs.recipes_of(graph, sizes)
     return [
         bind_inputs(graph, (), arrays)
         for step in range(steps)
-        for arrays in read or [inputs.made_up(graph, sizes, seed, 0 if trains else step)]
+        for arrays in read or [inputs.drawn(made_up, seed, 0 if trains else step)]
     ]
 
 

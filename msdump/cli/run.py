@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,11 +16,12 @@ import click
 import numpy as np
 
 from msdump import dtypes, env, tracing
-from msdump.analysis import inputs
+from msdump.analysis import Recipe, inputs
 from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
 from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
+from msdump.errors import plural
 from msdump.execute import TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
@@ -51,15 +53,60 @@ class RunRequest:
     save_outputs: str | None
     has_config: bool
 
-    def feed(self, graph: Graph) -> Feed:
-        """Return a function step -> inputs; every step of training has the same inputs."""
+    def feed(self, graph: Graph) -> tuple[Feed, tuple[Recipe, ...]]:
+        """Return a function step -> inputs, and the recipes of made-up inputs.
+
+        Every step of training has the same inputs.
+        """
         if self.inputs is not None:
             arrays = inputs.from_file(graph, _of_rank(self.inputs))
-            return lambda _step: arrays
+            return lambda _step: arrays, ()
+        recipes = inputs.recipes_of(graph, self.dimensions)
         if self.train:
-            made_up = inputs.made_up(graph, self.dimensions, self.seed, 0)
-            return lambda _step: made_up
-        return lambda step: inputs.made_up(graph, self.dimensions, self.seed, step)
+            made_up = inputs.drawn(recipes, self.seed, 0)
+            return lambda _step: made_up, recipes
+        return lambda step: inputs.drawn(recipes, self.seed, step), recipes
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSummary:
+    """An output of a network in numbers.
+
+    Attributes:
+        name: Name of the output.
+        dtype: Type of its elements; "" for an output that is no tensor.
+        shape: Its shape.
+        min: Smallest finite element; None: there is none.
+        max: Largest finite element; None: there is none.
+        mean: Mean of the finite elements; None: there are none.
+        nan: Number of elements that are NaN.
+        inf: Number of elements that are infinite.
+    """
+
+    name: str
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    min: float | None = None
+    max: float | None = None
+    mean: float | None = None
+    nan: int = 0
+    inf: int = 0
+
+    @classmethod
+    def of(cls, name: str, value: Any) -> OutputSummary:
+        """Return the summary of an output."""
+        if not isinstance(value, np.ndarray):
+            return cls(name)
+        dtype = dtypes.from_numpy(value.dtype)
+        if dtype is dtypes.STRING or dtype.name.startswith("complex"):
+            return cls(name, dtype.name, value.shape)
+        numbers = value.astype(np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        low, high, mean = None, None, None
+        if finite.size:
+            low, high, mean = float(finite.min()), float(finite.max()), float(finite.mean())
+        nan, inf = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
+        return cls(name, dtype.name, value.shape, low, high, mean, nan, inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +147,13 @@ class ModelRun:
         losses: The loss of each step of training, the mean where it has several elements; none where the
             steps return none.
         outputs: Outputs of the last iteration, by name.
+        inputs: Recipes of the made-up inputs; none with --inputs.
     """
 
     network: Network
     feed: Feed
     request: RunRequest
+    inputs: tuple[Recipe, ...]
     rank: int = 0
     completed: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -141,6 +190,22 @@ class ModelRun:
     def model(self) -> str:
         """File of the model that it ran."""
         return self.network.graph.source
+
+    @property
+    def operators(self) -> int:
+        """Number of its operators, in branches and loops as well."""
+        return sum(len(graph.operators) for graph in self.network.graph.walk())
+
+    @property
+    def device(self) -> str:
+        """The emulated device: CPU, GPU, or Ascend with its level."""
+        context = self.network.context
+        return f"{context.device_target} {context.jit_level or ''}".rstrip()
+
+    @property
+    def results(self) -> list[OutputSummary]:
+        """The outputs of the last iteration in numbers."""
+        return [OutputSummary.of(name, value) for name, value in self.outputs.items()]
 
     @property
     def dump(self) -> DumpedFiles | None:
@@ -191,30 +256,37 @@ class FinishedRuns:
 
 DOCUMENT: Final = Document(
     Shape(FinishedRuns, "seconds ranks", name="RunDocument"),
-    Shape(ModelRun, "rank model iterations=completed losses dump no_dump", name="RankRun"),
+    Shape(
+        ModelRun,
+        "rank model iterations=completed operators device inputs outputs=results losses dump no_dump",
+        name="RankRun",
+    ),
+    Shape(Recipe, "name dtype shape how", name="MadeUpInput"),
 )
 
 
 def _load(request: RunRequest) -> ModelRun:
     """Load the model of the thread's rank; wrong inputs are refused before anything is written."""
     feed: Feed | None = None
+    recipes: tuple[Recipe, ...] = ()
     state: Mapping[str, np.ndarray] | None = None
 
     def check(graph: Graph) -> None:
-        nonlocal feed, state
+        nonlocal feed, recipes, state
         if request.load_state is not None:
             remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
             fits = TrainingState(graph).checked
             state = inputs.read_arrays(_of_rank(request.load_state), graph.step.type_of, remedy, fits)
         step = graph.training_step() if request.train else graph
-        feed = request.feed(step)
+        feed, recipes = request.feed(step)
         bind_inputs(step, (), feed(0))
 
     network = mindspore.load_checked(_of_rank(request.model), check)
     assert feed is not None, "the graph was checked"
     if state is not None:
         network.load_state(state)
-    return ModelRun(network.training if request.train else network, feed, request, current().identity.rank)
+    network = network.training if request.train else network
+    return ModelRun(network, feed, request, recipes, current().identity.rank)
 
 
 def _of_rank(path: str) -> str:
@@ -241,6 +313,7 @@ def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
 
 
 _MOST_LOSSES: Final = 10
+_MOST_VALUES: Final = 5  # lines of inputs, and of outputs; -v shows all
 _WHY_DROPPED: Final = "no watch rule hit, and nothing failed"
 
 
@@ -255,6 +328,7 @@ def _report(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> 
 
 def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
     yield f"ran      {_iterations(run.completed)} of {run.model} in {seconds:.2f} s"
+    yield from _values(run)
     losses = [f"{loss:.7g}" for loss in run.losses]
     if len(losses) > _MOST_LOSSES and not messages.verbosity():
         losses = [*losses[: _MOST_LOSSES // 2], "...", *losses[-_MOST_LOSSES // 2 :]]
@@ -263,6 +337,9 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
     dump = run.dump
     if dump is None:
         yield f"no dump: {run.no_dump}"
+        if not run.request.has_config and run.completed:
+            model = shlex.quote(run.request.model)
+            yield f"to dump: msdump init && msdump run {model} --config data_dump.json"
         return
     yield f"dumped   {_iterations(dump.iterations)}: {dump.files} files, {dump.bytes:,} bytes"
     yield f"into     {dump.path}"
@@ -274,6 +351,40 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         yield f"skipped  {_counts(dump.skipped, 'tensor')}"
     if dump.lost:
         yield f"lost     {_counts(dump.lost, 'file')}"
+
+
+def _values(run: ModelRun) -> Iterator[str]:
+    """Yield the lines on inputs and outputs; a run with a configuration shows the chosen inputs alone."""
+    if not run.request.has_config:
+        yield f"network  {plural(run.operators, 'operator')} on {run.device}"
+    is_long = messages.verbosity() or not run.request.has_config
+    made_up = [recipe for recipe in run.inputs if recipe.is_chosen or is_long]
+    yield from _aligned("input", [(each.name, _type(each.dtype, each.shape), each.how) for each in made_up])
+    if not run.request.has_config:
+        yield from _aligned(
+            "output", [(each.name, _type(each.dtype, each.shape), _numbers(each)) for each in run.results]
+        )
+
+
+def _aligned(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield a line for each row, its cells in columns; long lists are cut."""
+    shown = rows if messages.verbosity() or len(rows) <= _MOST_VALUES + 1 else rows[:_MOST_VALUES]
+    widths = [max((len(row[column]) for row in shown), default=0) for column in range(2)]
+    for name, kind, words in shown:
+        yield f"{title:<9}{name:<{widths[0]}}  {kind:<{widths[1]}}  {words}".rstrip()
+    if len(shown) < len(rows):
+        yield f"{'':<9}... and {len(rows) - len(shown)} more (-v shows all)"
+
+
+def _type(dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{dtype} {shape}" if dtype else "no tensor"
+
+
+def _numbers(summary: OutputSummary) -> str:
+    numbers = ("min", summary.min), ("max", summary.max), ("mean", summary.mean)
+    texts = [f"{name} {number:.6g}" for name, number in numbers if number is not None]
+    counts = ("NaN", summary.nan), ("infinite", summary.inf)
+    return ", ".join([*texts, *(f"{count:,} {name}" for name, count in counts if count)])
 
 
 def _iterations(numbers: list[int]) -> str:

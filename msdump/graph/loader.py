@@ -55,7 +55,8 @@ def load(
     Args:
         model: Path of an .onnx file, a ModelProto, or a serialised one.
         keeps_classes: Scopes carry class names (``reserve_class_name_in_scope``).
-        sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow.
+        sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow; a
+            dimension without a name is ``input[axis]``.
         update_binding: The output that each initializer takes after a training step, for a model that
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
@@ -184,12 +185,39 @@ class _Loading:
 Context = shape_inference.InferenceContext
 
 
+def dimension_name(value: str, axis: int, name: str | None) -> str:
+    """Return the name of a dynamic dimension of an input; one without a name is ``x[1]``.
+
+    >>> dimension_name("x", 1, None), dimension_name("x", 0, "batch")
+    ('x[1]', 'batch')
+    """
+    return name or f"{value}[{axis}]"
+
+
+def fits_sizes(graph: Graph, sizes: Mapping[str, int]) -> bool:
+    """Return whether shape inference accepts the sizes of a graph's dynamic dimensions, by name."""
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.proto)
+    _settle(model.graph, sizes)
+    del model.graph.value_info[:]
+    try:
+        found = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+    except Exception:  # noqa: BLE001 - onnx raises errors of many kinds
+        return False
+    return all(
+        dimension.dim_value >= 0
+        for value in (*found.value_info, *found.output)
+        for dimension in value.type.tensor_type.shape.dim
+    )
+
+
 def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
-    """Replace named dimensions by their sizes in the types that a graph declares, in place."""
+    """Replace dynamic dimensions by their sizes in the types that a graph declares, in place."""
     for value in (*graph.input, *graph.value_info, *graph.output):
-        for dimension in value.type.tensor_type.shape.dim:
-            if dimension.dim_param in sizes:
-                dimension.dim_value = sizes[dimension.dim_param]
+        for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
+            name = dimension_name(value.name, axis, dimension.dim_param)
+            if name in sizes and not dimension.HasField("dim_value"):
+                dimension.dim_value = sizes[name]
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
