@@ -6,9 +6,8 @@
     for record in dump.models[0].iterations[3].records:
         print(record, record.host.shape)
 
-Trees of msdump and of MindSpore itself are read alike. Opening lists
-directories down to the iterations; files are listed when an iteration is
-touched and read when a tensor is.
+Trees of msdump and of MindSpore are read alike. Opening lists directories down to the
+iterations. An iteration lists its files at first use, and a tensor reads its file at first use.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class DumpedModel:
 
     Attributes:
         device: Number of the device; for a captured graph the number of the rank.
-        name: Its directory; "" for operators that were called alone.
-        model_id: Its number in its process, None for operators that were called alone.
-        iterations: Its executions by run, step, time and number.
+        name: Name of the directory; "" for single operators.
+        model_id: Number of the model in its process, None for single operators.
+        iterations: The executions by run, step, time and number.
     """
 
     device: int
@@ -63,7 +62,7 @@ class DumpedModel:
 
     @property
     def operator_graph(self) -> OperatorGraph | None:
-        """Its operators, where GE's files of its compilation lie in the dump, else None."""
+        """The operators from GE's graph files in the dump, None without such files."""
         return next((each.operator_graph for each in self.iterations), None)
 
 
@@ -122,10 +121,10 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
 def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iteration | None:
     """Open one directory of tensors: an iteration, the constants of a graph, or a copy of either.
 
-    ``run`` and ``chosen`` as of ``Iteration``. None where the directory holds something else.
+    ``run`` and ``chosen`` are attributes of ``Iteration``. None for any other directory.
 
     Raises:
-        DumpReadError: It cannot be listed or holds no dump.
+        DumpReadError: The directory cannot be listed or holds no dump.
     """
     dump = open_dump(path)
     folders = (*dump.iterations, *dump.constants)
@@ -151,7 +150,7 @@ class Dump(SelectableTensors):
 
     @cached_property
     def ranks(self) -> Mapping[int, Rank]:
-        """Its ranks by number (O0/O1, CPU, GPU)."""
+        """The ranks by number (O0/O1, CPU, GPU)."""
         numbers = {key.rank for key in self._tree.of(None, PathKind.RANK) if key.rank is not None}
         return {number: Rank(number, self._tree) for number in sorted(numbers)}
 
@@ -161,17 +160,17 @@ class Dump(SelectableTensors):
 
     @property
     def runs(self) -> tuple[DumpedRun, ...]:
-        """The runs that left compiled graphs, by time."""
+        """The runs of compiled graphs, by time."""
         return self._separated[0]
 
     @property
     def run(self) -> DumpedRun | None:
-        """The run that is read; None for a dump without runs of compiled graphs."""
+        """The selected run; None for a dump without runs of compiled graphs."""
         return choose_run(self.path, self.runs, self._tree.execution)
 
     @cached_property
     def all_models(self) -> tuple[DumpedModel, ...]:
-        """Its models by device, name and number (Ascend O2, GE, acl, torchair), of all runs."""
+        """The models by device, name and number (Ascend O2, GE, acl, torchair), of all runs."""
         graph_of = cache(partial(ge.compiled_graph, beside=self._tree.ignored))
         run_of = self._separated[1]
         return _in_order(
@@ -188,7 +187,7 @@ class Dump(SelectableTensors):
 
     @cached_property
     def captured(self) -> tuple[DumpedModel, ...]:
-        """Graphs that torch.compile captured and torch itself ran, by rank and number."""
+        """Graphs captured by torch.compile and run by torch, by rank and number."""
         return _in_order(
             ((key.rank or 0, CAPTURED_GRAPH.format(graph=key.graph), key.graph), Iteration(key, path))
             for key, path in self._tree.paths.items()
@@ -204,7 +203,7 @@ class Dump(SelectableTensors):
 
     @cached_property
     def models(self) -> tuple[DumpedModel, ...]:
-        """Its models with the iterations of one run."""
+        """The models with the iterations of the selected run."""
         if len(self.runs) > 1 and self._tree.execution is None:
             warn_of_several(self.path, self.runs)
         return self._models_of_run
@@ -236,7 +235,7 @@ class Dump(SelectableTensors):
         return (*of_graphs, *of_models)
 
     def acl_config(self, device: int) -> Any:
-        """Return the configuration of a device's compiled graphs, None where none was kept.
+        """Return the configuration of a device's compiled graphs, None if it was not saved.
 
         Raises:
             DumpReadError: The file cannot be read.
@@ -257,7 +256,7 @@ class Dump(SelectableTensors):
 
     @property
     def tensors(self) -> TensorSelection:
-        """Every tensor of every iteration, also tensors of which only statistics were saved."""
+        """Every tensor of every iteration, also tensors with saved statistics only."""
         return TensorSelection(lambda: self.iterations)
 
     def _repr_html_(self) -> str:
@@ -284,7 +283,7 @@ class Dump(SelectableTensors):
     def problems(self) -> tuple[DumpProblem, ...]:
         """Faults of the dump: files that cannot be read, lost tensors, files that belong to no dump.
 
-        Every file of every run is opened; large ones are mapped, so that only headers and sizes are read.
+        Every file of every run is opened. Large files are memory-mapped, so only headers and sizes are read.
 
         Raises:
             DumpReadError: A directory cannot be listed.
@@ -296,7 +295,7 @@ class Dump(SelectableTensors):
     def graph(
         self, network: str = "", *, number: int | None = None, rank: int | None = None
     ) -> OperatorGraph:
-        """Return the operators of a graph and their sources, from the graph file in the dump.
+        """Return the operators of a graph and their inputs, from the graph file in the dump.
 
         Args:
             network: Name of the network or of the compiled model; "": any.
@@ -304,7 +303,7 @@ class Dump(SelectableTensors):
             rank: Number of the rank or device; None: any.
 
         Raises:
-            DumpReadError: No such graph has a file (``.ir``, ``.pb``, ``ge_proto_*``) in the dump.
+            DumpReadError: The dump has no graph file (``.ir``, ``.pb``, ``ge_proto_*``) of such a graph.
         """
         of_ranks = ((each.network, each.number, owner, each) for owner, each in self._by_rank)
         of_models = ((each.name, each.model_id, each.device, each) for each in self.all_models)

@@ -190,20 +190,20 @@ class SelectableTensors(ABC):
         slot: Numbers = None,
         where: Predicate | None = None,
     ) -> TensorSelection:
-        """Return the tensors that meet all conditions; None is no condition.
+        """Return the tensors that match all conditions; None matches every tensor.
 
         Args:
-            scope: Scope, ``Default/conv1-Conv2d``, or module path, ``layers.0``, that holds the operator.
-            type: Operator type or types, ``Conv2D``; ``*`` and ``?`` stand for other characters.
-            name: Name or names of the operator: full, its last component, or as files spell it, likewise.
+            scope: Scope of the operator, ``Default/conv1-Conv2d``, or module path, ``layers.0``.
+            type: Operator type or types, ``Conv2D``, with ``*`` and ``?``.
+            name: Operator name or names, with ``*`` and ``?``: full, last component, or name in files.
             iteration: Number of the iteration, several (a list, a range), or a slice.
-            rank: Number of the rank, or of the device, likewise.
+            rank: Number of the rank or device, several, or a slice.
             io: "input" or "output".
-            slot: Number of the input or output, likewise.
-            where: A function that takes a record and returns whether it is wanted.
+            slot: Number of the input or output, several, or a slice.
+            where: A function of a record that returns whether the record matches.
 
         Raises:
-            ValueError: ``io`` is neither.
+            ValueError: ``io`` is not "input" or "output".
         """
         tests: list[Predicate] = []  # the cheap ones first
         if io is not None:
@@ -223,12 +223,12 @@ class SelectableTensors(ABC):
         return self.tensors.narrowed(iteration, rank, tests)
 
     def first_nonfinite(self, *, masks: bool = False) -> Record | None:
-        """Return the first tensor with a NaN or an infinity in the order of execution, None without one.
+        """Return the first tensor with NaN or an infinity in execution order, None if there is none.
 
-        Saved statistics are used where there are any; else elements are read, tensor by tensor.
+        The search uses saved statistics, and reads the elements of tensors without statistics.
 
         Args:
-            masks: Count -inf alone as well, which attention is masked with.
+            masks: Also count tensors with -inf only, as in attention masks.
 
         Raises:
             DumpReadError: A file cannot be read.
@@ -236,10 +236,10 @@ class SelectableTensors(ABC):
         return next((record for record in self.tensors.by_time() if _is_nonfinite(record, masks=masks)), None)
 
     def to_pandas(self, *, stats: bool = False) -> Any:
-        """Return a pandas.DataFrame with a row for each tensor: its place, its file and its statistics.
+        """Return a pandas.DataFrame with one row per tensor: place, file and statistics.
 
         Args:
-            stats: Compute statistics that ``statistic.csv`` lacks, which reads every file.
+            stats: Also compute the statistics that were not saved; this reads every file.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
@@ -247,10 +247,10 @@ class SelectableTensors(ABC):
         return _library("pandas").DataFrame(columns(self.tensors, measures=stats))
 
     def to_arrow(self, *, stats: bool = False) -> Any:
-        """Return a pyarrow.Table of the same rows as ``to_pandas``.
+        """Return a pyarrow.Table with the rows of ``to_pandas``.
 
         Args:
-            stats: Compute statistics that ``statistic.csv`` lacks, which reads every file.
+            stats: Also compute the statistics that were not saved; this reads every file.
 
         Raises:
             ModuleNotFoundError: pyarrow is not installed.
@@ -261,9 +261,9 @@ class SelectableTensors(ABC):
 class TensorSelection(SelectableTensors, Sequence[Record]):
     """Tensors of a dump, iteration by iteration, in the order of execution within each.
 
-    A selection is lazy: directories are listed when it is iterated, files are read when a tensor's elements
-    are read. ``len``, indices and ``in`` list all of its directories. Tensors of which only a row of
-    ``statistic.csv`` was saved belong to it, too; their ``array`` cannot be read.
+    A selection is lazy: iteration lists directories, and access to the elements of a tensor reads its file.
+    ``len``, indices and ``in`` list all directories. Tensors with only a row of ``statistic.csv`` are
+    included; their ``array`` cannot be read.
 
         dump.select(type="Conv2D", io="output", where=lambda record: record.stats.has_nan)
     """
@@ -307,7 +307,7 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
 
     @property
     def first(self) -> Record | None:
-        """The first tensor, None where there is none; lists no more directories than needed."""
+        """The first tensor, None if there is none; lists only the directories before it."""
         return next(iter(self), None)
 
     def narrowed(self, iteration: Numbers, rank: Numbers, tests: Iterable[Predicate]) -> TensorSelection:

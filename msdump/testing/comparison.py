@@ -1,7 +1,7 @@
 """Compares the results of a model with golden ones, for tests.
 
-Each comparison runs as a program of its own, so that neither a test's own use of msdump nor a crash of the
-runtime meets another test; ``MINDSPORE_DUMP_CONFIG`` and the like have no say.
+Each comparison runs in its own process. So another use of msdump in the test, ``MINDSPORE_DUMP_CONFIG`` and
+similar variables have no effect, and a crash of the runtime fails one test only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ModelComparison:
     Attributes:
         agrees: Whether everything that was compared agrees.
         title: The model and the golden side.
-        text: The verdicts: who is at fault, and the table of operators; of outputs a line for each.
+        text: The operators at fault and the table of operators; for outputs one line each.
     """
 
     agrees: bool
@@ -66,24 +66,24 @@ def compare(
     sizes: Mapping[str, int] | None = None,
     folder: _Path | None = None,
 ) -> ModelComparison:
-    """Compare a model with a golden side, operator by operator where both are known.
+    """Compare a model with a golden side, operator by operator if golden is not only outputs.
 
     Args:
         model: An .onnx file, or an ``onnx.ModelProto``.
         inputs: Arrays by the names of inputs, or an .npz file; None: made up from the seed.
         golden: The golden side: a variant, such as ``"float64"`` or ``"onnxruntime"``; a second
-            .onnx file; a dump, which the model is dumped again for, by the dump's own configuration; an .npz
-            file or a mapping of golden outputs, by their names.
+            .onnx file; a dump (the model is dumped again with the dump's configuration); an .npz file or a
+            mapping of golden outputs by name.
         mine: The variant on which the model runs: ``"float32"``, ``"Ascend"``, ``"Ascend:force_fp16:O2"``.
-            For a dump its device and level; "float32" there means: as the dump was made.
+            If golden is a dump: a device and level; "float32" is the device of the dump.
         tolerance: Largest relative Euclidean distance, or a file of limits; None: by the element types.
         cosine: Least cosine similarity; None: 0.99.
-        seed: Seed of inputs that are made up.
-        sizes: Sizes of dynamic dimensions by name, for inputs that are made up.
-        folder: Where files of the comparison go; None: nowhere that stays.
+        seed: Seed of made-up inputs.
+        sizes: Sizes of dynamic dimensions by name, for made-up inputs.
+        folder: Folder of the comparison's files; None: a temporary folder.
 
     Raises:
-        ComparisonError: Nothing could be compared; the message says why.
+        ComparisonError: Nothing could be compared; the message has the reason.
     """
     with contextlib.ExitStack() as stack:
         if folder is None:

@@ -1,7 +1,7 @@
 """The pytest plugin: the fixture ``msdump_compare``.
 
-It is loaded whenever pytest starts where msdump is installed, so it imports nothing of msdump, numpy or onnx
-before a test uses the fixture.
+pytest loads this module at every start if msdump is installed. So the module imports msdump, numpy and onnx
+only when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def msdump_compare(tmp_path: Path) -> Callable[..., ModelComparison]:
-    """Return ``msdump.testing.compare`` as a check, which fails with the verdicts where a model differs."""
+    """Return ``msdump.testing.compare`` as a check that fails with the verdicts if the model differs."""
     from msdump.testing.comparison import compare
 
     count = 0

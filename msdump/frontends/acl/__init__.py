@@ -1,8 +1,7 @@
 """pyACL's door: models and single operators run on the emulated device and dump as acl.json says.
 
-``from msdump import acl`` stands in for ``import acl``: the functions, their return
-conventions and codes are pyACL's, models are .onnx files. No function raises: an
-error is a return code and a line in the log.
+``from msdump import acl`` replaces ``import acl``. Functions, return values and codes are pyACL's, and models
+are .onnx files. No function raises an exception: an error is a return code and a line in the log.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ def init(config_path: str | None = None) -> None:
     Args:
         config_path: Path of an acl.json, None or "" for none.
 
-    Codes: 100002 where it is initialised already, 100000 for another configuration than the first
-    time, 100003, 100006 and 100009 for a file that cannot be used.
+    Codes: 100002 if pyACL is initialised, 100000 if the configuration differs from the first one, 100003,
+    100006 and 100009 for an invalid file.
     """
     # vendor: CANN compares the configurations before it complains of the second call
     acl = state.current()
@@ -64,9 +63,9 @@ def init(config_path: str | None = None) -> None:
 
 @state.code
 def finalize() -> None:
-    """Finalise pyACL (``aclFinalize``): every file of a dump is complete afterwards.
+    """Finalise pyACL (``aclFinalize``) and complete every file of the dump.
 
-    Codes: 100037 where it is finalised already.
+    Codes: 100037 if pyACL is finalised.
     """
     acl = state.current()
     if acl.is_finalised:
@@ -84,8 +83,8 @@ def create_data_buffer(data: Any, size: Any) -> int:
     """Return the handle of a data buffer.
 
     Args:
-        data: Address of the tensor; 0: an output reserves its memory when the model runs.
-        size: Its bytes.
+        data: Address of the tensor; 0: an output gets memory when the model runs.
+        size: Size of the tensor in bytes.
     """
     if not isinstance(data, int) or not isinstance(size, int) or size < 0:
         raise invalid(f"data buffer of {size!r} bytes at {data!r}")

@@ -1,6 +1,6 @@
-"""``acl.mdl``: loads models, describes them, runs them and configures their dump.
+"""``acl.mdl``: loads, describes and runs models, and configures their dump.
 
-As all of pyACL, the functions return codes, 0 for success, and never raise.
+The functions return codes (0 for success) and never raise, as in pyACL.
 """
 
 from __future__ import annotations
@@ -147,12 +147,12 @@ get_dataset_num_buffers = state.fact(Dataset, lambda dataset: len(dataset.buffer
 
 @state.value(0)
 def get_dataset_buffer(dataset: int, index: int) -> int:
-    """Return the handle of a dataset's buffer, 0 for an index that it does not have."""
+    """Return the handle of a buffer of a dataset, 0 for an unknown index."""
     return item_at(state.current().handles.get(dataset, Dataset).buffers, index)
 
 
 def set_dataset_tensor_desc(dataset: int, tensor_desc: int, index: int) -> tuple[int, int]:
-    """Set the shape of an input that the model leaves open; return the dataset and a code."""
+    """Set the shape of an input with dynamic dimensions; return the dataset and a code."""
     return dataset, _set_dataset_tensor_desc(dataset, tensor_desc, index)
 
 
@@ -171,7 +171,7 @@ destroy_desc = state.destroyer(ModelDesc)
 
 @state.code
 def get_desc(model_desc: int, model_id: int) -> None:
-    """Fill a model description from a loaded model; 145003 if no loaded model has the number."""
+    """Fill a model description from a loaded model; code 145003 for an unknown number."""
     acl = state.current()
     desc = acl.handles.get(model_desc, ModelDesc)
     desc.model_id = acl.model(model_id).model_id
@@ -186,13 +186,13 @@ get_num_outputs = state.fact(ModelDesc, lambda desc: len(_described(desc).output
 
 @state.value_and_code(0)
 def get_input_index_by_name(model_desc: int, name: str) -> int:
-    """Return the index of an input by its name."""
+    """Return the index of the input with a name."""
     return _index(_model(model_desc).inputs, name)
 
 
 @state.value_and_code(0)
 def get_output_index_by_name(model_desc: int, name: str) -> int:
-    """Return the index of an output by its name."""
+    """Return the index of the output with a name."""
     return _index(_model(model_desc).outputs, name)
 
 
@@ -292,7 +292,7 @@ _REPEATED: Final = "This API cannot be called repeatedly"
 def init_dump() -> None:
     """Allow dumps to be configured (``aclmdlInitDump``).
 
-    Codes: 100001 before ``acl.init``, 100002 where it was called already.
+    Codes: 100001 before ``acl.init``, 100002 for a second call.
     """
     acl = state.current()
     state.require_init(acl, "aclmdlInitDump")
@@ -303,14 +303,14 @@ def init_dump() -> None:
 
 @state.code
 def set_dump(dump_cfg_path: str | None) -> None:
-    """Configure the dump of models that are loaded from now on (``aclmdlSetDump``).
+    """Configure the dump of models that are loaded later (``aclmdlSetDump``).
 
     Args:
         dump_cfg_path: Path of an acl.json.
 
     Codes: 100001 before ``acl.init``, 100045 before ``init_dump``, 100000 for None, 100003, 100006
-    and 100009 for a file that cannot be used, 500000 if the environment
-    has turned on an exception dump that excludes it.
+    and 100009 for an invalid file, 500000 if the environment turns on an exception dump, which excludes
+    this dump.
     """
     acl = state.current()
     _require_dump(acl, "aclmdlSetDump")
@@ -321,7 +321,7 @@ def set_dump(dump_cfg_path: str | None) -> None:
 
 @state.code
 def finalize_dump() -> None:
-    """End every dump (``aclmdlFinalizeDump``): loaded models stop dumping at once.
+    """End every dump (``aclmdlFinalizeDump``); loaded models stop dumping at once.
 
     Codes: 100001 before ``acl.init``, 100045 before ``init_dump``.
     """
@@ -342,8 +342,8 @@ def _require_dump(acl: AclState, function: str) -> None:
 def load_from_file(model_path: str | None) -> int:
     """Load an .onnx file; return the model's number, from 1.
 
-    Codes: 145001 before ``acl.init``, 145002 for a file that is missing, empty or unreadable,
-    100013 for one that is no model, 100000 for None.
+    Codes: 145001 before ``acl.init``, 145002 for a missing, empty or unreadable file, 100013 for a file
+    without a model, 100000 for None.
     """
     if model_path is None:
         raise null_pointer("aclmdlLoadFromFile", "modelPath")
@@ -361,10 +361,9 @@ def load_from_file(model_path: str | None) -> int:
 
 @state.value_and_code(0)
 def load_from_mem(model: int, model_size: int) -> int:
-    """Load a model from its bytes in memory; return its number, from 1.
+    """Load a model from bytes in memory; return the model's number, from 1.
 
-    Codes: 145001 before ``acl.init``, 100000 for memory that is not there, 100013 for bytes that
-    are no model.
+    Codes: 145001 before ``acl.init``, 100000 for an invalid address, 100013 for bytes without a model.
     """
     data = bytes(state.current().memory.view(model, model_size))
     return _load(lambda: loader.load(data), "")
@@ -372,7 +371,7 @@ def load_from_mem(model: int, model_size: int) -> int:
 
 @state.code
 def unload(model_id: int) -> None:
-    """Unload a model; 145003 for a number that no loaded model has."""
+    """Unload a model; code 145003 for an unknown number."""
     acl = state.current()
     model = acl.model(model_id)
     with acl.lock:
@@ -406,20 +405,20 @@ def _loaded(acl: AclState, graph: Graph, file_name: str, model_id: int) -> Loade
 
 @state.code
 def execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
-    """Run a model; its outputs are in their buffers afterwards, its dump on disk.
+    """Run a model, fill the buffers of the outputs, and write the dump.
 
-    Codes: 145003 for a number that no loaded model has, 100000 for handles and memory that are not
-    there, 100017 and 100018 for inputs and outputs that do not fit, 100004 for a dump that could not
-    be written, 500002 for an operator that failed.
+    Codes: 145003 for an unknown number, 100000 for an invalid handle or address, 100017 and 100018 for inputs
+    and outputs of a wrong size, 100004 for a dump that could not be written, 500002 for an operator that
+    failed.
     """
     _execute(model_id, input_dataset, output_dataset)
 
 
 @state.code
 def execute_async(model_id: int, input_dataset: int, output_dataset: int, stream: int) -> None:
-    """Run a model on a stream; ``synchronize_stream`` returns its failure.
+    """Run a model on a stream; ``synchronize_stream`` returns the failure of the run.
 
-    Arguments are checked at once, as for ``execute``.
+    Arguments are checked at once, as in ``execute``.
     """
     acl = state.current()
     acl.model(model_id)

@@ -1,4 +1,4 @@
-"""``acl.op``: operators that are called alone, and descriptions of their tensors."""
+"""``acl.op``: single operators, and descriptions of their tensors."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _TYPES: Final = {row.acl: row for row in DTYPES if row.acl is not None}
 
 @state.code
 def set_model_dir(model_dir: Any) -> None:
-    """Set the directory of compiled operators, which nothing is read from: operators are built when called.
+    """Check the directory of compiled operators; no file in it is used, as each call builds its operator.
 
-    Codes: 100003 for a directory that does not exist.
+    Codes: 100003 for a missing directory.
     """
     if not isinstance(model_dir, str) or not os.path.isdir(model_dir):
         raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is no directory")
@@ -52,7 +52,7 @@ def set_model_dir(model_dir: Any) -> None:
 
 @state.value(0)
 def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) -> int:
-    """Return the handle of a new description of a tensor, 0 for a type or shape that cannot be described.
+    """Return the handle of a new description of a tensor, 0 for an invalid type or shape.
 
     Args:
         data_type: Number in aclDataType, 0 for float32.
@@ -108,20 +108,20 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
     attr: Any,
     stream: int,
 ) -> None:
-    """Run one operator on a stream; ``synchronize_stream`` returns its failure.
+    """Run one operator on a stream; ``synchronize_stream`` returns the failure of the run.
 
     Args:
-        op_type: Its name in GE, MindSpore or ONNX.
-        input_desc: Descriptions of its inputs.
-        inputs: Their data buffers.
-        output_desc: Descriptions of its outputs.
-        outputs: Their data buffers.
-        attr: Its attributes, 0 for none.
+        op_type: Operator type in GE, MindSpore or ONNX.
+        input_desc: Descriptions of the inputs.
+        inputs: Data buffers of the inputs.
+        output_desc: Descriptions of the outputs.
+        outputs: Data buffers of the outputs.
+        attr: Handle of the attributes, 0 for none.
         stream: The stream, 0 for the default one.
 
-    Codes: 145001 before ``acl.init``, 100000 for handles and memory that are not there, 100024 for
-    an unknown operator, 100023 for an attribute that is missing or does not fit, 100021 for inputs that
-    do not fit. An attribute that the operator does not have is logged.
+    Codes: 145001 before ``acl.init``, 100000 for an invalid handle or address, 100024 for an unknown
+    operator, 100023 for a missing or wrong attribute, 100021 for wrong inputs. An unknown attribute is
+    logged.
     """
     acl = state.current()
     acl.require_initialised("acl.op.execute_v2")

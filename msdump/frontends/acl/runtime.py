@@ -21,7 +21,7 @@ _KINDS: Final = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True
 
 @state.code
 def set_device(device_id: int) -> None:
-    """Make a device the current one of the calling thread; 200002 for a number that no device has."""
+    """Set the device of the calling thread; code 200002 for an unknown number."""
     # the device set last is also that of threads that have set none
     acl = state.current()
     acl.device_id = acl.contexts.device_id = _device(device_id)
@@ -29,31 +29,31 @@ def set_device(device_id: int) -> None:
 
 @state.code
 def reset_device(device_id: int) -> None:
-    """Reset a device, which does nothing here: models that are loaded on it stay."""
+    """Reset a device: no effect here, loaded models stay."""
     _device(device_id)
 
 
 @state.value_and_code(0)
 def get_device() -> int:
-    """Return the device that the calling thread works on."""
+    """Return the device of the calling thread."""
     return state.current().current_device
 
 
 @state.value_and_code(0)
 def get_device_count() -> int:
-    """Return how many devices the emulated server has."""
+    """Return the number of devices of the emulated server."""
     return DEVICES
 
 
 @state.value_and_code(0)
 def get_run_mode() -> int:
-    """Return where programs run: 1, on the host."""
+    """Return the run mode of the program: 1, on the host."""
     return _HOST_MODE
 
 
 @state.value_and_code(0)
 def create_context(device_id: int) -> int:
-    """Return the handle of a new context, in which the calling thread works from now on."""
+    """Return the handle of a new context, and make it the context of the calling thread."""
     acl = state.current()
     acl.contexts.device_id = _device(device_id)
     return acl.handles.add(AclContext(device_id))
@@ -61,7 +61,7 @@ def create_context(device_id: int) -> int:
 
 @state.code
 def set_context(context: int) -> None:
-    """Let the calling thread work in a context."""
+    """Set the context of the calling thread."""
     acl = state.current()
     acl.contexts.device_id = acl.handles.get(context, AclContext).device_id
 
@@ -81,7 +81,7 @@ destroy_stream = state.destroyer(Stream)
 
 @state.code
 def synchronize_stream(stream: int) -> None:
-    """Wait for a stream; return the code of the first call that failed on it since the last time, else 0."""
+    """Wait for a stream; return the code of the first failed call since the last synchronisation, else 0."""
     waited = state.current().stream(stream)
     failure, waited.failure = waited.failure, 0
     if failure:
@@ -90,9 +90,9 @@ def synchronize_stream(stream: int) -> None:
 
 @state.value_and_code(0)
 def malloc(size: int, policy: int = 0) -> int:
-    """Reserve memory of the device; the policy (huge pages or not) makes no difference here.
+    """Allocate memory of the device; the policy (huge pages) has no effect here.
 
-    Codes: 100000 for no number of bytes, 200000 where there is not so much memory.
+    Codes: 100000 for an invalid number of bytes, 200000 if there is not enough memory.
     """
     del policy
     return state.current().memory.malloc(size)
@@ -100,19 +100,19 @@ def malloc(size: int, policy: int = 0) -> int:
 
 @state.code
 def free(dev_ptr: int) -> None:
-    """Give memory of the device back."""
+    """Free memory of the device."""
     state.current().memory.free(dev_ptr)
 
 
 @state.value_and_code(0)
 def malloc_host(size: int) -> int:
-    """Reserve memory of the host; codes as for ``malloc``."""
+    """Allocate memory of the host; codes as in ``malloc``."""
     return state.current().memory.malloc_host(size)
 
 
 @state.code
 def free_host(host_ptr: int) -> None:
-    """Give memory of the host back."""
+    """Free memory of the host."""
     state.current().memory.free_host(host_ptr)
 
 
@@ -121,13 +121,13 @@ def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
     """Copy bytes.
 
     Args:
-        dst: Address to copy to.
-        dst_size: Bytes of room there.
-        src: Address to copy from.
+        dst: Destination address.
+        dst_size: Size of the destination in bytes.
+        src: Source address.
         src_size: Number of bytes to copy.
         kind: 0 host to host, 1 host to device, 2 device to host, 3 device to device.
 
-    Codes: 100000 for memory that is not there, on the other side, or too small.
+    Codes: 100000 for memory that is invalid, on the wrong side or too small.
     """
     _copy(state.current(), (dst, dst_size), (src, src_size), kind)
 
@@ -136,7 +136,7 @@ def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
 def memcpy_async(  # noqa: PLR0917 - pyACL's signature
     dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any, stream: Any
 ) -> None:
-    """Copy bytes on a stream; ``synchronize_stream`` returns its failure."""
+    """Copy bytes on a stream; ``synchronize_stream`` returns the failure of the copy."""
     acl = state.current()
     state.on_stream(acl.stream(stream), lambda: _copy(acl, (dst, dst_size), (src, src_size), kind))
 
@@ -182,7 +182,7 @@ _TYPES: Final[Mapping[int, np.dtype]] = {np.dtype(code).num: np.dtype(code) for 
 
 @state.value(0)
 def bytes_to_ptr(bytes_data: Any) -> int:
-    """Return the pointer of bytes; the script must keep them as long as it uses it."""
+    """Return the pointer of bytes; keep the bytes alive while the pointer is in use."""
     if not isinstance(bytes_data, (bytes, bytearray)) or not bytes_data:
         raise invalid(f"bytes_to_ptr: bytes are expected, not {type(bytes_data)}")
     return state.current().memory.lend(bytes_data)
@@ -190,13 +190,13 @@ def bytes_to_ptr(bytes_data: Any) -> int:
 
 @state.value(None)
 def ptr_to_bytes(ptr: Any, size: Any) -> bytes:
-    """Return a copy of the bytes at a pointer of the host, None where there are none."""
+    """Return a copy of the bytes at a pointer of the host, None for an invalid pointer."""
     return bytes(_host_view(ptr, size))
 
 
 @state.value(0)
 def numpy_to_ptr(array: Any) -> int:
-    """Return the pointer of an array; the script must keep the array as long as it uses it."""
+    """Return the pointer of an array; keep the array alive while the pointer is in use."""
     if not isinstance(array, np.ndarray) or not array.size or array.dtype.hasobject:
         raise invalid(f"numpy_to_ptr: an array of numbers is expected, not {array!r}")
     if not array.flags.c_contiguous:
@@ -206,7 +206,7 @@ def numpy_to_ptr(array: Any) -> int:
 
 @state.value(None)
 def ptr_to_numpy(ptr: Any, dims: Sequence[int], np_type: Any) -> np.ndarray:
-    """Return the memory at a pointer of the host as an array, None where there is none.
+    """Return the memory at a pointer of the host as an array, None for an invalid pointer.
 
     Args:
         ptr: The pointer.

@@ -1,7 +1,7 @@
 """torchair's door: graphs that torch.compile captures run on the emulated device and are dumped.
 
-``from msdump import torchair`` stands in for ``import torchair``. Importing it and
-configuring need no torch; ``get_npu_backend`` and ``scope`` do.
+``from msdump import torchair`` replaces ``import torchair``. Import and configuration do not need torch;
+``get_npu_backend`` and ``scope`` do.
 """
 
 from __future__ import annotations

@@ -147,13 +147,13 @@ def get_npu_backend(
     """Return a backend for ``torch.compile``.
 
     Args:
-        compiler_config: The dump, None: none.
-        custom_decompositions: ATen operator -> function that does the same with other operators.
+        compiler_config: Settings of the dump; None: no dump.
+        custom_decompositions: Function by ATen operator; it computes the operator with other operators.
 
     Raises:
         ConfigValueError: Options are wrong, missing or contradicting.
-        AclError: The file of ``dump_config_path`` cannot be used.
-        NotAvailableError: A dump in a mode that has none.
+        AclError: The file of ``dump_config_path`` is not valid.
+        NotAvailableError: The mode has no dump.
     """
     config = compiler_config or CompilerConfig()
     local, shared = config.as_dict(config.mode.value)

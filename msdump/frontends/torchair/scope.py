@@ -1,4 +1,4 @@
-"""``torchair.scope``: marks in a network's source on the operators that are dumped."""
+"""``torchair.scope``: selects operators for the dump in the source of a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARK: Final = "msdump_data_dump"
 
 
 def data_dump() -> AbstractContextManager[None]:
-    """Return a context manager: operators captured within are dumped, with the ``dump_layer``.
+    """Return a context manager that selects captured operators for the dump, in addition to ``dump_layer``.
 
     ::
 
@@ -25,7 +25,7 @@ def data_dump() -> AbstractContextManager[None]:
             x = torch.relu(x)
 
     Raises:
-        NotAvailableError: This torch has no annotations of captured code.
+        NotAvailableError: This version of torch has no annotations of captured code.
     """
     if not hasattr(traceback, "annotate"):
         raise NotAvailableError(
