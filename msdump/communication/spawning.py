@@ -38,17 +38,17 @@ class Outcome:
 def spawn(size: int, function: Callable[..., Any], *args: Any) -> list[Any]:
     """Run a function as several ranks, each in a thread of its own; return the results in rank order.
 
-    Within the function ``msdump.load`` loads a network of the rank: it counts its own runs and dumps into
-    the directory of its rank, on the device of that number. Threads that the function starts belong to
-    the process again, not to the rank.
+    Within the function, ``msdump.load`` returns a network of the rank. The network counts its own runs, dumps
+    into the directory of the rank, and runs on the device with the rank's number. Threads started by the
+    function belong to the process, not to the rank.
 
     Args:
         size: Number of ranks.
-        function: Called once in each rank; its number is ``msdump.communication.get_rank()``.
+        function: Called once per rank; ``msdump.communication.get_rank()`` returns the number of the rank.
         args: Arguments of the function.
 
     Raises:
-        InputError: The number is none from 1 to 64, or the caller is such a rank itself.
+        InputError: The number is not from 1 to 64, or the caller is itself such a rank.
         Exception: The error of the first rank that failed.
     """
     threads = RankThreads(size)
@@ -69,7 +69,7 @@ class RankThreads:
         """Connect ranks.
 
         Raises:
-            InputError: The number is none from 1 to 64, or the caller is such a rank itself.
+            InputError: The number is not from 1 to 64, or the caller is itself such a rank.
         """
         if type(size) is not int or not 1 <= size <= MOST_RANKS:
             raise InputError(f"{size!r} ranks: a number from 1 to {MOST_RANKS} is expected")

@@ -43,7 +43,7 @@ class World:
         """Return the ranks of a group in the order given to ``create_group``.
 
         Raises:
-            InputError: There is no such group.
+            InputError: The group is unknown.
         """
         if group in WORLD_GROUPS:
             return tuple(range(self.identity.size))
@@ -119,10 +119,10 @@ _process: World | None = None
 
 
 def current() -> World:
-    """Return the world of the rank that the calling thread works as.
+    """Return the world of the calling thread's rank.
 
     Raises:
-        InputError: The launcher's variables make no sense.
+        InputError: The launcher's variables are not valid.
     """
     global _process  # noqa: PLW0603 - the process has one
     if _thread.world is not None:
@@ -134,7 +134,7 @@ def current() -> World:
 
 
 def own() -> World | None:
-    """Return the world of the calling thread if it is a rank by itself; None in any other thread."""
+    """Return the world of the calling thread if the thread is a rank; otherwise None."""
     return _thread.world
 
 
@@ -144,15 +144,15 @@ def work_as(world: World | None) -> None:
 
 
 def init(backend_name: str | None = None) -> None:
-    """Check the launcher's variables; a program need not call it.
+    """Check the launcher's variables; the call is optional.
 
-    The rank is defined with or without this call. Other ranks are contacted at the first collective.
+    The rank is known without this call. The first collective contacts the other ranks.
 
     Args:
-        backend_name: "hccl", "nccl" or "mccl"; all of them mean the same here.
+        backend_name: "hccl", "nccl" or "mccl", without a difference here.
 
     Raises:
-        InputError: Another backend, or the launcher's variables make no sense.
+        InputError: The backend or the launcher's variables are not valid.
     """
     if backend_name not in {None, "hccl", "nccl", "mccl"}:
         raise InputError(f"init: backend_name = {backend_name!r}: 'hccl', 'nccl' or 'mccl' is expected")
@@ -163,7 +163,7 @@ def get_rank(group: str = WORLD_GROUP) -> int:
     """Return the number of this rank in a group, from 0.
 
     Raises:
-        InputError: There is no such group, or the rank is not in it.
+        InputError: The group is unknown, or does not contain the rank.
     """
     world = current()
     return _index(world.ranks(group), world.identity.rank, group)
@@ -173,7 +173,7 @@ def get_group_size(group: str = WORLD_GROUP) -> int:
     """Return the number of ranks in a group.
 
     Raises:
-        InputError: There is no such group.
+        InputError: The group is unknown.
     """
     return len(current().ranks(group))
 
@@ -187,7 +187,7 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
     """Return the world rank of the member with a number in a group.
 
     Raises:
-        InputError: There is no such group, or it has fewer ranks.
+        InputError: The group is unknown, or has fewer ranks.
     """
     ranks = current().ranks(group)
     if type(group_rank_id) is not int or not 0 <= group_rank_id < len(ranks):
@@ -196,28 +196,28 @@ def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
 
 
 def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
-    """Return the number that a world rank has in a group.
+    """Return the number of a world rank in a group.
 
     Raises:
-        InputError: There is no such group, or the rank is not in it.
+        InputError: The group is unknown, or does not contain the rank.
     """
     return _index(current().ranks(group), world_rank_id, group)
 
 
 def create_group(group: str, rank_ids: list[int]) -> None:
-    """Make a group of ranks, which collectives refer to by its name; every member must call this.
+    """Create a named group of ranks for collectives; every member must call this function.
 
     Raises:
-        InputError: The name is taken or no text, or the ranks are no list of different ranks.
+        InputError: The name is in use or not a string, or the ranks are not a list of different ranks.
     """
     current().create_group(group, rank_ids)
 
 
 def destroy_group(group: str) -> None:
-    """Forget a group.
+    """Remove a group.
 
     Raises:
-        InputError: There is no such group, or it is the group of all ranks.
+        InputError: The group is unknown, or is the group of all ranks.
     """
     world = current()
     if group in WORLD_GROUPS:

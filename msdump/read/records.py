@@ -39,7 +39,7 @@ class DumpedOperator:
         op_type: Operator type; "Parameter" for a weight or a graph input.
         node: The operator in the graph file, None for a parameter.
         execution: Number of the execution of the network.
-        pass_number: Number of the run within it, from 0: the pass of a loop.
+        pass_number: Number of the run within the execution, from 0: the pass of a loop.
     """
 
     full_name: str
@@ -51,12 +51,12 @@ class DumpedOperator:
 
     @property
     def source(self) -> str:
-        """The user's own line that made it, ``net.py:12: x = self.fc(x)``, "" where it is not known."""
+        """The line of the program that made the operator, ``net.py:12: x = self.fc(x)``, "" if unknown."""
         return "" if self.node is None else self.node.source_line
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Its dumped tensors, inputs first; of a parameter without files the inputs of its readers."""
+        """The dumped tensors, inputs first; for a parameter without files, the inputs of its readers."""
         tensors = self._directory.tensors_of(self.full_name)
         own = tuple(sorted(filter(self._is_of_run, tensors), key=lambda each: (each.io, each.slot)))
         return own if own or self.node is not None else tuple(self._read_by_others())
@@ -74,23 +74,23 @@ class DumpedOperator:
 
     @property
     def inputs(self) -> tuple[Record, ...]:
-        """Its inputs that were dumped."""
+        """The dumped inputs."""
         return tuple(record for record in self.records if record.io is IO.INPUT)
 
     @property
     def outputs(self) -> tuple[Record, ...]:
-        """Its outputs that were dumped."""
+        """The dumped outputs."""
         return tuple(record for record in self.records if record.io is IO.OUTPUT)
 
     @property
     def inputs_from(self) -> tuple[DumpedOperator, ...]:
-        """Its sources in the order of its inputs: operators, weights and graph inputs, no constants."""
+        """The sources of the inputs in order: operators, weights and graph inputs, without constants."""
         sources = () if self.node is None else self.node.inputs
         return tuple(dict.fromkeys(each for source in sources for each in self.giver(source)))
 
     @property
     def used_by(self) -> tuple[DumpedOperator, ...]:
-        """The operators that read an output of it, in the graph's order."""
+        """The operators that read an output, in graph order."""
         return self.readers(None)
 
     def giver(self, source: ValueSource) -> Iterator[DumpedOperator]:
@@ -123,17 +123,15 @@ class DumpedOperator:
 class Record:
     """A tensor file.
 
-    Nothing is read before ``shape``, ``dtype`` or ``array`` is used, and
-    nothing is kept: each access reads or maps the file again.
+    Reading is lazy, without a cache: each access to ``shape``, ``dtype`` or ``array`` reads or maps the file.
 
     Attributes:
-        name: The fields of its name; of the original name where the file has a stand-in.
-        path: The file; "" of a tensor of which only a row of ``statistic.csv`` was saved.
-        execution: Which execution of the network it is of, from 0: two programs may have written into
-            one directory.
-        pass_number: Which run of its operator within that execution, from 0: the pass of a loop, or the
-            call of an operator that is called alone; where several operators share the name (``classic``
-            names have no scope), they count on in the order of their times.
+        name: The fields of the file name, or of the original name if the file has a short one.
+        path: The file; "" for a tensor with only a row of ``statistic.csv``.
+        execution: Number of the execution of the network, from 0, as a directory may hold several.
+        pass_number: Number of the operator's run within the execution, from 0: the pass of a loop, or the
+            call of a single operator. Operators that share a name (``classic`` names have no scope) are
+            counted together in the order of their times.
     """
 
     name: TensorName
@@ -149,22 +147,22 @@ class Record:
 
     @property
     def op_name(self) -> str:
-        """Operator name as files spell it."""
+        """Operator name in files."""
         return self.name.op_name
 
     @property
     def full_name(self) -> str | None:
-        """Full scoped name of the operator, a parameter's plain name; None where the dump has neither."""
+        """Full scoped name of the operator, or plain name of the parameter; None if the dump has neither."""
         return self.directory.full_name(self.name)
 
     @property
     def scope(self) -> str:
-        """Scope of its operator, ``Default/conv1-Conv2d``; "" if the dump does not hold it."""
+        """Scope of the operator, ``Default/conv1-Conv2d``; "" if unknown."""
         return (self.full_name or "").rpartition("/")[0]
 
     @property
     def operator(self) -> DumpedOperator:
-        """The operator that read or wrote it, or the parameter that it is, with neighbours in the graph."""
+        """The operator that read or wrote the tensor, or the parameter, with neighbours in the graph."""
         graph = self.directory.operator_graph
         node = None if graph is None or self.is_parameter else graph.find(self.full_name or self.op_name)
         full_name = self.full_name or (self.op_name if node is None else node.full_name)
@@ -173,7 +171,7 @@ class Record:
 
     @property
     def source(self) -> str:
-        """The user's own line that made its operator, ``net.py:12: x = self.fc(x)``, "" where it is unknown.
+        """The line of the program that made the operator, ``net.py:12: x = self.fc(x)``, "" if unknown.
 
         ``operator.node.source`` has all lines, from the outermost call to the innermost one.
         """
@@ -181,10 +179,10 @@ class Record:
 
     @property
     def inputs_from(self) -> tuple[DumpedOperator, ...]:
-        """The source of an input; for an output the sources of its operator's inputs.
+        """The source of an input; for an output, the sources of the operator's inputs.
 
-        Operators, weights and graph inputs, also without any dumped tensor; empty where the dump has
-        no graph file.
+        Sources are operators, weights and graph inputs, with or without dumped tensors; empty without a
+        graph file in the dump.
         """
         operator = self.operator
         if self.io is IO.OUTPUT or operator.node is None:
@@ -197,7 +195,7 @@ class Record:
 
     @property
     def used_by(self) -> tuple[DumpedOperator, ...]:
-        """The operators that read it; for an input the operator that it is an input of."""
+        """The operators that read an output; for an input, the operator of the input."""
         operator = self.operator
         if self.is_parameter or self.io is IO.OUTPUT:
             return operator.readers(self.slot)
@@ -205,12 +203,12 @@ class Record:
 
     @property
     def rank(self) -> int:
-        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+        """Number of the rank, or of the device in trees of compiled graphs."""
         return self.directory.rank
 
     @property
     def iteration(self) -> int:
-        """Number of its iteration, of which ``dump_step`` and ``iteration`` of a configuration speak."""
+        """Number of the iteration, as in ``dump_step`` and ``iteration`` of a configuration."""
         return self.directory.key.iteration or 0
 
     @property
@@ -235,18 +233,18 @@ class Record:
 
     @property
     def is_parameter(self) -> bool:
-        """Whether it is a weight, a graph input or a constant."""
+        """Whether the tensor is a weight, a graph input or a constant."""
         return self.name.op_type == PARAMETER
 
     @property
     def dtype(self) -> str:
         """MindSpore's lower-case name of the original element type, ``bfloat16``.
 
-        From the file name, else from the file: a bfloat16 tensor without the
-        field in its name reads as ``float32``, as it was saved.
+        The type is a field of the file name, or else the type in the file. A bfloat16 tensor without this
+        field is ``float32``, its type in the file.
 
         Raises:
-            DumpReadError: The file must be read and cannot be.
+            DumpReadError: The file cannot be read.
         """
         if self.name.dtype is None:
             return dtypes.from_numpy(files.read_npy_header(self.path).dtype).name
@@ -275,7 +273,7 @@ class Record:
 
     @property
     def host(self) -> np.ndarray:
-        """The elements in the host's layout, which a .npy file keeps unless its format says otherwise."""
+        """The elements of the .npy file: in the host's layout, unless ``format`` is a device format."""
         return self.array
 
     @property
@@ -285,10 +283,10 @@ class Record:
 
     @property
     def stats(self) -> Measurements:
-        """Statistics of all its elements: the saved ones of ``statistic.csv``, the rest from the elements.
+        """Statistics of all elements: saved ones from ``statistic.csv``, others from the elements.
 
         Raises:
-            DumpReadError: A file must be read and cannot be.
+            DumpReadError: A file cannot be read.
         """
         return Measurements(self.directory.row_of(self), lambda: self.raw if self.path else None)
 
@@ -304,23 +302,23 @@ _IDENTITY: Final = ("Op Type", "Op Name", "IO", "Slot")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRecord(Record):
-    """A tensor of which only a row of ``statistic.csv`` was saved."""
+    """A tensor with only a row of ``statistic.csv``."""
 
     row: Row
 
     @property
     def dtype(self) -> str:
-        """MindSpore's lower-case name of the element type, as the row has it."""
+        """MindSpore's lower-case name of the element type in the row."""
         return read_dtype(self.row.get("Data Type"))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Dimensions in elements, as the row has them."""
+        """Dimensions in elements, from the row."""
         return read_shape(self.row.get("Shape")) or ()
 
     @property
     def array(self) -> np.ndarray:
-        """No elements: DumpReadError."""
+        """Not available: raises DumpReadError."""
         return self.raw
 
     @property
@@ -333,7 +331,7 @@ class MeasuredRecord(Record):
 
     @property
     def stats(self) -> Measurements:
-        """The statistics that were saved."""
+        """The saved statistics."""
         return Measurements(self.row, lambda: None)
 
 

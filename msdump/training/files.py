@@ -107,12 +107,12 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
     """Write a step graph; return the paths of its files.
 
     Args:
-        model: The graph. Weights that go to a file of their own are taken out of it.
-        path: The file, which must end in .onnx; weights of a model above the size go to ``{path}.data``.
-        most_bytes: Largest size of the one file.
+        model: The graph. Weights in a separate file are removed from the graph.
+        path: The file, which must end in .onnx; a larger model has its weights in ``{path}.data``.
+        most_bytes: Largest size of a single file, in bytes.
 
     Raises:
-        InputError: The name has another ending.
+        InputError: The path does not end in .onnx.
         DumpWriteError: A file cannot be written.
     """
     file = Path(path)

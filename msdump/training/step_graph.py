@@ -54,45 +54,44 @@ def step_graph(
 ) -> onnx.ModelProto:
     """Return the training step of a model, in MindSpore's operators.
 
-    Its inputs are the model's and the labels, ``inputs0``, ``inputs1``, ... as in MindSpore; its first
-    output is the loss, the others are the new values of its variables, which ``training_info`` binds to
-    the initializers.
+    The inputs are the model's inputs and the labels, with MindSpore's names ``inputs0``, ``inputs1``, ... The
+    first output is the loss. The other outputs are the new values of the variables, and ``training_info``
+    binds them to the initializers.
 
     Args:
-        model: A path, an ``onnx.ModelProto``, or a serialised one.
-        loss: Name of a loss and its options, ``mse``, ``smooth_l1:sum,beta=0.5``, or a ``Loss``.
-        optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer; several by patterns of the names
-            of their parameters, ``{"wide*": "sgd:0.1", "*": Adam()}``, of which the first match counts.
-        groups: Learning rates and weight decays of parameters in place of the optimizer's, by patterns of
+        model: A path, an ``onnx.ModelProto``, or its bytes.
+        loss: Name and options of a loss, ``mse``, ``smooth_l1:sum,beta=0.5``, or a ``Loss``.
+        optimizer: Name and numbers, ``momentum:0.01,0.9``, or an optimizer. Several by patterns of parameter
+            names, ``{"wide*": "sgd:0.1", "*": Adam()}``; the first match counts.
+        groups: Learning rates and weight decays that replace the optimizer's, by patterns of parameter
             names, ``{"*.bias": {"weight_decay": 0.0}, "embed*": "learning_rate=0.01"}``; the first match
             counts.
-        trainable: Names of the trained initializers, or the one; None: all floating-point ones that the loss
-            depends on, but for moving statistics.
+        trainable: Name or names of the trained initializers; None: all floating-point initializers that the
+            loss depends on, except moving statistics.
         sizes: Sizes of dynamic dimensions by name.
-        data_parallel: Average the gradients over all ranks: True (of this run), a number of ranks, or
-            how they are reduced.
-        seed: Seed of the seeds of all Dropouts.
-        batch_statistics: Whether BatchNormalization uses the statistics of the batch and moves the moving
-            ones; False: it uses the moving ones, which stay as they are.
-        precision: "float16" or "bfloat16": the network computes in this type, as in MindSpore's amp level O2;
-            or such types of layers by module path, ``{"fc1": "float16"}``, as ``to_float`` gives them. None:
-            in the model's own types.
+        data_parallel: Average the gradients over all ranks: True (the ranks of this run), a number of ranks,
+            or the kind of reduction.
+        seed: Seed for the seeds of all Dropouts.
+        batch_statistics: True: BatchNormalization uses the statistics of the batch and updates the moving
+            statistics. False: it uses the moving statistics without an update.
+        precision: "float16" or "bfloat16": type of the computation, as in MindSpore's amp level O2; or types
+            by module path, ``{"fc1": "float16"}``, as with ``to_float``. None: the model's own types.
         loss_scale: Factor of the loss, ``dynamic:65536,factor=2,window=2000``, or a scale.
-        accumulate: Number of steps with gradients that are added before an update, ``mean:4`` for their mean,
-            or an ``Accumulation``; None: each step has an update.
-        clip_gradients: ``global_norm:1.0`` limits the norm of all gradients together, ``value:-1,1`` each
-            element, as a ``Clipping`` does; None: no limit. Of accumulated gradients the sum is limited.
-        device_target: The device. On "CPU" operators of half types that have only
-            float32 kernels there read casts; on "Ascend" one operator, AllFinite, checks all gradients for
-            overflow, elsewhere operators for each one.
-        overflow_mode: "INFNAN_MODE" or "SATURATION_MODE": float16 results beyond the range on
-            Ascend; None: as MS_ASCEND_CHECK_OVERFLOW_MODE says. In SATURATION_MODE a dynamic loss scale reads
-            the device's overflow status, by NPUClearFloatStatusV2 before the first gradient and
-            NPUGetFloatStatusV2 behind the last one. These have no body: msdump alone runs such a step.
+        accumulate: Number of steps to add gradients before an update, ``mean:4`` for the mean, or an
+            ``Accumulation``; None: an update in each step.
+        clip_gradients: ``global_norm:1.0`` limits the norm of all gradients together, ``value:-1,1`` limits
+            each element; or a ``Clipping``. None: no limit. The limit applies to the accumulated sum.
+        device_target: The device. On "CPU", casts precede half-type operators that have only float32 kernels.
+            On "Ascend", one operator, AllFinite, checks all gradients for overflow; on other devices, each
+            gradient has its own operators.
+        overflow_mode: "INFNAN_MODE" or "SATURATION_MODE": float16 results beyond the range on Ascend; None:
+            MS_ASCEND_CHECK_OVERFLOW_MODE. In SATURATION_MODE a dynamic loss scale reads the device's overflow
+            status with NPUClearFloatStatusV2 before the first gradient and NPUGetFloatStatusV2 after the last
+            one. These operators have no body, so only msdump runs such a step.
 
     Raises:
-        GraphError: The model is faulty, or sizes that a gradient needs are not known.
-        UnsupportedOpError: An operator without a gradient rule; it is named with scope and source line.
+        GraphError: The model is not valid, or a gradient needs a size that is unknown.
+        UnsupportedOpError: An operator has no gradient rule; the message has its scope and source line.
         InputError: An unknown loss, optimizer, clipping, accumulation, parameter, element type, layer, device
             or overflow mode.
     """
@@ -141,21 +140,21 @@ def eval_graph(
 ) -> onnx.ModelProto:
     """Return the graph that evaluates a model with the state of its training step.
 
-    It has the operators, scopes and parameters of the step's forward pass, without dropout and with the
-    moving statistics of normalisations. Its inputs are ``data`` and ``label``, as in MindSpore (``data``,
-    ``data1``, ... where the model has several), its outputs the loss and the model's. Without a loss it is
-    the network called alone, with inputs and outputs of its own. It is loaded by
-    ``msdump.load(graph, state_of=network)``, or by ``msdump.Model``.
+    The graph has the operators, scopes and parameters of the step's forward pass, without dropout and with
+    the moving statistics of normalisations. The inputs are ``data`` and ``label``, as in MindSpore (``data``,
+    ``data1``, ... for several inputs), and the outputs are the loss and the outputs of the model. Without a
+    loss, the inputs and outputs are the model's own. Load the graph with
+    ``msdump.load(graph, state_of=network)`` or ``msdump.Model``.
 
     Args:
-        model: A path, an ``onnx.ModelProto``, or a serialised one.
-        loss: As for ``step_graph``; None: no loss.
+        model: A path, an ``onnx.ModelProto``, or its bytes.
+        loss: As in ``step_graph``; None: no loss.
         sizes: Sizes of dynamic dimensions by name.
-        precision: As for ``step_graph``.
-        device_target: As for ``step_graph``.
+        precision: As in ``step_graph``.
+        device_target: As in ``step_graph``.
 
     Raises:
-        GraphError: The model is faulty.
+        GraphError: The model is not valid.
         InputError: An unknown loss, element type or layer.
     """
     graph = loaded(model, sizes)
