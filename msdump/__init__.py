@@ -8,8 +8,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing for its constant would take longer than the rest of this module
 if TYPE_CHECKING:
-    from typing import Any
-
     from msdump import communication, training
     from msdump.cli import LossMonitor, ProgressBar
     from msdump.frontends import (
@@ -76,15 +74,17 @@ _DOORS = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import the module of a public name at its first use; return the object, or the module itself."""
-    import importlib
+if not TYPE_CHECKING:  # type checkers report unknown names
 
-    if name in _DOORS:
-        return importlib.import_module(_DOORS[name])
-    if name not in _HOMES:
-        raise AttributeError(f"module 'msdump' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> object:
+        """Import the module of a public name at its first use; return the object, or the module itself."""
+        import importlib
+
+        if name in _DOORS:
+            return importlib.import_module(_DOORS[name])
+        if name not in _HOMES:
+            raise AttributeError(f"module 'msdump' has no attribute {name!r}")
+        return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
