@@ -32,6 +32,7 @@ INTERRUPTED: Final = 130
 
 GROUPS: Final = {
     "Dump": {
+        "init": "Write a dump configuration with comments.",
         "run": "Run an ONNX model and dump it.",
         "check": "Describe the dump that a configuration makes.",
         "compile": "Write the graph that Ascend O2 makes of a model.",

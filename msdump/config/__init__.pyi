@@ -2,6 +2,7 @@ from . import grammar as grammar
 from . import launchers as launchers
 from . import mindspore as mindspore
 from . import source as source
+from . import templates as templates
 from . import torchair as torchair
 from . import watch as watch
 from .dtypes import CUSTOMIZE_DTYPES as CUSTOMIZE_DTYPES

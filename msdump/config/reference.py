@@ -25,7 +25,8 @@ _HEAD: Final = """\
 
 `MINDSPORE_DUMP_CONFIG` names a `.json` file with the objects below; `msdump run --config FILE` takes its
 place. It is read once, when the first network is loaded. Faults are told all at once, with line, value and
-what is allowed; unknown keys only warn. `msdump check FILE` says what a configuration does.
+what is allowed; unknown keys only warn. Keys that begin with `_` are comments, which MindSpore ignores, too.
+`msdump init` writes a file with comments, `msdump check FILE` says what a configuration does.
 
 `docs/schema/mindspore_dump.schema.json` describes the file for editors. This page is generated from the
 same models: `python -m msdump.config.reference docs/reference/config.md`.

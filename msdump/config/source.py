@@ -279,10 +279,13 @@ class FaultReport:
         known: Iterable[str],
         owners: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Warn of each unknown key of an object; ``owners``: keys of other objects -> name of the object."""
+        """Warn of each unknown key of an object, except comments, the keys that begin with ``_``.
+
+        ``owners`` gives the name of the object by the keys of other objects.
+        """
         names = tuple(known)
         for key in block:
-            if key not in names:
+            if key not in names and not key.startswith("_"):
                 is_elsewhere = key in owners
                 hint = f" (it belongs into $.{owners[key]})" if is_elsewhere else did_you_mean(key, names)
                 self.warn((*path, key), f"is unknown and ignored{hint}", of_key=True)
