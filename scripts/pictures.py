@@ -49,7 +49,7 @@ STYLES: Final = {
     r"^\$ .*": "bold bright_white",
     r"^# .*": "italic bright_black",
     r"^\$": "bold green",
-    r"^(ran|dumped|into|loss|verdict|fault|next|others|first|compared|confirmed)\b": "cyan",
+    r"^(ran|input|output|dumped|into|loss|verdict|fault|next|others|first|compared|confirmed)\b": "cyan",
     r"Default/[\w/.-]+|norm/\w+": "yellow",
     r"\b\w+\.py:\d+: .*": "green",
     r"[▁-█]+": "green",
@@ -163,7 +163,7 @@ SCENES: Final = {
         f"{MINI}export MINDSPORE_DUMP_CONFIG=$PWD/data_dump.json\n",
         (
             "msdump train-graph model.onnx -o step.onnx",
-            "msdump run step.onnx --train --steps 4 | head -2",
+            "msdump run step.onnx --train --steps 4 | grep loss",
             'msdump trend dump "Gradients/*conv1*" --stat l2norm',
         ),
     ),
