@@ -29,10 +29,13 @@ HEIGHT: Final = 14  # in lines
 FORMAT: Final = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "Fira Code, monospace", "Fira Code, ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace"
 )
-MINI: Final = """
+MODEL: Final = """
 cp graphs/mini.onnx model.onnx
+export DEVICE_TARGET=Ascend
+"""
+MINI: Final = f"""{MODEL}
 cp sample_nets/mini/data_dump.json .
-export DEVICE_TARGET=Ascend MS_DIAGNOSTIC_DATA_PATH=$PWD/dump
+export MS_DIAGNOSTIC_DATA_PATH=$PWD/dump
 """
 FAULTY: Final = """
 export MINDSPORE_DUMP_CONFIG=$PWD/graphs/torch_export/data_dump.json
@@ -49,7 +52,7 @@ STYLES: Final = {
     r"^\$ .*": "bold bright_white",
     r"^# .*": "italic bright_black",
     r"^\$": "bold green",
-    r"^(ran|input|output|dumped|into|loss|verdict|fault|next|others|first|compared|confirmed)\b": "cyan",
+    r"^(written|ran|input|output|dumped|into|loss|verdict|fault|next|others|first|compared|confirmed)\b": "cyan",
     r"Default/[\w/.-]+|norm/\w+": "yellow",
     r"\b\w+\.py:\d+: .*": "green",
     r"[▁-█]+": "green",
@@ -134,10 +137,11 @@ SCENES: Final = {
     "readme": Scene(
         "msdump",
         100,
-        MINI + OVERFLOW + FAULTY,
+        MODEL + OVERFLOW + FAULTY,
         (
             "# Dump every operator into MindSpore's files",
-            "msdump run model.onnx --config data_dump.json",
+            "msdump init --yes | head -1",
+            "msdump run model.onnx --config data_dump.json --device-target Ascend",
             "",
             "# Name the operator that is wrong",
             "msdump compare mine golden | head -3",
@@ -149,10 +153,11 @@ SCENES: Final = {
     "dump": Scene(
         "Dump",
         WIDTH,
-        MINI,
+        MODEL,
         (
+            "msdump init --yes | head -1",
             "msdump run model.onnx --config data_dump.json",
-            "msdump show dump | head -9",
+            "msdump show dump | head -7",
         ),
         crop=True,
     ),
