@@ -52,7 +52,7 @@ STYLES: Final = {
     r"^\$ .*": "bold bright_white",
     r"^# .*": "italic bright_black",
     r"^\$": "bold green",
-    r"^(written|ran|input|output|dumped|into|loss|verdict|fault|next|others|first|compared|confirmed)\b": "cyan",
+    r"^(written|ran|dumped|into|loss|verdict|fault|others)\b": "cyan",
     r"Default/[\w/.-]+|norm/\w+": "yellow",
     r"\b\w+\.py:\d+: .*": "green",
     r"[▁-█]+": "green",
