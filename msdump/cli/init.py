@@ -20,6 +20,13 @@ _WIDTH: Final = 11
 
 
 @click.command(name="init", cls=sections.Command)
+@sections.selection(
+    "--mode",
+    type=click.Choice(tuple(templates.MODES)),
+    help="Mode of the dump.",
+    show_default="sync",
+)
+@sections.selection("--yes", is_flag=True, help="Take the default of each prompt.")
 @sections.output(
     "-o",
     "--output",
@@ -30,20 +37,13 @@ _WIDTH: Final = 11
     show_default=True,
     help="Path of the configuration.",
 )
-@sections.selection(
-    "--mode",
-    type=click.Choice(tuple(templates.MODES)),
-    help="Mode of the dump.",
-    show_default="sync",
-)
-@sections.general("--yes", is_flag=True, help="Ask nothing and write the defaults.")
 @sections.output("--force", is_flag=True, help="Replace an existing file.")
 @messages.verbose
 def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
     """Write a dump configuration with comments.
 
     The file works with msdump, MindSpore and CANN. On a terminal the command
-    has a few questions, each with a default. A comment is a key that begins with _.
+    prompts for the choices; each prompt has a default. A comment is a key that begins with _.
 
     Examples:
         msdump init
