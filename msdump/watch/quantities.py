@@ -475,10 +475,10 @@ NORM_GROWTH: Final = Quantity(
     "the norm, by the median of the last steps", _SQUARES, NORM.bounds, None, Past.VALUES, ("l2norm",)
 )
 RANKS_APART: Final = Quantity(
-    "the number of ranks that hold something else", NOTHING, lambda *_: UNKNOWN, past=Past.NOTHING
+    "the number of ranks with other bits", NOTHING, lambda *_: UNKNOWN, past=Past.NOTHING
 )
 OVERFLOWS: Final = Quantity(
-    "the number of overflows that the device recorded of the operator",
+    "the number of the operator's overflows in the device's records",
     NOTHING,
     _overflows,
     source="the device's overflow records, which op_debug_mode writes",

@@ -138,13 +138,13 @@ _above: Final = functools.partial(LimitParameter, comparison=Comparison.ABOVE)
 _below: Final = functools.partial(LimitParameter, comparison=Comparison.BELOW)
 
 _TRAIL: Final = {
-    "window": SettingParameter(Domain.COUNT, 20, "steps that the median is taken of"),
-    "after": SettingParameter(Domain.COUNT, 5, "steps that pass before anything is told"),
+    "window": SettingParameter(Domain.COUNT, 20, "number of the last steps in the median"),
+    "after": SettingParameter(Domain.COUNT, 5, "number of first steps without hits"),
 }
 _ALL_ZERO: Final = LimitParameter(quantities.ZERO_SHARE, Domain.PERCENT, 100)
 
 _EPSILON: Final = {
-    "epsilon": SettingParameter(Domain.NOT_NEGATIVE, 1e-9, "added to what the change is divided by")
+    "epsilon": SettingParameter(Domain.NOT_NEGATIVE, 1e-9, "added to the divisor of the change")
 }
 
 _CONDITIONS: Final = (

@@ -20,7 +20,7 @@ import numpy as np
 from msdump.watch.quantities import FLOAT16_LIMIT, Bounds, Past, Seen, exactly
 from msdump.watch.rules import Limit, WatchedTensor, WatchRule
 
-_ALONE: Final = "one rank alone holds it, so that there is nothing that it could agree with"
+_ALONE: Final = "only one rank has the tensor"
 
 DIGEST_BYTES: Final = 16
 
@@ -195,15 +195,11 @@ def _disagreeing(held: Mapping[int, Hashable]) -> dict[int, str]:
     """Return a sentence for each rank that differs from the majority; on a tie the first digest wins.
 
     >>> _disagreeing({0: "a", 1: "b", 2: "a"}), _disagreeing({0: "a", 1: "b"}), _disagreeing({0: "a", 1: "a"})
-    ({1: 'rank 1 holds something else than rank 0, 2'}, {1: 'rank 1 holds something else than rank 0'}, {})
+    ({1: 'rank 1 differs from rank 0, 2'}, {1: 'rank 1 differs from rank 0'}, {})
     """
     common = Counter(held.values()).most_common(1)[0][0]
     others = ", ".join(str(rank) for rank, each in held.items() if each == common)
-    return {
-        rank: f"rank {rank} holds something else than rank {others}"
-        for rank, each in held.items()
-        if each != common
-    }
+    return {rank: f"rank {rank} differs from rank {others}" for rank, each in held.items() if each != common}
 
 
 class RuleWatch:

@@ -197,7 +197,7 @@ def test_nothing_was_dumped_yet(opened, tmp_path):
 
     page = opened(reported(tmp_path / "page.html", tmp_path / "dump"))
 
-    assert "Nothing was dumped yet" == page.text_content("h1")
+    assert "The dump is empty" == page.text_content("h1")
 
 
 def test_compiled_model_of_acl(opened, tmp_path):
@@ -207,9 +207,9 @@ def test_compiled_model_of_acl(opened, tmp_path):
 
     page = opened(reported(tmp_path / "page.html", dumps.called_by_acl(tmp_path / "acl")))
 
-    assert "Nothing wrong was found" == page.text_content("h1")
+    assert "No problem was found" == page.text_content("h1")
     titles = page.locator("#table thead th").all_text_contents()
-    assert ["#", "Operator", "Type", "max", "Holds"] == [title.strip(" ▲▼") for title in titles]
+    assert ["#", "Operator", "Type", "max", "Non-finite"] == [title.strip(" ▲▼") for title in titles]
     names = page.locator("[data-operator]").all_text_contents()
     assert ["x", "fc3_MatMul_node_13fc3_Add_node_14"] == [names[0], names[-2]]
     shown = ("operators", "map")
@@ -229,7 +229,7 @@ def test_operator_that_failed(opened, tmp_path):
     page = opened(reported(tmp_path / "page.html", tmp_path / "dump"))
 
     assert page.text_content("h1").startswith("gather (Gather): it failed when it ran")
-    assert ["Operator", "Type", "What"] == page.locator("#wrong thead th").all_text_contents()
+    assert ["Operator", "Type", "Problem"] == page.locator("#wrong thead th").all_text_contents()
     (link,) = page.locator("#wrong ul.files a").evaluate_all(
         "all => all.map(each => each.getAttribute('href'))"
     )

@@ -79,7 +79,7 @@ def test_folding(large):
     """By scope the operators are folded; a click, or a key, opens a scope, and all at once are opened."""
     large.check("#by-scope")
     assert (["+"], []) == (large.locator(".fold").all_text_contents(), names(large))
-    assert "Default (3000) ● 1 wrong" in large.text_content(ROWS).replace("\u2003", "")
+    assert "Default (3000) ● 1 with problems" in large.text_content(ROWS).replace("\u2003", "")
 
     large.click(".fold")
     assert 61 == large.locator(".fold").count()

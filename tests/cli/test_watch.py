@@ -184,7 +184,7 @@ def test_ranks_that_agree_and_do_not(dumped, watched):
 
     code, document = watched(path, rule, json_too=True)
 
-    assert (1, ["rank 1 holds something else than rank 0"]) == (
+    assert (1, ["rank 1 differs from rank 0"]) == (
         code,
         [hit["note"] for hit in document["hits"]],
     )

@@ -444,7 +444,7 @@ def test_saturation_is_told_though_all_is_finite(level, door, caplog):
     assert all(np.isfinite(array).all() for array in outputs)
     hits = [each.getMessage() for each in caplog.records if "watch rule" in each.getMessage()]
     assert [True] == ["hit in iteration 1: Default/" in each and " output.0: " in each for each in hits]
-    assert "the number of overflows that the device recorded of the operator is 1 (> 0)" in hits[0]
+    assert "the number of the operator's overflows in the device's records is 1 (> 0)" in hits[0]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -53,7 +53,7 @@ from msdump.record import IO
 from msdump.watch import WatchRule
 
 _EXAMPLES: Final = 5
-_UNKNOWN: Final = "the dump does not tell why"
+_UNKNOWN: Final = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def undumped_operators(
         IO.OUTPUT: plan is None or plan.what.keeps_outputs,
     }
     for side, is_asked in asked.items():
-        reason = _UNKNOWN if is_asked else "not asked for (input_output)"
+        reason = _UNKNOWN if is_asked else "not selected (input_output)"
         for number, present in sides.items():
             operator, described = operators[number], operators[number].described
             has_side = described is not None and (described.inputs if side is IO.INPUT else described.outputs)
@@ -162,7 +162,7 @@ def undumped_operators(
 
 def _reason(operator: ReportedOperator, plan: DumpPlan | None) -> str:
     if plan is None:
-        return f"{_UNKNOWN}; --config gives the configuration"
+        return f"{_UNKNOWN}; give the configuration with --config"
     if plan.when.trigger is Trigger.OVERFLOW:
         return "it did not overflow (op_debug_mode 3)"
     if plan.when.trigger is Trigger.EXCEPTION:
@@ -253,11 +253,11 @@ class DumpReport:
         if self.problems:
             return self.problems[0].headline
         if not self.series.tensors:
-            return "Nothing was dumped yet" if not self.faults else "Nothing of the dump can be read"
+            return "The dump is empty" if not self.faults else "No file of the dump is readable"
         if self.faults:
             files = "1 file is" if len(self.faults) == 1 else f"{len(self.faults):,} files are"
-            return f"Nothing wrong in what can be read; {files} damaged or incomplete"
-        return "Nothing wrong was found"
+            return f"No problem in the readable files; {files} damaged or incomplete"
+        return "No problem was found"
 
 
 class _Reading:

@@ -156,7 +156,7 @@ def operator_distances(
 def fault_words(finding: Finding) -> str:
     """Return the fault of an operator in a sentence: the verdict, the difference, and the reason."""
     if finding.verdict is Verdict.MISSING:
-        return f"missing: golden has it, this dump does not{f'; {finding.note}' if finding.note else ''}"
+        return f"missing: only golden has it{f'; {finding.note}' if finding.note else ''}"
     note = finding.note or (finding.worst.note if finding.worst is not None else "")
     return f"{finding.verdict}: {'; '.join(filter(None, (fault_text(finding), note)))}"
 
@@ -289,18 +289,21 @@ class ProblemKind(enum.StrEnum):
 
 
 _TITLES: Final = {
-    ProblemKind.FAILURE: "Operators that failed",
-    ProblemKind.NONFINITE: "NaN and infinities: where they begin",
-    ProblemKind.OVERFLOW: "Overflows that the device reports",
-    ProblemKind.VERDICT: "Operators that differ from golden",
+    ProblemKind.FAILURE: "Failed operators",
+    ProblemKind.NONFINITE: "First operators with NaN or infinities",
+    ProblemKind.OVERFLOW: "Overflows reported by the device",
+    ProblemKind.VERDICT: "Differences from golden",
     ProblemKind.WATCH: "Hits of watch rules",
-    ProblemKind.RANKS: "Ranks that disagree",
+    ProblemKind.RANKS: "Differences between ranks",
 }
 
 
 _TRIGGERED: Final = {
-    Trigger.EXCEPTION: (ProblemKind.FAILURE, "it failed: op_debug_mode 4 dumps nothing else"),
-    Trigger.OVERFLOW: (ProblemKind.OVERFLOW, "it overflowed: op_debug_mode 3 dumps nothing else"),
+    Trigger.EXCEPTION: (ProblemKind.FAILURE, "it failed (op_debug_mode 4 dumps only failing operators)"),
+    Trigger.OVERFLOW: (
+        ProblemKind.OVERFLOW,
+        "it overflowed (op_debug_mode 3 dumps only overflowing operators)",
+    ),
 }
 """By trigger of the dump: kind and text of the problem of every operator that has files."""
 
@@ -414,7 +417,7 @@ def outbreak_problems(
     """Yield the operators in which NaN or infinities begin."""
     for each in outbreaks:
         reached = len(each.victims)
-        behind = f"; {reached:,} operator{'s' * (reached > 1)} behind it" if reached else ""
+        behind = f"; it reaches {reached:,} operator{'s' * (reached > 1)}" if reached else ""
         text = f"{_begins(each, operators[each.operator])}{behind}"
         kind = ProblemKind.NONFINITE
         yield _problem_of(kind, each.operator, operators, each.iterations, text, victims=each.victims)
@@ -427,7 +430,7 @@ def _begins(outbreak: Outbreak, operator: ReportedOperator) -> str:
         if flag & outbreak.state
     )
     if outbreak.has_struck_input:
-        return f"{what} in its output; an input holds NaN or infinity already"
+        return f"{what} in its output; an input already has NaN or infinity"
     if operator.is_parameter:
         return f"{what} in this weight or input of the network"
     return f"{what} begins here"
@@ -501,7 +504,7 @@ def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> I
     for each in report.uneven:
         number = places.get((None, each.name), _ABSENT)
         name, op_type = (each.name, "") if number < 0 else (operators[number].name, operators[number].op_type)
-        text = f"it ran {each.dumped:,} times, in golden {each.golden:,}"
+        text = f"it ran {each.dumped:,} times, in golden {each.golden:,} times"
         yield ReportedProblem(ProblemKind.VERDICT, number, name, op_type, None, (), text, is_accused=False)
 
 
@@ -532,7 +535,7 @@ def hit_problems(
 def _shortened(note: str) -> str:
     """Return a text with a long list of numbers shortened to ranges.
 
-    >>> _shortened("rank 2 holds something else than rank 0, 1, 3, 4, 5")
-    'rank 2 holds something else than rank 0-1, 3-5'
+    >>> _shortened("rank 2 differs from rank 0, 1, 3, 4, 5")
+    'rank 2 differs from rank 0-1, 3-5'
     """
     return _LISTED.sub(lambda listed: spans([int(number) for number in listed[0].split(", ")]), note)

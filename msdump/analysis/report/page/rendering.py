@@ -20,6 +20,7 @@ import numpy as np
 
 from msdump import reading
 from msdump.analysis import answer
+from msdump.analysis.judge import Verdict
 from msdump.analysis.report.collecting import DISTANCE, DumpReport
 from msdump.analysis.report.problems import ProblemKind, ReportedProblem
 from msdump.errors import visible
@@ -33,6 +34,34 @@ _BUDGET: Final = 1_500_000  # most characters of tables: so a page of 5,000 oper
 _SHOWN_PROBLEMS: Final = 50  # of each kind; --json and --csv have all
 _SHOWN_NEIGHBOURS: Final = 12
 _SHOWN_FILES: Final = 12
+
+
+_WORDS: Final = {
+    "golden": "The reference side of the comparison.",
+    "verdict": "The result of the comparison for an operator.",
+    "distance": "The norm of the difference from golden divided by the norm of golden, of the worst output.",
+    "own error": "The error that arises in the operator itself, without the error of its inputs.",
+    "reaches": "The later operators that the error or the NaN of this operator reaches.",
+    "non-finite": "NaN or infinities in the tensors of the operator.",
+    "scope": "The modules that hold the operator: its full name without the last part.",
+    "rank": "The number of the process that ran the operator.",
+    Verdict.EQUAL: "All compared tensors are the same bit by bit.",
+    Verdict.AGREES: "The tensors differ within their limits.",
+    Verdict.HEALED: "An input differs, but the outputs agree.",
+    Verdict.INHERITED: "The error of the outputs comes from the inputs.",
+    Verdict.AMPLIFIED: "The operator enlarges the error of its inputs.",
+    Verdict.ACCUMULATED: "Many small rounding errors exceed the limit together.",
+    Verdict.OWN: "At fault: the output differs although the inputs agree.",
+    Verdict.WEIGHT: "At fault: a weight or constant differs.",
+    Verdict.NONFINITE: "At fault: NaN or infinities begin here.",
+    Verdict.REPLACED: "At fault: golden has another operator here.",
+    Verdict.SHAPE: "At fault: an output has another shape.",
+    Verdict.DTYPE: "At fault: an output has another kind of elements.",
+    Verdict.MISSING: "At fault: only golden has the operator.",
+    Verdict.UNCHECKED: "There is nothing to compare with, or the values are random.",
+    Verdict.UNREADABLE: "A file is damaged or missing.",
+}
+"""Meanings of the page's terms, shown as tooltips and as a list."""
 
 
 def _shown(value: Any) -> Any:
@@ -79,6 +108,7 @@ def page(report: DumpReport, folder: str) -> Iterator[str]:
     text = json.dumps(data, indent=0).replace("<", "\\u003c")
     yield from _template().generate(
         report=report,
+        words=_WORDS,
         kinds=_kinds(report, folder),
         left_out_tables=left_out,
         style=markupsafe.Markup(_file("report.css")),  # noqa: S704 - files of the package

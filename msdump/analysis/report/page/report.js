@@ -1,6 +1,6 @@
 "use strict";
-// The program of a report's page: it unpacks the data, draws the charts, and answers what the reader asks.
-// Texts of a dump reach the page as text nodes alone.
+// The program of a report's page: it unpacks the data, draws the charts and tables, and reacts to input.
+// Texts of a dump reach the page only as text nodes.
 
 const SVG = "http://www.w3.org/2000/svg";
 const byId = (id) => document.getElementById(id);
@@ -16,6 +16,11 @@ function element(name, attributes = {}, ...children) {
   }
   made.append(...children);
   return made;
+}
+
+// Returns the sentence of a term from the page's list of words, null for none.
+function meaning(term) {
+  return byId(`word-${(term ?? "").replace(/ /g, "-")}`)?.nextElementSibling.textContent ?? null;
 }
 
 function drawn(name, attributes = {}, ...children) {
@@ -67,7 +72,7 @@ async function numbers(chunks, name) {
 
 const decoded = (coded) => coded.codes.map((code) => coded.texts[code]);
 
-// What a report holds, column by column.
+// The content of a report, column by column.
 class Report {
   constructor(content, states, chunks) {
     this.content = content;
@@ -105,7 +110,7 @@ class Report {
     this.readerLists = null;
   }
 
-  // Returns a table of numbers, unpacked when it is first asked for.
+  // Returns a table of numbers, unpacked at its first use.
   async table(name) {
     if (!this.tables.has(name)) this.tables.set(name, await numbers(this.chunks, name));
     return this.tables.get(name);
@@ -202,7 +207,7 @@ function figure(caption, svg) {
   return element("figure", {}, svg, element("figcaption", {}, caption));
 }
 
-// Draws numbers over places; what is no number is marked at the upper edge.
+// Draws numbers over places; NaN and infinities are marked at the upper edge.
 function lineChart(caption, values, labels, { format = text, isLog = false, second = null, marks = [] } = {}) {
   const svg = drawn("svg", { width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}` });
   const scale = scaleOf([...values, ...(second ?? [])], isLog);
@@ -291,7 +296,7 @@ function sparkline(values, states) {
   return svg;
 }
 
-// The ramp viridis, which those see, too, who do not tell red from green; steps between these are straight.
+// The colour map viridis, readable without red and green; colours between these are interpolated.
 const RAMP = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99], [170, 220, 50], [253, 231, 37]];
 const STRUCK_COLOUR = [213, 94, 0];
 
@@ -303,7 +308,7 @@ function colour(share) {
 
 // ---- neighbourhood
 
-// Draws an operator in the middle, what it reads above, what reads it below; two steps each way.
+// Draws an operator in the middle, its sources above, its readers below; two steps each way.
 function neighbourhood(report, operator, onPick) {
   const most = 8;
   const step = (places, next) => {
@@ -393,15 +398,15 @@ class OperatorTable {
       { key: "name", title: "Operator", word: (place) => report.names[place] },
       { key: "type", title: "Type", word: (place) => report.types[place] },
     ];
-    if (new Set(report.ranks).size > 1) columns.push({ key: "rank", title: "Rank", number: (place) => report.ranks[place] });
+    if (new Set(report.ranks).size > 1) columns.push({ key: "rank", title: "Rank", term: "rank", number: (place) => report.ranks[place] });
     if (new Set(report.places).size > 1) columns.push({ key: "place", title: "Network", word: (place) => report.places[place] });
     columns.push({ key: "value", title: "", number: (place) => this.#latest(place), isStatistic: true });
-    columns.push({ key: "holds", title: "Holds", word: (place) => stateText(report.statesOf(place).reduce((all, state) => all | state, 0)), isBad: true });
+    columns.push({ key: "holds", title: "Non-finite", term: "non-finite", word: (place) => stateText(report.statesOf(place).reduce((all, state) => all | state, 0)), isBad: true });
     if (report.content.hasVerdicts) {
       columns.push(
-        { key: "verdict", title: "Verdict", word: (place) => report.verdicts[place] },
-        { key: "distance", title: "Distance", number: (place) => report.distances[place] },
-        { key: "own", title: "Own error", number: (place) => report.owns[place] },
+        { key: "verdict", title: "Verdict", term: "verdict", word: (place) => report.verdicts[place] },
+        { key: "distance", title: "Distance", term: "distance", number: (place) => report.distances[place] },
+        { key: "own", title: "Own error", term: "own error", number: (place) => report.owns[place] },
       );
     }
     if (has(report.times)) columns.push({ key: "time", title: "µs", number: (place) => report.times[place] });
@@ -428,7 +433,7 @@ class OperatorTable {
     this.columns.find((column) => column.isStatistic).title = statistic || "Value";
   }
 
-  // Returns the numbers that a column is sorted by; texts by their place among all texts of the column.
+  // Returns the sort keys of a column; the key of a text is its place among all texts of the column.
   #keysOf(column) {
     if (this.keys.has(column.key)) return this.keys.get(column.key);
     const keys = new Float64Array(this.report.count);
@@ -444,8 +449,8 @@ class OperatorTable {
     return keys;
   }
 
-  // Returns all operators in the order of a column: rising, equal ones in the order of execution, behind
-  // them those without a value; with the number of those that have one.
+  // Returns all operators in the ascending order of a column, and the number of operators with a value.
+  // Equal operators keep the execution order; operators without a value come last.
   #orderOf(column) {
     if (this.orders.has(column.key)) return this.orders.get(column.key);
     const keys = this.#keysOf(column);
@@ -458,7 +463,7 @@ class OperatorTable {
     return order;
   }
 
-  // Finds the orders of all columns while the reader does nothing, so that a click need not wait for them.
+  // Computes the orders of all columns in idle time, so that a click is fast.
   prepare() {
     const column = this.columns.find((each) => !this.orders.has(each.key));
     if (!column) return;
@@ -466,7 +471,7 @@ class OperatorTable {
     whenIdle(() => this.prepare());
   }
 
-  // Sorts what is shown; what has no value comes last, equal ones in the order of execution.
+  // Sorts the shown operators; operators without a value come last, equal ones keep the execution order.
   sort(key, isDescending) {
     this.sortKey = key;
     this.isDescending = isDescending;
@@ -514,7 +519,7 @@ class OperatorTable {
     this.sort(this.sortKey, this.isDescending);
   }
 
-  // Returns the rows that are shown: operators, or where they are folded, scopes and what is opened of them.
+  // Returns the shown rows: operators, or scopes and the operators of opened scopes if folded.
   rows(isFolded) {
     if (!isFolded) return null;
     const root = { path: "", scopes: new Map(), operators: [] };
@@ -574,14 +579,14 @@ class OperatorTable {
       const isSorted = column.key === this.sortKey;
       const arrow = isSorted ? (this.isDescending ? " ▼" : " ▲") : "";
       const sorted = isSorted ? (this.isDescending ? "descending" : "ascending") : "none";
-      const button = element("button", { type: "button", "data-sort": column.key, click: () => this.#resort(column.key) }, `${column.title}${arrow}`);
+      const button = element("button", { type: "button", "data-sort": column.key, title: meaning(column.term), click: () => this.#resort(column.key) }, `${column.title}${arrow}`);
       const cells = [element("th", { scope: "col", "aria-sort": sorted }, button)];
       return cells[0];
     }));
   }
 
   #resort(key) {
-    // numbers are asked for largest first
+    // numbers are sorted largest first
     const isNumber = Boolean(this.columns.find((column) => column.key === key).number) && key !== "order";
     const isDescending = key === this.sortKey ? !this.isDescending : isNumber;
     const before = performance.now();
@@ -602,7 +607,7 @@ class OperatorTable {
       byId("table").querySelector(`[data-scope="${CSS.escape(scope.path)}"]`)?.focus();
     };
     const button = element("button", { type: "button", class: "fold", "aria-expanded": String(isOpen), "data-scope": scope.path, "aria-label": `${isOpen ? "fold" : "unfold"} ${scope.path}`, click: toggle }, isOpen ? "−" : "+");
-    const wrong = scope.wrong ? element("span", { class: "bad" }, ` ● ${scope.wrong} wrong`) : "";
+    const wrong = scope.wrong ? element("span", { class: "bad" }, ` ● ${scope.wrong} with problems`) : "";
     const cell = element("th", { scope: "row", colspan: this.columns.length }, "\u2003".repeat(depth), button, scope.part, ` (${scope.total})`, wrong);
     return element("tr", { class: "scope" }, cell);
   }
@@ -617,7 +622,7 @@ class OperatorTable {
       if (column.isStatistic) return this.#statisticCell(column, place);
       if (column.number) return element("td", { class: "number" }, column.cell ? column.cell(place) : text(column.number(place)));
       const word = column.word(place) ?? "";
-      return element("td", { class: column.isBad && word ? "bad" : null }, word);
+      return element("td", { class: column.isBad && word ? "bad" : null, title: column.key === "verdict" ? meaning(word) : null }, word);
     });
     return element("tr", { class: report.markOf(place) }, ...cells);
   }
@@ -741,7 +746,7 @@ class HeatMap {
     struck.getContext("2d").fillRect(0, 0, 12, 12);
     const [low, high] = this.range;
     const what = isLog ? `|${this.name}|, logarithmic` : this.name;
-    byId("heat-legend").replaceChildren(`${what}: ${text(low)} `, ramp, ` ${text(high)}; `, struck, " NaN or infinity. Operators from above to below as in the table, iterations from left to right.");
+    byId("heat-legend").replaceChildren(`${what}: ${text(low)} `, ramp, ` ${text(high)}; `, struck, " NaN or infinity. Rows are operators in the order of the table, columns are iterations.");
   }
 
   #point(event) {
@@ -818,16 +823,16 @@ class Detail {
       ["Type", report.types[place]],
       ["Network", `${report.places[place]}, rank ${report.ranks[place]}, operator ${report.orders[place]}`],
       ["Source", report.sources[place]],
-      ["Reads weights and inputs", report.parameters[place].split("\n").filter(Boolean).join(", ")],
-      ["Verdict", report.verdicts[place]],
-      ["Distance from golden", text(report.distances[place])],
+      ["Weights and inputs", report.parameters[place].split("\n").filter(Boolean).join(", ")],
+      ["Verdict", [report.verdicts[place], meaning(report.verdicts[place])].filter(Boolean).join(": ")],
+      ["Distance", text(report.distances[place])],
       ["Own error", text(report.owns[place])],
       ["Time, µs", text(report.times[place])],
     ].filter(([, value]) => value);
-    const items = facts.flatMap(([title, value]) => [element("dt", {}, title), element("dd", {}, value)]);
+    const items = facts.flatMap(([title, value]) => [element("dt", { title: meaning(title.toLowerCase()) }, title), element("dd", {}, value)]);
     if (problem !== undefined) {
       const link = element("a", { href: `#problem-${problem}` }, report.content.problems[problem].text);
-      items.push(element("dt", {}, "Wrong"), element("dd", {}, link));
+      items.push(element("dt", {}, "Problem"), element("dd", {}, link));
     }
     byId("detail-facts").replaceChildren(...items);
   }
@@ -881,7 +886,7 @@ function remembered(key, value) {
     if (value === undefined) return sessionStorage.getItem(key);
     sessionStorage.setItem(key, value);
   } catch {
-    // a browser may forbid pages of files to remember
+    // browsers may forbid storage for local files
   }
   return null;
 }
@@ -931,7 +936,7 @@ function showCharts(report, onPick) {
     reveal("depth");
     const step = Math.max(1, Math.ceil(points.length / 5000));
     const shown = points.filter((point, place) => point.isBad || place % step === 0);
-    byId("depth-chart").replaceChildren(scatter("Relative distance of each operator's outputs from golden's, logarithmic, in the order of execution; larger dots of another colour are at fault", shown, onPick));
+    byId("depth-chart").replaceChildren(scatter("Distance of each operator's outputs from golden, logarithmic, in execution order; large dots are operators at fault", shown, onPick));
   }
 }
 

@@ -310,7 +310,7 @@ class TestPrecision:
         done = run()
 
         assert 1 == done.exit_code
-        assert "next      --precision float16 accepts" in line(done, "next")
+        assert "next      if the device computed in float16, add --precision float16" in line(done, "next")
         assert 0 == run("--precision", "float16").exit_code
 
     def test_precision_is_handed_on(self, tmp_path, run):
