@@ -35,7 +35,7 @@ class Reason(enum.StrEnum):
     # The whole network.
     OTHER_DEVICE = (
         "on a device that support_device leaves out",
-        "The dump is off: support_device does not hold the number of this device.",
+        "The dump is off: support_device does not contain this device.",
     )
     MODEL_NOT_LISTED = (
         "of a model outside of dump_list",

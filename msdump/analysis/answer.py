@@ -43,7 +43,9 @@ _MEANINGS: Final = {
 }
 """Meanings of verdicts without an operator at fault."""
 
-_RERUN: Final = "add --model FILE.onnx to run each operator again and separate own errors from inherited errors"
+_RERUN: Final = (
+    "add --model FILE.onnx to run each operator again and separate own errors from inherited errors"
+)
 KEEP: Final = "run msdump diff FILE.onnx --advise 0.01 to find the operators to keep in float32"
 _ALONE: Final = "run msdump extract to write {name} as a separate model"
 _NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
@@ -140,7 +142,9 @@ def next_step(report: Report, *, has_rerun: bool) -> str:
         return _STEPS[Verdict.INHERITED]
     # after re-execution no precision needs to be guessed
     if not has_rerun and verdict in _NUMERIC and (precision := report.precision()):
-        return f"if the device computed in {precision}, add --precision {precision}: its limits allow this error"
+        return (
+            f"if the device computed in {precision}, add --precision {precision}: its limits allow this error"
+        )
     if verdict is Verdict.OWN:
         return _ALONE.format(name=report.accused[0].place.shown_name) if has_rerun else _RERUN
     if verdict in {Verdict.ACCUMULATED, Verdict.AMPLIFIED}:

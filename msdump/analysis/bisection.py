@@ -144,8 +144,8 @@ RESULTS: Final = ".npz"
 """Suffix of a file with the results of a side whose arithmetic no ONNX model can express."""
 
 _SCRIPT: Final = '''"""Run a part of {mine}
-and its counterpart of {golden} on one input, and print how far they are apart.
-Results in an .npz file were computed in an arithmetic that no model says, as float64."""
+and its counterpart of {golden} on one input, and print their distance.
+An .npz file has the results of an arithmetic that a model cannot express, such as float64."""
 from pathlib import Path
 
 import numpy as np
@@ -376,12 +376,12 @@ class Bisection:
         """
         whole = self._distance(self._own_outputs())
         if not whole:
-            raise InputError("both models give the same outputs: there is nothing to look for")
+            raise InputError("both models give the same outputs")
         units = self._units()
         if not self._explains(units, whole):
             raise InputError(
-                "the exchange of all operators that have a counterpart does not bring the difference about:"
-                " it lies in what has none"
+                "the exchange of all operators with a counterpart does not explain the difference:"
+                " it comes from operators without a counterpart"
             )
         smallest = minimise(units, lambda part: self._explains(part, whole))
         spliced, difference = self._spliced(smallest), self._difference(smallest)

@@ -387,6 +387,6 @@ def properties(report: DumpReport) -> dict[str, dict[str, str]]:
     if not nodes:
         raise ToolError(
             ReturnCode.PARAMETER,
-            f"{report.dump}: no graph file tells which ONNX node an operator is; msdump's own dumps have one",
+            f"{report.dump}: no graph file names the ONNX nodes; the dumps of msdump have such a file",
         )
     return nodes

@@ -205,7 +205,9 @@ def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) 
     except FormatError as error:
         raise InputError(f"{record.path}: {error}; give the model with --model") from error
     if array.dtype.kind in "OUS":
-        raise InputError(f"{record.path}: {record} holds text, which no .npz file of plain arrays can")
+        raise InputError(
+            f"{record.path}: {record} holds text, and an .npz file of plain arrays cannot hold text"
+        )
     if array.dtype.isbuiltin != 1:  # a type that numpy lacks; all of them are exact in float32
         array = array.astype(np.float32)
     if shape is None or array.size != math.prod(shape):
@@ -241,7 +243,7 @@ def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
     for io in IO:
         if not run.of(io):
             raise InputError(
-                f"{run.directory.path}: no {io} of {run.name} was dumped, and nothing tells what it was"
+                f"{run.directory.path}: no {io} of {run.name} was dumped, and its value is unknown"
             )
     return tuple(
         KeptTensor(f"{io}_{slot}", io, record.dtype, *_kept_array(record))
@@ -272,18 +274,18 @@ class _FromGraphFile:
         node = run.first.operator.node
         if node is None:
             raise UntoldOperatorError(
-                f"{run.directory.path}: no graph file of the dump tells how {run.name} computes; give the"
+                f"{run.directory.path}: no graph file of the dump describes {run.name}; give the"
                 " model with --model"
             )
         parts = part_types(node)
         if len(parts) > 1 and "".join(parts) != node.op_type:
             raise UntoldOperatorError(
-                f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, and the graph file"
-                f" tells {node.op_type} alone; give the model with --model"
+                f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, but the graph file"
+                f" describes only {node.op_type}; give the model with --model"
             )
         if written_inputs(node.op_type):
             raise InputError(
-                f"{run.directory.path}: {run.name} writes inputs in place, which needs the model: --model"
+                f"{run.directory.path}: {run.name} writes inputs in place; give the model with --model"
             )
         self._run, self._operator = run, node
 
@@ -299,8 +301,8 @@ class _FromGraphFile:
                 arrays[_input_name(slot)] = self._array(record, form)
             elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
                 raise InputError(
-                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} was dumped nor"
-                    f" {source.name}, which gives it"
+                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} nor"
+                    f" its source {source.name} was dumped"
                 )
         return arrays
 
@@ -349,9 +351,9 @@ class _FromGraphFile:
         told, dumped = (form.dtype, shape), (record.dtype, array.shape)
         if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
             raise UntoldOperatorError(
-                f"{record.path}: the graph file of the dump has {told[0]}{list(told[1] or ())} here, and the"
-                f" file {dumped[0]}{list(dumped[1])}: it numbers its operators otherwise; give the model with"
-                " --model"
+                f"{record.path}: the graph file of the dump has {told[0]}{list(told[1] or ())} here, but the"
+                f" file has {dumped[0]}{list(dumped[1])}: the numbers of the operators differ; give the model"
+                " with --model"
             )
         return array
 
@@ -381,8 +383,8 @@ class _FromModel:
                 arrays[name] = self._array(name, record)
             elif name not in self._graph.weights:
                 raise InputError(
-                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} was dumped nor"
-                    " the output that it is"
+                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} nor"
+                    " its source was dumped"
                 )
         return arrays
 
@@ -423,7 +425,7 @@ class _FromModel:
             return np.array(self._graph.weights[name])
         raise InputError(
             f"{self._run.directory.path}: {self._run.name} writes its input {slot} ({name}) in place, and"
-            " nothing tells what that was before: the iteration before was not dumped"
+            " its value before that is unknown: the iteration before was not dumped"
         )
 
     def _written(self, name: str) -> Record | None:
@@ -485,7 +487,9 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
     source = _FromGraphFile(run) if graph is None else _FromModel(run, dump, graph)
     outputs = source.outputs()
     if not outputs:
-        raise InputError(f"{run.directory.path}: no output of {run.name} was dumped: nothing can be compared")
+        raise InputError(
+            f"{run.directory.path}: no output of {run.name} was dumped, so there is nothing to compare"
+        )
     inputs = source.inputs()
     model: RegionModel = source.model(inputs, tuple(outputs))
     return Repro(
@@ -504,7 +508,7 @@ OUTPUTS: Final = "outputs.npz"
 SCRIPT: Final = "run.py"
 DESCRIPTION: Final = "operator.json"
 
-_SCRIPT: Final = '''"""Run {what} again, and print how far its dumped outputs are off."""
+_SCRIPT: Final = '''"""Run {what} again, and print the errors of its dumped outputs."""
 from pathlib import Path
 
 import numpy as np

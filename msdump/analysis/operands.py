@@ -191,8 +191,8 @@ def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryv
     def load() -> np.ndarray:
         if _is_cut(file, header.dtype):
             raise FormatError(
-                f"{file.path}: the device held {file.held.dtype} by the graph, the file is named {dtype} and"
-                f" holds the first part of the bytes alone"
+                f"{file.path}: the device held {file.held.dtype} by the graph, but the file is named {dtype}"
+                f" and holds only the first part of the bytes"
             )
         return npy.decode(opened(file.path), file.path).reshape(shape)
 

@@ -311,7 +311,7 @@ def _iterations(plan: DumpPlan) -> str:
 def _operators(plan: DumpPlan) -> str:
     selector = plan.what.selector
     if selector.mode is DumpMode.MARKED:
-        return "those that set_dump marks"
+        return "the operators that set_dump marks"
     if selector.mode is DumpMode.ALL or not selector.patterns:
         return "all"
     return "; ".join(_pattern(pattern) for pattern in selector.patterns)
@@ -359,10 +359,10 @@ def _statistics(plan: DumpPlan) -> str:
 
 def _writing(plan: DumpPlan) -> str:
     if plan.files.is_async:
-        return f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} wait"
+        return f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} in the queue"
     if plan.watch.writes_hits_alone or plan.watch.history:
-        return "synchronous, complete when the step returns"
-    return "synchronous, an operator's files are complete before the next segment starts"
+        return "synchronous, the files are complete when the step returns"
+    return "synchronous, the files are complete before the next segment starts"
 
 
 def _watch(plan: DumpPlan) -> str:
@@ -371,7 +371,7 @@ def _watch(plan: DumpPlan) -> str:
     parts = (
         (f"rules {names}", watch.rules),
         ("a hit only warns", watch.rules and watch.on_hit is OnHit.LOG),
-        ("only operators that hit are written", watch.writes_hits_alone),
+        ("only operators with a hit are written", watch.writes_hits_alone),
         ("a hit ends the run", watch.rules and watch.on_hit is OnHit.STOP),
         (_history(watch), watch.history),
     )
@@ -381,9 +381,7 @@ def _watch(plan: DumpPlan) -> str:
 def _history(watch: WatchPlan) -> str:
     steps = "step" if watch.history == 1 else f"{watch.history} steps"
     causes = "a failure" if not watch.rules or watch.on_hit is OnHit.LOG else "a hit or a failure"
-    return (
-        f"the last {steps} are kept in at most {_bytes_text(watch.history_bytes)}, and written upon {causes}"
-    )
+    return f"the last {steps} in memory, at most {_bytes_text(watch.history_bytes)}; written after {causes}"
 
 
 def _limits(plan: DumpPlan) -> str:
@@ -391,8 +389,8 @@ def _limits(plan: DumpPlan) -> str:
         (f"at most {_bytes_text(plan.files.max_bytes)} of tensor files", plan.files.max_bytes),
         (f"{plan.files.writer_threads} writer threads", plan.files.writer_threads > 1),
         ("a failed write only warns", plan.files.on_write_error is OnWriteError.WARN),
-        ("what lies there already is removed", plan.files.existing is Existing.REPLACE),
-        ("refused where files lie there already", plan.files.existing is Existing.REFUSE),
+        ("existing files are removed", plan.files.existing is Existing.REPLACE),
+        ("existing files are an error", plan.files.existing is Existing.REFUSE),
         (f"precision_mode {plan.precision_mode}", plan.precision_mode),
         (
             f"operators that are not dumped are fused (optimize {plan.optimization}): last bits change",

@@ -65,12 +65,12 @@ advice: Final = applied(
 _SHOWN = 30  # operators; -v shows all
 
 _CONFIRMATIONS: Final = {
-    SearchEnd.CONFIRMED: "confirmed: within {} on {} that the search has not seen",
-    SearchEnd.UNCONFIRMED: "not confirmed: not within {} on every input that the search has not seen",
+    SearchEnd.CONFIRMED: "confirmed: errors stay below {} on {} outside of the search",
+    SearchEnd.UNCONFIRMED: "not confirmed: an error exceeds {} on an input outside of the search",
 }
 _SIZES: Final = {
-    True: "smallest: without any one of them an output is beyond {}",
-    False: "small: the search ended before it knew that none of them can go",
+    True: "minimal: without any one of them an output exceeds {}",
+    False: "perhaps not minimal: the search ended early",
 }
 
 
@@ -82,7 +82,7 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
     if advice.kept is None:
         yield from _without_a_set(advice)
     elif not advice.kept:
-        yield f"nothing needs to be kept: every output is within {advice.bound:g}"
+        yield f"no operator needs to be kept: the error of every output is below {advice.bound:g}"
     else:
         yield f"keep {len(advice.nodes)} of them in {advice.variants.to.name}:"
         yield from _operators(advice)
@@ -103,11 +103,11 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
 def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
     to = advice.variants.to.name
     if advice.outcome is SearchEnd.INTERRUPTED:
-        yield "no set has been found yet"
+        yield "no set was found before the interruption"
         return
-    yield f"no set of operators kept in {to} was found that brings every output below {advice.bound:g}"
+    yield f"no set of operators kept in {to} brings every output below {advice.bound:g}"
     if max(error.after for error in advice.errors) > advice.bound:
-        yield f"the bound is smaller than the error that {to} has itself"
+        yield f"the bound is smaller than the error of {to} itself"
 
 
 def _operators(advice: KeepAdvice) -> Iterator[str]:
@@ -117,14 +117,14 @@ def _operators(advice: KeepAdvice) -> Iterator[str]:
     if len(advice.nodes) > shown:
         yield f"  ... and {len(advice.nodes) - shown} more (-v)"
     if count := len(advice.nameless):
-        yield f"{plural(count, 'name')} not in the model file: other tools need the one that --output writes"
+        yield f"{plural(count, 'name')} not in the model file; give other tools the file that --output writes"
 
 
 def _errors(advice: KeepAdvice) -> Iterator[str]:
     width = max((len(error.example) for error in advice.errors), default=0)
     after = "with them kept" if advice.kept is not None else "with all kept"
     for error in advice.errors:
-        mark = "  (not seen by the search)" if error.is_unseen else ""
+        mark = "  (outside of the search)" if error.is_unseen else ""
         yield (
             f"{error.example:<{width}}  {error.output}: error {error.before:.3g},"
             f" {after} {error.after:.3g}{mark}"
@@ -209,7 +209,7 @@ def answer(question: Question) -> None:
     found = Answer(advice, question.mine.text, written)
     documents.show(DOCUMENT, found, _lines(found, seconds))
     if advice.outcome is SearchEnd.INTERRUPTED:
-        messages.say("interrupted; the smallest set that was found until then is told")
+        messages.say("interrupted; the smallest set so far follows")
         leave(INTERRUPTED)
     if not advice.is_confirmed:
         leave(FAILED)
@@ -217,7 +217,7 @@ def answer(question: Question) -> None:
 
 def _mode(question: Question) -> PrecisionMode:
     if question.mine.context.device_target is not DeviceTarget.ASCEND:
-        raise InputError(f"--advise is about the emulated device; --mine {question.mine.text} is none")
+        raise InputError(f"--advise needs a variant of the emulated device, not --mine {question.mine.text}")
     mode = question.mine.context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16
     if question.to == "bfloat16" and mode in {
         PrecisionMode.ALLOW_FP32_TO_BF16,

@@ -41,7 +41,7 @@ class FoundOperators:
 
     Attributes:
         text: The text of --find.
-        suggestion: The item of "kernels" to write, "" where no operator is called like that.
+        suggestion: The item of "kernels" to write, "" where no operator has such a name.
         operators: Operators with the text in their names.
     """
 
@@ -87,7 +87,7 @@ _NO_LIBRARY: Final = (
     " (install the manylinux wheel, or from source with a C compiler)"
 )
 _SHOWN: Final = 20  # kernels that are listed; -v lists all
-_OTHER_DEVICE: Final = "support_device does not hold this device"
+_OTHER_DEVICE: Final = "support_device does not contain this device"
 
 
 def _print_model(checked: ModelPreview) -> None:
@@ -110,7 +110,7 @@ def _lines_below(checked: ModelPreview, shown: int) -> Iterator[str]:
     if selected.parameters:
         yield f"parameters: {len(selected.parameters)}, at the end of each dumped iteration"
     if plan.what.selector.mode is DumpMode.MARKED:
-        yield "set_dump marks operators while the program runs; the forecast is without them"
+        yield "the forecast leaves out the operators that set_dump marks during the run"
     for item in selected.unmatched:
         yield f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else "")
     yield from _forecast_lines(checked.amounts, plan)
@@ -119,12 +119,12 @@ def _lines_below(checked: ModelPreview, shown: int) -> Iterator[str]:
         yield f"{title:<12}{plural(each.count, each.noun)}: {each.reason}"
         title = ""
     for operator in checked.cannot_run:
-        remark = "" if operator.is_certain else " (only where its branch or loop runs)"
+        remark = "" if operator.is_certain else " (only if its branch or loop runs)"
         yield f"cannot run: {operator.node.operator.full_name}{remark}: {operator.reason}"
 
 
 def _found_lines(found: FoundOperators) -> Iterator[str]:
-    yield f"\n{found.text!r}: {found.suggestion or 'no operator is called like that'}"
+    yield f"\n{found.text!r}: {found.suggestion or 'no operator has such a name'}"
     yield from map(_operator_line, found.operators)
 
 
@@ -143,11 +143,11 @@ def _forecast_lines(amounts: Forecast | None, plan: DumpPlan) -> Iterator[str]:
     yield f"            {_amount(amounts.once)} once: graph files, metadata, constants"
     if amounts.total is not None:
         number = plural(amounts.iterations or 0, "iteration")
-        yield f"            {_amount(amounts.total)} for {number} in all{unknown and ', and those'}"
+        yield f"            {_amount(amounts.total)} for {number} in all{unknown and ', without these'}"
     for reason, count in amounts.skipped.items():
         yield f"            no file for {plural(count, 'tensor')} of each iteration: {reason}"
     if amounts.total is not None and 0 < plan.files.max_bytes < amounts.total.bytes:
-        yield f"            more than max_bytes {plan.files.max_bytes:,}: what does not fit is skipped"
+        yield f"            exceeds max_bytes {plan.files.max_bytes:,}: files beyond it are skipped"
 
 
 def _amount(amount: Amount) -> str:

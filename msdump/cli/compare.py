@@ -142,7 +142,7 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
 
     variant = models.parse(arithmetic)
     if variant.engine is not Engine.DEVICE:
-        raise InputError(f"--arithmetic {arithmetic!r}: operators run again on CPU, GPU or Ascend")
+        raise InputError(f"--arithmetic {arithmetic!r}: the variant must be CPU, GPU or Ascend")
     rerunning = Rerunning(model, Arithmetic.of(variant.context))
     comparison.explain = rerunning.explain
     for folders in comparison.runs():
@@ -172,12 +172,14 @@ def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
 
 def _print_reruns(rerunning: Rerunning) -> None:
     again = sum(bool(rerun.own) for run in rerunning.runs for rerun in run.reruns)
-    mine = f", as MINE did in {rerunning.mine}" if rerunning.mine not in {None, rerunning.golden} else ""
+    mine = f" (MINE ran in {rerunning.mine})" if rerunning.mine not in {None, rerunning.golden} else ""
     messages.say(f"{plural(again, 'operator')} ran again in {rerunning.golden}{mine}")
     left_out = rerunning.left_out()
     if left_out:
         operator, note = left_out[0]
-        messages.say(f"warning: {plural(len(left_out), 'operator')} did not: {operator.name}: {note}")
+        messages.say(
+            f"warning: {plural(len(left_out), 'operator')} did not run again, such as {operator.name}: {note}"
+        )
 
 
 @click.command(name="compare", cls=sections.Command)
@@ -243,7 +245,7 @@ def command(
         2  Nothing was compared: no tensor has a counterpart, or an option is wrong.
     """
     if patches and not model:
-        raise click.UsageError("--patch runs the network on: give its --model")
+        raise click.UsageError("--patch needs --model")
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
@@ -265,7 +267,7 @@ def command(
                 _cure(rerunning, patches)
     except KeyboardInterrupt:
         is_interrupted = True
-        messages.say("interrupted: this is what is known so far")
+        messages.say("interrupted: partial results follow")
     report = comparison.report()
     if is_interrupted and not report.compared:
         leave(INTERRUPTED)
@@ -324,8 +326,8 @@ def _why_nothing(pair: FolderPair, graph: str | None) -> str:
     if graph:
         return f"no tensor of {pair.dumped} and {pair.golden} belongs to the same value of {graph}"
     if read_folder(pair.golden).kind is FolderKind.GOLDEN:
-        return f"no operator of {pair.dumped} is called as one of {pair.golden}; give --graph model.onnx"
+        return f"no operator name is in both {pair.dumped} and {pair.golden}; add --graph model.onnx"
     return (
-        f"no operator has the same name in {pair.dumped} and {pair.golden};"
-        " give --graph model.onnx where they were compiled in different ways"
+        f"no operator name is in both {pair.dumped} and {pair.golden};"
+        " add --graph model.onnx if the two sides were compiled differently"
     )

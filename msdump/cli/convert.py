@@ -151,7 +151,7 @@ def _lines(conversion: Conversion, target: Target) -> Iterator[str]:
     yield f"into      {conversion.output}"
     if conversion.kept:
         kept = plural(conversion.kept, "tensor")
-        yield f"kept      {kept} of ND, which is the host's layout, not {target.format}"
+        yield f"kept      {kept} of ND, the host's layout, instead of {target.format}"
     if conversion.skipped:
         kinds = sorted(conversion.skipped.items())
         counts = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in kinds)

@@ -157,8 +157,8 @@ def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> 
     return fed[0 if worst is None else worst.iteration]
 
 
-_ADVISED: Final = "--advise is about one model's inference: no OTHER, --train or --steps"
-_MISPLACED: Final = "--to belongs to --advise, --output to --advise and --bisect"
+_ADVISED: Final = "--advise takes one model and excludes OTHER, --train and --steps"
+_MISPLACED: Final = "--to needs --advise, --output needs --advise or --bisect"
 _BISECTED: Final = (
     "--bisect exchanges operators of inference on the host: no --train, which changes variables,"
     " and no variant GPU"
@@ -248,7 +248,7 @@ def command(
         2  A model, an input or an option is wrong. Nothing was compared.
     """
     if files and (seed is not None or dimensions):
-        raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
+        raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     sides = models.parse(mine or ("Ascend" if other is None else "float32")), models.parse(golden)
     if bound is not None:
         _refuse(train or steps > 1 or other is not None, _ADVISED)
@@ -286,13 +286,14 @@ def _widened(comparison: LockstepComparison) -> Limits:
     )
     if kinds[0] != kinds[1]:
         messages.say(
-            "note: one of the models is quantised: tensors agree up to a relative distance of"
-            f" {QUANTISED:g}, as 8 bits allow (--distance)"
+            f"note: one model is quantised: the limit of the relative distance is {QUANTISED:g} (--distance)"
         )
         return replace(limits, distance=QUANTISED, explanation="8 bits")
     held = rounded_to(comparison.pairing.models)
     if held:
-        messages.say(f"note: weights of one model are those of the other in {held} (--precision)")
+        messages.say(
+            f"note: the weights of one model are the other's in {held}: {held} sets the limits (--precision)"
+        )
     return replace(limits, precision=coarser(limits.precision, held))
 
 
@@ -348,7 +349,7 @@ def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
     """Exit with the code of the result."""
     report = comparison.report
     if not is_whole:
-        messages.say(f"interrupted in run {comparison.runs - 1}; what was compared until then is told")
+        messages.say(f"interrupted in run {comparison.runs - 1}; the results so far follow")
         leave(INTERRUPTED)
     if not report.compared:
         messages.say("error: nothing was compared")

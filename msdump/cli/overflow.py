@@ -57,7 +57,7 @@ DOCUMENT: Final = Document(
 
 # Only compiled graphs leave records. Elsewhere op_debug_mode 3 dumps just the operators that overflow.
 _NONE = (
-    "no overflow: {} holds no Opdebug files, as O2, GE and acl dumps of overflows do"
+    "no overflow: {} has no Opdebug files; only O2, GE and acl dumps of overflows have them"
     " (in O0 and O1 each dumped operator overflowed)"
 )
 

@@ -176,7 +176,7 @@ def command(
     if documents.wanted() + is_csv + (parquet is not None) > 1:
         raise click.UsageError("--csv, --json and --parquet exclude each other")
     if is_read_only and parquet is not None:
-        raise click.UsageError("--parquet writes a file; --read-only lets no question write one")
+        raise click.UsageError("--parquet writes a file and excludes --read-only")
     names, question = _split(arguments)
     given = sources.parse_sources(names)
     with Session(given, measures=measures, executor=executor, is_read_only=is_read_only) as session:
@@ -193,9 +193,7 @@ def _split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
     if is_word or os.path.lexists(last) or sources.is_named(last):
         return arguments, None
     if not others:
-        raise ToolError(
-            ReturnCode.PARAMETER, "a question alone; name a dump before it: msdump query DUMP ..."
-        )
+        raise ToolError(ReturnCode.PARAMETER, "the question needs a dump before it: msdump query DUMP ...")
     return tuple(others), last
 
 

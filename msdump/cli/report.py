@@ -207,7 +207,7 @@ def _plan(dump: Dump, request: ReportRequest) -> DumpPlan | None:
         if request.config is not None:
             raise
         # the copy in a dump of another version may have keys that are not known here
-        messages.say(f"warning: the configuration in the dump is not understood: {error}")
+        messages.say(f"warning: the configuration in the dump is not valid: {error}")
         return None
 
 
@@ -233,7 +233,8 @@ def _annotate(report: DumpReport, model: str, output: str) -> str:
     contents, count = loader.annotated(model, export.properties(report), folder)
     if not count:
         raise ToolError(
-            ReturnCode.PARAMETER, f"{model}: no node is called as one of {report.dump}; is it that model?"
+            ReturnCode.PARAMETER,
+            f"{model}: no node has the name of an operator of {report.dump}; give the model of the dump",
         )
     path = reports.write_bytes(folder, name, (contents,))
     return f"{path}: {plural(count, 'node')} with texts"

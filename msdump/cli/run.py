@@ -238,7 +238,7 @@ class ModelRun:
             return f"neither --config nor {env.DUMP_CONFIG} is given"
         if not self.network.graph.nodes:
             return "the model has no operators"
-        return "support_device does not hold this device"
+        return "support_device does not contain this device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,7 +504,7 @@ def command(
     """
     request = RunRequest(seed=seed or 0, has_config=bool(config or env.read(env.DUMP_CONFIG)), **given)
     if request.inputs is not None and (seed is not None or request.dimensions):
-        raise click.UsageError("--inputs excludes --seed and --dim, which are for made-up inputs")
+        raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     if request.save_state is not None and not request.train:
         raise click.UsageError("--save-state needs --train: only training changes a state")
     _check_ranks(ranks, device_id)

@@ -149,7 +149,8 @@ def print_listing(report: Report, view: ComparisonView) -> int:
     findings = report.below(view.scope) if view.scope else report.findings
     if view.scope and not findings:
         raise ToolError(
-            ReturnCode.PARAMETER, f"no operator lies in the scope {view.scope}; there are {_scopes(report)}"
+            ReturnCode.PARAMETER,
+            f"no operator is in the scope {view.scope}; the scopes are {_scopes(report)}",
         )
     if view.by in {Arrangement.SCOPE, Arrangement.TYPE}:
         _print_groups(grouped_findings(findings, view.by)[: view.top], view.by)
@@ -177,7 +178,7 @@ def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
 def _scopes(report: Report) -> str:
     scopes = sorted({finding.place.scope for finding in report.findings if finding.place.scope})
     more = " and more" if len(scopes) > _EXAMPLES else ""
-    return f"{', '.join(scopes[:_EXAMPLES])}{more}" if scopes else "none, as no graph file tells them"
+    return f"{', '.join(scopes[:_EXAMPLES])}{more}" if scopes else "unknown, because no graph file lists them"
 
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

@@ -145,10 +145,10 @@ def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
         first = f"{each.first.op_type} {each.first}"
         yield f"undecided: {each.rule} on {tensors}, such as {first}: {each.reason}"
     for name in report.unused:
-        yield f"unused: {name} looks at nothing that was dumped"
+        yield f"unused: {name} fits no dumped tensor"
     looked_at = max(report.looked_at.values(), default=0)
     hits, rules = plural(len(report.hits), "hit"), plural(len(report.rules), "rule")
-    yield f"{hits} of {rules}, up to {plural(looked_at, 'tensor')} looked at"
+    yield f"{hits} of {rules} on up to {plural(looked_at, 'tensor')}"
 
 
 def _line(hit: Hit) -> str:

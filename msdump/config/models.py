@@ -251,7 +251,7 @@ class MsdumpSettings(Section):
         Literal["log", "dump", "stop"],
         about(
             "What a rule that hits does beyond the warning. 'log': nothing, 'dump': without history "
-            "only operators that hit are written, with it the kept steps and the one that goes on, "
+            "only operators with a hit are written, with it the kept steps and the one that goes on, "
             "'stop': the run ends, too."
         ),
     ] = "dump"

@@ -78,7 +78,10 @@ REFUSALS = {
     "no variant": (("net.onnx", "--mine", "Ascent"), "did you mean 'Ascend'"),
     "no GPU": (("net.onnx", "--golden", "GPU"), "no CUDA provider"),
     "no training": (("net.onnx", "--train"), "describes no training"),
-    "no optimised training": (("net.onnx", "--train", "--mine", "onnxruntime"), "no step of training"),
+    "no optimised training": (
+        ("net.onnx", "--train", "--mine", "onnxruntime"),
+        "cannot optimise training steps",
+    ),
     "no file": (("net.onnx", "--inputs", "nowhere.npz"), "nowhere.npz"),
     "two ways of inputs": (("net.onnx", "--inputs", "small.npz", "--seed", "1"), "--inputs excludes"),
     "no dimension": (("net.onnx", "--dim", "M=3"), "no dynamic dimension 'M'"),

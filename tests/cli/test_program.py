@@ -178,7 +178,7 @@ class TestRun:
                 "",
                 {"support_device": [1]},
                 ("--device-target", "GPU"),
-                "no dump: support_device does not hold",
+                "no dump: support_device does not contain",
             ),
             ("g (float[2] x) => (float[2] x) { }", {}, (), "no dump: the model has no operators"),
             (
@@ -575,7 +575,7 @@ CHECKED = {
     "marks": (
         *({"dump_mode": 2}, MINI, ()),
         [
-            "set_dump marks operators while the program runs",
+            "the operators that set_dump marks during the run",
             "left out:   5 operators: not marked by set_dump",
         ],
         [],
@@ -591,7 +591,7 @@ CHECKED = {
     ),
     "limit": (
         *({"own": {"max_bytes": 1000}}, MINI, ()),
-        ["more than max_bytes 1,000: what does not fit is skipped"],
+        ["exceeds max_bytes 1,000: files beyond it are skipped"],
         [],
     ),
 }

@@ -218,7 +218,7 @@ ARGUMENTS = {
     "JSON of something else": (["{0}/other.json", "from comparisons"], "no result of msdump compare"),
     "an empty directory": (["{0}/empty", "select 1"], "no dump"),
     "two of one name": (["a={0}/dump", "a={0}/empty", "select 1"], "two sources are called 'a'"),
-    "a question alone": (["select 1"], "a question alone; name a dump before it"),
+    "a question alone": (["select 1"], "the question needs a dump before it"),
     "a pack of another form": (["{0}/pack", "select 1"], "a pack of form 99; this msdump reads form 1"),
     "a broken pack": (["{0}/broken", "select 1"], "not JSON"),
     "no place": (

@@ -260,7 +260,7 @@ def test_operators_alike_share_a_row(put, page, plain):
 
     told = plain(text)
     assert 1 == told.count("and 2 more Pow of RMSNorm")
-    assert f"Likewise {names[1]} , {names[2]}" in told
+    assert f"Same fault {names[1]} , {names[2]}" in told
     assert "Next: run msdump diff FILE.onnx --advise 0.01 to find the operators to keep in float32." in told
 
 
@@ -507,7 +507,7 @@ def test_golden_names_the_operator_at_fault(put, document):
     assert [[FC]] == [
         [report["operators"][place]["operator"] for place in each["victims"]] for each in report["problems"]
     ]
-    assert report["advice"].startswith("--model FILE.onnx runs each operator again")
+    assert report["advice"].startswith("add --model FILE.onnx")
 
 
 def test_missing_operators_are_told(put, document):

@@ -235,7 +235,7 @@ def test_text_names_operator_value_and_limit(dumped, watched):
         "tensor_overflow: iteration 0, rank 0: Reciprocal Default/Reciprocal-op0 output.0: "
         "the number of elements that are NaN or infinite is 2 (> 0)\n"
         "... and 1 more\n"
-        "2 hits of 1 rule, up to 26 tensors looked at\n" == output
+        "2 hits of 1 rule on up to 26 tensors\n" == output
     )
 
 

@@ -36,7 +36,7 @@ class TestCommand:
         assert done.stdout == (
             f"converted 1 dump file to 3 files, 2,012 bytes\n"
             f"into      {tmp_path}/out\n"
-            f"kept      2 tensors of ND, which is the host's layout, not NCHW\n"
+            f"kept      2 tensors of ND, the host's layout, instead of NCHW\n"
             f"skipped   1 file of other kinds (1 .csv)\n"
         )
 

@@ -122,8 +122,8 @@ def test_a_patch_shows_the_cure(door, mode):
     [
         (["--model", "mini"], "is not the model of the dump"),
         (["--model", "lenet", "--patch", "nowhere"], "the main graph has no such operator"),
-        (["--model", "lenet", "--arithmetic", "float64"], "operators run again on CPU, GPU or Ascend"),
-        (["--patch", "nowhere"], "give its --model"),
+        (["--model", "lenet", "--arithmetic", "float64"], "the variant must be CPU, GPU or Ascend"),
+        (["--patch", "nowhere"], "--patch needs --model"),
     ],
 )
 def test_what_cannot_run_again_is_told(door, options, message):

@@ -50,7 +50,9 @@ def test_half_of_the_bytes(door, options):
 
     found = {each["operator"].rpartition("/")[2]: each for each in report["operators"]}
     assert "unreadable" == found["MatMul-op0"]["verdict"]
-    assert "the device held float32 by the graph, the file is named float16" in found["MatMul-op0"]["note"]
+    assert (
+        "the device held float32 by the graph, but the file is named float16" in found["MatMul-op0"]["note"]
+    )
     assert {"equal", "unreadable", "agrees"} >= {each["verdict"] for each in report["operators"]}
 
 

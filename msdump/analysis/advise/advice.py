@@ -253,7 +253,9 @@ def advise(
         InputError: True outputs of given inputs are not finite, or the device rounds nothing.
     """
     if not variants.candidates:
-        raise InputError(f"{variants.graph.source}: the device rounds no operator: there is nothing to keep")
+        raise InputError(
+            f"{variants.graph.source}: the device rounds no operator, so no operator needs to be kept"
+        )
     variants.progress = progress or variants.progress
     examples, trials = ([golden(name, feeds, truth) for name, feeds in each] for each in (seen, held))
     search = SetSearch(DeviceRuns(variants, examples), bound)
@@ -269,7 +271,7 @@ def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Examp
         try:
             yield golden(*made_up(number), truth)
         except MsdumpError as error:
-            progress.say(f"not an input to confirm the set on: {error}")
+            progress.say(f"unusable for the confirmation: {error}")
 
 
 def _confirmed(
@@ -284,7 +286,7 @@ def _confirmed(
         kept = found
         errors = [max(each.values(), default=0.0) for each in runs.errors([kept], trials)[0]]
         for trial, error in zip(trials, errors, strict=True):
-            progress.say(f"on {trial.name}, which the search has not seen: error {error:.3g}")
+            progress.say(f"on {trial.name}, outside of the search: error {error:.3g}")
         if max(errors, default=0.0) <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
             return _advice(search, bound, kept, trials, outcome)

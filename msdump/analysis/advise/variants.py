@@ -72,8 +72,8 @@ def golden(name: str, feeds: Values, truth: Truth) -> Example:
         count = int(np.size(array) - np.isfinite(array).sum()) if _is_float(array) else 0
         if count:
             raise InputError(
-                f"{name}: on the golden side, output {output!r} has NaN or infinity in {count} of"
-                f" {np.size(array)} elements: no precision of the other side brings anything near them"
+                f"{name}: golden's output {output!r} has NaN or infinities at {count} of"
+                f" {np.size(array)} elements, and no precision of the other side can agree with them"
             )
     return Example(name, feeds, outputs)
 
@@ -250,7 +250,7 @@ class Variants:
             if not is_repeatable(node):
                 raise UnsupportedOpError(
                     f"{graph.source}: {node.operator.full_name} gives other results in every run:"
-                    " nothing can be advised about such a network"
+                    " --advise needs the same results in all runs"
                 )
         self.narrow: Final = device.roundings
         self.saturates = overflow is OverflowMode.SATURATION
@@ -363,8 +363,8 @@ class _Runner:
         for name, array in written.items():
             if array is None and self._graph.type_of(name).kind != "optional":
                 raise UnsupportedOpError(
-                    f"{node.operator.full_name} writes {name!r}, which is no tensor:"
-                    " only networks of tensors can be advised about"
+                    f"{node.operator.full_name} writes {name!r}, which is not a tensor;"
+                    " --advise supports only tensors"
                 )
         return written
 

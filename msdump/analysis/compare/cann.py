@@ -446,6 +446,6 @@ def advise(rows: Sequence[Pair], names: Sequence[str], inputs: Sequence[str]) ->
     else:
         failed = sum(bool(row.fault) for row in rows)
         others = f" that could be compared agree; {failed} could not" if failed else " agree"
-        text = f"All tensors{others}. If the network is still wrong, look at what is made of its outputs."
+        text = f"All tensors{others}. If the network is still wrong, look at the processing of its outputs."
     index = str(places[0].index) if places else "NA"
     return f"Detection Type: {kind}", f"Operator Index: {index}", f"Expert Advice: {text}"

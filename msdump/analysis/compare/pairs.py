@@ -296,7 +296,7 @@ def _check(dumped: Folder, golden: Folder, *, has_rules: bool, has_unfused: bool
         (
             is_golden and dumped.kind is not FolderKind.GOLDEN and not has_rules,
             ReturnCode.PARAMETER,
-            f"{golden.path} holds {golden.kind}: -f, the model's graph file, must tell whose they are",
+            f"{golden.path} holds {golden.kind}: give the model's graph file with -f",
         ),
         (
             is_golden and has_unfused,

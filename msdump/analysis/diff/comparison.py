@@ -186,7 +186,7 @@ class _Run:
         if self._follower.error is not None:
             both.failures.append(_failure("golden", golden, self._follower.error))
         elif behind:
-            both.failures.append(f"{behind} operators of golden ran behind it and were compared with nothing")
+            both.failures.append(f"{behind} operators of golden ran after it and were not compared")
         both.report.uneven += self._uneven()
         outputs = [*self._outputs()]
         both.outputs += outputs

@@ -208,9 +208,9 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
 
 def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
     if trains:
-        raise InputError(f"variant {variant.text}: onnxruntime optimises no step of training")
+        raise InputError(f"variant {variant.text}: onnxruntime cannot optimise training steps")
     if graph.source == IN_MEMORY:
-        raise InputError(f"variant {variant.text}: onnxruntime optimises the file of a model")
+        raise InputError(f"variant {variant.text}: it needs a model file")
     with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
         optimised = loader.load(optimise(graph.source, variant.optimisation, folder))
     state = TrainingState(optimised)
@@ -322,10 +322,10 @@ def parse(text: str) -> Variant:
     chosen: dict[str, Any] = {}
     for word in words:
         if not allowed:
-            raise InputError(f"variant {text!r}: nothing can stand behind {text.partition(SEPARATOR)[0]}")
+            raise InputError(f"variant {text!r}: {text.partition(SEPARATOR)[0]} takes no further words")
         if word.lower() not in allowed:
             hint = name_hint(word.lower(), allowed)
-            raise InputError(f"variant {text!r}: {word!r} is none of {', '.join(allowed)}{hint}")
+            raise InputError(f"variant {text!r}: {word!r} is not one of {', '.join(allowed)}{hint}")
         field_name, value = allowed[word.lower()]
         if field_name in chosen:
             raise InputError(f"variant {text!r}: {word!r} is its second {field_name.replace('_', ' ')}")

@@ -407,9 +407,7 @@ def golden_inputs(mine: Graph, golden: Graph, fed: Mapping[str, Any]) -> dict[st
     inputs = {}
     for value in golden.inputs:
         if value.name not in names:
-            raise InputError(
-                f"{golden.source}: nothing is fed to input {value.name!r}: {mine.source} lacks it"
-            )
+            raise InputError(f"{golden.source}: input {value.name!r} has no value: {mine.source} lacks it")
         array = fed[names[value.name]]
         dtype = value.type.dtype
         if (

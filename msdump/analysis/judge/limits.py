@@ -260,7 +260,7 @@ def read_limits(path: str) -> Limits:
     except DumpReadError as error:
         raise ToolError(ReturnCode.PATH, str(error)) from error
     except ValueError as error:
-        raise ToolError(ReturnCode.PARAMETER, f"{path}: no JSON: {error}") from error
+        raise ToolError(ReturnCode.PARAMETER, f"{path}: not valid JSON: {error}") from error
     file = _LimitsFile(path)
     file.check_keys("$", settings, (*_NUMBERS, "precision", "types", "statistics"))
     precision = settings.get("precision", "")
@@ -286,7 +286,7 @@ class _LimitsFile:
 
     def check_keys(self, place: str, settings: Any, allowed: Iterable[str]) -> None:
         if not isinstance(settings, dict):
-            raise self._fault(place, f"is {settings!r}, an object is expected")
+            raise self._fault(place, f"is {settings!r}, but must be an object")
         for key in settings:
             self.check_choice(place, key, allowed)
 
@@ -295,12 +295,12 @@ class _LimitsFile:
         if name not in names:
             near = difflib.get_close_matches(str(name), names, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise self._fault(place, f"{name!r} is none of {', '.join(names)}{hint}")
+            raise self._fault(place, f"{name!r} is not one of {', '.join(names)}{hint}")
 
     def number(self, place: str, value: Any) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value < math.inf:
-            raise self._fault(place, f"is {value!r}, a number that is not negative is expected")
+            raise self._fault(place, f"is {value!r}, but must be a number of at least 0")
         return float(value)
 
     def numbers(self, place: str, settings: Any, allowed: Iterable[str]) -> dict[str, float]:

@@ -64,7 +64,7 @@ _IO: Final = Column("io", TEXT, "`input` or `output`")
 _SLOT: Final = Column("slot", NUMBER, "number of the input or output")
 _BYTES: Final = Column("bytes", NUMBER, "bytes of its elements")
 _DTYPE: Final = Column("dtype", TEXT, "element type, `float16`")
-_FORMAT: Final = Column("format", TEXT, "memory format, where the file tells it")
+_FORMAT: Final = Column("format", TEXT, "memory format, if the file has it")
 _SHAPE: Final = Column("shape", NUMBERS, "dimensions in elements; none of a scalar")
 _SOURCE_LINE: Final = Column("source", TEXT, "the user's line that made it, `net.py:12: x = self.fc(x)`")
 
@@ -106,17 +106,23 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
             *(_SOURCE, _RANK, _NETWORK, _GRAPH),
             Column("execution_order", NUMBER, "its place in the order of execution, from 0"),
             *(_OP_TYPE, _OP_NAME, _FULL_NAME, _SCOPE, _SOURCE_LINE),
-            Column("inputs", TEXTS, "what gives each input: full names of operators, names of parameters"),
-            Column("input_kinds", TEXTS, "of each: `operator`, `weight`, `input`, `constant` or `absent`"),
-            Column("input_slots", NUMBERS, "of each: number of the operator's output"),
+            Column(
+                "inputs", TEXTS, "the sources of the inputs: full names of operators, names of parameters"
+            ),
+            Column(
+                "input_kinds",
+                TEXTS,
+                "kinds of the sources: `operator`, `weight`, `input`, `constant` or `absent`",
+            ),
+            Column("input_slots", NUMBERS, "output numbers of the sources"),
             Column("output_dtypes", TEXTS, "element types of its outputs, empty where not known"),
             Column("onnx_name", TEXT, "name of its node in the model"),
             Column("attributes", TEXT, "its arguments as the graph file shows them"),
-            Column("caller", TEXT, "the control flow operator in whose branch or body it stands"),
+            Column("caller", TEXT, "the control flow operator that holds it in a branch or body"),
         ),
         "files": (
             *_PLACE,
-            Column("kind", TEXT, "what it holds: `tensor`, `operator`, `statistics`, `ir`, ...; `foreign`"),
+            Column("kind", TEXT, "its content: `tensor`, `operator`, `statistics`, `ir`, ...; `foreign`"),
             Column("name", TEXT, "its name"),
             Column("bytes", NUMBER, "its size"),
             Column("modified", TIME, "when it was written last, UTC"),
@@ -128,8 +134,8 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
             Column("pass", NUMBER, "which run of the operator in the iteration, where it ran in a loop"),
             Column("execution_order", NUMBER, "place of the operator in the order of execution, from 1"),
             *(_OP_TYPE, _OP_NAME, _FULL_NAME, _SCOPE, _SOURCE_LINE),
-            Column("operator_verdict", TEXT, "whose error it is: `own`, `inherited`, `agrees`, ..."),
-            Column("operator_note", TEXT, "reason of that verdict in words"),
+            Column("operator_verdict", TEXT, "the verdict: `own`, `inherited`, `agrees`, ..."),
+            Column("operator_note", TEXT, "note of the verdict"),
             *(_IO, _SLOT, Column("verdict", TEXT, "verdict on the tensor; of a missing operator `missing`")),
             *(_DTYPE, Column("golden_dtype", TEXT, "element type of its counterpart"), _SHAPE),
             Column("distance", REAL, "norm of the difference, divided by that of golden"),
@@ -140,20 +146,20 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
             Column("ulps", REAL, "largest difference in units of the last place"),
             Column("masked", NUMBER, "elements that hold a mask's constant on both sides"),
             Column("own_distance", REAL, "distance to the output when the operator runs again (`--model`)"),
-            Column("note", TEXT, "reason of the tensor's verdict in words"),
+            Column("note", TEXT, "note of the tensor's verdict"),
             _DIRECTORY,
         ),
         "runs": (
             *_PLACE,
-            Column("execution", NUMBER, "number of the execution among those in the directory, from 0"),
+            Column("execution", NUMBER, "number of the execution in its directory, from 0"),
             Column("is_whole", TRUTH, "whether it went as far as the one that went farthest"),
             Column("started", TIME, "time of its first tensor, UTC"),
             Column("ended", TIME, "time of its last tensor, UTC"),
             Column("tensors", NUMBER, "number of its tensors that were saved"),
             Column("step", NUMBER, "number of the user's step (Ascend O2)"),
             Column("time", TEXT, "when the dump was configured, `YYYYMMDDHHMMSS` (compiled graphs)"),
-            Column("device_target", TEXT, "the device, as the dump tells it"),
-            Column("version", TEXT, "version of MindSpore, as the dump tells it"),
+            Column("device_target", TEXT, "the device, from the metadata of the dump"),
+            Column("version", TEXT, "version of MindSpore, from the metadata of the dump"),
             Column("config", TEXT, "the configuration of the dump, JSON"),
             *(_DIRECTORY, Column("path", TEXT, "the directory")),
         ),
@@ -165,8 +171,8 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
 _HEAD: Final = """\
 # Views of `msdump query`
 
-The columns of every view, with DuckDB's names of their types. They are given to the readers of files, which
-guess none. What a dump does not tell is NULL. `make schema` writes it from
+The columns of every view, with DuckDB's names of their types. The readers of files
+use them. A value that the dump lacks is NULL. `make schema` writes it from
 `msdump/analysis/query/columns.py`; [how to ask](../how-to/ask-questions.md).
 """
 
@@ -176,7 +182,7 @@ def reference_text() -> str:
     parts = [_HEAD]
     for view, columns in VIEWS.items():
         rows = "".join(f"| `{each.name}` | {each.type} | {each.meaning} |\n" for each in columns)
-        parts.append(f"\n## {view}\n\n| column | type | what |\n|---|---|---|\n{rows}")
+        parts.append(f"\n## {view}\n\n| column | type | meaning |\n|---|---|---|\n{rows}")
     return "".join(parts)
 
 

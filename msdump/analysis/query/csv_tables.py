@@ -263,7 +263,7 @@ def _fitting(
     fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
     unfit = len(rows) - len(fitting)
     if unfit and not titles:
-        fault(f"{path}: the first line has no titles of statistics; what stands before some is left out")
+        fault(f"{path}: the first line has no titles of statistics; the cells before its titles are left out")
     elif unfit:
         fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
     return fitting

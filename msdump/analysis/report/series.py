@@ -159,7 +159,7 @@ def _whole(text: str) -> int:
 
 _Row = tuple[MeasuredName, int, tuple[str, str], Mapping[str, Cell]]
 
-_DAMAGED: Final = "{}; what can be read of it is shown"
+_DAMAGED: Final = "{}; the readable part is shown"
 
 
 def _columns_of_rows(rows: Iterable[_Row]) -> list[MeasuredColumns]:

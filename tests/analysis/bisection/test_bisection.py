@@ -139,5 +139,5 @@ def test_equal_models_have_nothing_to_look_for():
     """Equal outputs need no explanation."""
     _, _, search = bisection(*(parser.parse_model(f"{HEAD} {NET}") for _ in range(2)))
 
-    with pytest.raises(InputError, match="nothing to look for"):
+    with pytest.raises(InputError, match="give the same outputs"):
         search.find()

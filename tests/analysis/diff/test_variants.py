@@ -44,7 +44,7 @@ def test_the_words_behind_ascend_stand_in_any_order(text):
         ("Ascent", "did you mean 'Ascend'"),
         ("Ascend:forcefp16", "did you mean 'force_fp16'"),
         ("Ascend:O1:O2", "'O2' is its second jit level"),
-        ("CPU:O1", "nothing can stand behind CPU"),
+        ("CPU:O1", "CPU takes no further words"),
         ("onnxruntime:most", "one of none, basic, extended, all"),
         ("", "no variant ''"),
     ],

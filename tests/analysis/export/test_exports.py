@@ -223,7 +223,7 @@ def test_weights_in_other_files(dumps, tmp_path):
 
 
 FAULTS = {
-    "another model": (ROOT / "graphs" / "strings.onnx", "is it that model?"),
+    "another model": (ROOT / "graphs" / "strings.onnx", "give the model of the dump"),
     "no model": (ROOT / "graphs" / "README.md", "not an ONNX model"),
     "nothing": (ROOT / "graphs" / "none.onnx", "the model cannot be read"),
 }

@@ -167,13 +167,19 @@ def test_a_kernel_of_several_operators_needs_the_model(dumped, mode, monkeypatch
     dump = dumped(GRAPHS / "lenet.onnx", mode)
 
     with pytest.raises(
-        InputError, match="is one kernel of Conv2D, ReLU, and the graph file tells Conv2D alone"
+        InputError, match="is one kernel of Conv2D, ReLU, but the graph file describes only Conv2D"
     ):
         reproduce(find_run(dump, "conv1-Conv2d_Conv2D-op0ReLU-op0"), dump, None)
 
 
 WITHOUT_MODEL = {
-    "fused": ("lenet", "O2", "conv1-Conv2d_Conv2D-op0ReLU-op0", "no graph file of the dump tells", "float16"),
+    "fused": (
+        "lenet",
+        "O2",
+        "conv1-Conv2d_Conv2D-op0ReLU-op0",
+        "no graph file of the dump describes",
+        "float16",
+    ),
     "fused, bin": (
         "lenet",
         "O2 bin",

@@ -36,7 +36,7 @@ def test_plain_plan_is_said_in_six_lines():
         "iterations: 0|5-8\n"
         "operators:  all\n"
         "tensors:    inputs and outputs, in host format, as .npy\n"
-        "writing:    synchronous, an operator's files are complete before the next segment starts"
+        "writing:    synchronous, the files are complete before the next segment starts"
     )
 
 
@@ -74,7 +74,7 @@ PATTERNS = (
             {"iterations": IterationSet(), "initial_iteration": 5},
             "iterations: all, the first one is number 5",
         ),
-        ({"selector": Selector(DumpMode.MARKED)}, "operators:  those that set_dump marks"),
+        ({"selector": Selector(DumpMode.MARKED)}, "operators:  the operators that set_dump marks"),
         ({"selector": Selector(DumpMode.KERNELS)}, "operators:  all"),
         (
             {"selector": Selector(DumpMode.KERNELS, PATTERNS)},
@@ -108,8 +108,8 @@ PATTERNS = (
             {"statistics": StatisticSpec(("avg",), on_device=True, high_precision=False)},
             "statistics: avg, on the device in the tensor's type",
         ),
-        ({"is_async": True}, "writing:    asynchronous, at most 256 MiB wait"),
-        ({"is_async": True, "queue_bytes": 1000}, "writing:    asynchronous, at most 1000 bytes wait"),
+        ({"is_async": True}, "writing:    asynchronous, at most 256 MiB in the queue"),
+        ({"is_async": True, "queue_bytes": 1000}, "writing:    asynchronous, at most 1000 bytes in the queue"),
         (
             {
                 "max_bytes": 3 << 29,

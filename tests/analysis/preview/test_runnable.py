@@ -88,7 +88,7 @@ def test_check_of_what_may_not_run(call):
 
     told = [line for line in done.stdout.splitlines() if line.startswith("cannot run")]
     assert (0, 2) == (done.exit_code, len(told))
-    assert all(f" (only where its branch or loop runs): {REASON}" in line for line in told)
+    assert all(f" (only if its branch or loop runs): {REASON}" in line for line in told)
 
 
 def test_check_of_a_branch():

@@ -540,7 +540,7 @@ class TestRefused:
         mine, golden, _ = compared.fused(tmp_path)
 
         assert (PARAMETER, "") == compare(mine, golden)
-        assert "-f, the model's graph file, must tell whose they are" in capsys.readouterr().err
+        assert "give the model's graph file with -f" in capsys.readouterr().err
 
     @pytest.mark.parametrize("damage", [b"", b"\xff" * 8, b"\xff" * 200, b"\0" * 100], ids=len)
     def test_corrupt_files_are_told(self, pair, damage):

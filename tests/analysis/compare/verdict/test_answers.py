@@ -202,7 +202,7 @@ def test_scope_without_operators(tmp_path, run):
     done = run(network(tmp_path / "mine"), network(tmp_path / "golden"), "--scope", "h.7")
 
     assert done.exit_code
-    assert "no operator lies in the scope h.7; there are Default/h-CellList/0-Dense, " in done.stderr
+    assert "no operator is in the scope h.7; the scopes are Default/h-CellList/0-Dense, " in done.stderr
 
 
 def test_limits_from_a_file(tmp_path, run):

@@ -263,8 +263,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("kind", "options", "message"),
         [
-            ("npy", (), "no operator has the same name"),
-            ("golden", (), "give --graph model.onnx"),
+            ("npy", (), "no operator name is in both"),
+            ("golden", (), "add --graph model.onnx"),
             ("golden", ("--graph", "rules.json"), "belongs to the same value of"),
         ],
         ids=["names", "golden", "graph"],
