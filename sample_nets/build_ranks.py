@@ -19,7 +19,7 @@ def build_ranks(
 ) -> list[Path]:
     """Write ``{name}_rank{rank}.onnx`` for each rank, or ``{name}.onnx`` for one; return the paths.
 
-    Equal seeds give equal weights: those of the ranks are parts of those of the one.
+    Equal seeds give equal weights: the weights of the ranks are parts of the weights of one rank.
 
     Args:
         name: One of ``NETWORKS``.

@@ -32,7 +32,7 @@ def part(initializer: Initializer, size: int, axis: int, rank: int, ranks: int) 
 
 
 class AllReduce(nn.Module):
-    """The sum of what all ranks have."""
+    """The sum of the tensors of all ranks."""
 
     def forward(self, op: OpBuilder, x: Any) -> Any:
         """Add the tensors of all ranks."""
@@ -40,7 +40,7 @@ class AllReduce(nn.Module):
 
 
 class AllGather(nn.Module):
-    """What all ranks have, one after the other along the first axis."""
+    """The tensors of all ranks, joined along the first axis."""
 
     def __init__(self, ranks: int) -> None:
         """Keep the number of ranks."""
@@ -61,7 +61,7 @@ class Send(nn.Module):
         self.rank = rank
 
     def forward(self, op: OpBuilder, x: Any) -> Any:
-        """Send a tensor; it stays what it is."""
+        """Send a tensor and return it unchanged."""
         return op.Send(x, dest_rank=self.rank, sr_tag=0, _domain=DOMAIN, _version=1)
 
 

@@ -72,7 +72,7 @@ def labelled_photos(count: int, size: int) -> Labelled:
 
 
 def batches(labelled: Labelled, batch: int) -> list[Labelled]:
-    """Return a dataset in batches of one size; what is left over has none."""
+    """Return a dataset in batches of one size; remaining examples are left out."""
     images, labels = labelled
     starts = range(0, len(labels) - batch + 1, batch)
     return [(images[start : start + batch], labels[start : start + batch]) for start in starts]

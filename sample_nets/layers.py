@@ -13,12 +13,12 @@ _TRUNCATED_AT = 2  # sigma, as MindSpore's TruncatedNormal
 
 
 def truncated_normal(sigma: float) -> Initializer:
-    """Return an initializer: normal values, those beyond two sigma drawn again."""
+    """Return an initializer: normal values; values beyond two sigma are drawn again."""
 
     def draw(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         values = generator.standard_normal(shape, np.float32)
         far = np.flatnonzero(np.abs(values) > _TRUNCATED_AT)
-        while (far := far[np.abs(values.flat[far]) > _TRUNCATED_AT]).size:  # what was near stays so
+        while (far := far[np.abs(values.flat[far]) > _TRUNCATED_AT]).size:  # values within the limit stay
             values.flat[far] = generator.standard_normal(far.size, np.float32)
         return values * np.float32(sigma)
 

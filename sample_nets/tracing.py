@@ -1,4 +1,4 @@
-"""Turn a network of onnxscript modules into an ONNX model that knows its own source lines."""
+"""Turn a network of onnxscript modules into an ONNX model with its own source lines."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TracedOps(OpBuilder):
 
 
 def parameter(shape: Sequence[int], initializer: Initializer) -> nn.Parameter:
-    """Return a float32 parameter whose values ``trace`` makes."""
+    """Return a float32 parameter; ``trace`` makes its values."""
     value = nn.Parameter(shape)
     value.meta["initializer"] = initializer
     return value

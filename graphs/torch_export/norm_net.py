@@ -21,7 +21,7 @@ class RMSNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """A feed-forward block behind a norm, added to what it reads."""
+    """A feed-forward block behind a norm, added to its input."""
 
     def __init__(self, size: int) -> None:
         """Make the layers."""
@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """A projection whose outputs are in the hundreds, a norm, two blocks and a dense layer."""
+    """A projection with outputs in the hundreds, a norm, two blocks and a dense layer."""
 
     def __init__(self) -> None:
         """Make the layers."""

@@ -136,7 +136,7 @@ OUTPUTS = ("last_hidden_state", "pooler_output")
 
 
 def network(config: BertConfig | None = None) -> BertModel:
-    """Return the network, of BERT-base's sizes unless told otherwise."""
+    """Return the network, by default with BERT-base's sizes."""
     return BertModel(config or BertConfig())
 
 

@@ -12,7 +12,7 @@ from sample_nets.tracing import parameter
 
 
 class RMSNorm(nn.Module):
-    """A division by the root mean square, whose squares leave float16 from 256 on."""
+    """A division by the root mean square; squares of numbers from 256 on overflow in float16."""
 
     def __init__(self, size: int) -> None:
         """Make the scale."""

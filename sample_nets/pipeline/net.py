@@ -45,7 +45,7 @@ class Tail(nn.Module):
 
 
 class Pipeline(nn.Module):
-    """The stages of a rank, with what goes to or comes from the other one."""
+    """The stages of a rank, with the tensors to and from the other rank."""
 
     def __init__(self, rank: int, ranks: int, batch: int) -> None:
         """Make the stage of one of two ranks, or both stages of a rank alone."""

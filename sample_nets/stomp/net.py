@@ -1,7 +1,7 @@
-"""A network with a kernel that writes past its output: right in itself, wrong for what lies behind it.
+"""A network with a kernel that writes past its output and overwrites the next tensor in memory.
 
 The fault is the emulated device's: a node's metadata says how many bytes its kernel
-overwrites. Where no device memory is emulated the model computes what it should.
+overwrites. Without emulated device memory the model is right.
 """
 
 from __future__ import annotations

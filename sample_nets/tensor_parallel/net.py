@@ -1,4 +1,4 @@
-"""A perceptron whose weights are cut, a part for each rank: AllReduce and AllGather join the results."""
+"""A perceptron with weights split over the ranks: AllReduce and AllGather join the results."""
 
 from __future__ import annotations
 

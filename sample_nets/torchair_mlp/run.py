@@ -22,7 +22,7 @@ PIXELS = 8
 
 
 def configuration(options: argparse.Namespace) -> torchair.CompilerConfig:
-    """Return what the command line asks for; the attributes check their values when they are set."""
+    """Return the configuration of the command line; the attributes check their values."""
     config = torchair.CompilerConfig()
     config.mode = "max-autotune"
     if options.config is not None:
@@ -59,10 +59,10 @@ def main() -> None:
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """Return the command line of a program that dumps what torch.compile captures.
+    """Return the command line of a program that dumps graphs captured by torch.compile.
 
     Args:
-        description: What the program does.
+        description: Purpose of the program.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dump", action="store_true", help="set enable_dump")

@@ -1,6 +1,6 @@
 """Train a PyTorch network through torch.compile: ``train.py --dump``.
 
-Each step runs two captured graphs, forward and backward, which are told apart by their names in the dump.
+Each step runs two captured graphs, forward and backward, with different names in the dump.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RATE = 0.5
 
 
 def _loss(model: MLP, step: int) -> torch.Tensor:
-    """Return the loss of a batch of handwritten digits: the negative log of what their classes got."""
+    """Return the loss of a batch of handwritten digits: the negative log of the scores of their classes."""
     images = torch.tensor(digits(step, BATCH, PIXELS))
     answers = load_digits().target
     classes = torch.tensor([int(answers[number % len(answers)]) for number in _numbers(step)])
@@ -35,7 +35,7 @@ def _numbers(step: int) -> range:
 
 @streams.standard()
 def main() -> None:
-    """Train, and compare the losses with those of a copy that is not compiled."""
+    """Train, and compare the losses with the losses of an uncompiled copy."""
     options = arguments("Train an MLP through torch.compile.").parse_args()
     models = [network(options.seed).train() for _ in range(2)]
     optimizers = [torch.optim.SGD(model.parameters(), lr=RATE) for model in models]
