@@ -59,7 +59,7 @@ class ConfigMode:
     Attributes:
         title: The mode in words.
         context: The device and level on which the mode dumps.
-        common: Values of common_dump_settings that differ from those of the other modes.
+        common: Values of common_dump_settings that only this mode has.
         e2e: Value of e2e_dump_settings; None: the object is absent.
         is_acl: Whether the file is an acl.json of CANN.
         selects: Whether the mode takes a list of operators.
@@ -73,7 +73,7 @@ class ConfigMode:
     selects: bool = True
 
     def check(self, data: bytes, source: str) -> DumpPlan | None:
-        """Return the plan of a file of this mode; errors are those of the reader."""
+        """Return the plan of a file of this mode, or raise the errors of the reader."""
         read: Callable[[bytes, str, Context], DumpPlan | None] = acl.parse if self.is_acl else parse
         return read(data, source, self.context)
 

@@ -134,19 +134,35 @@ def test_dynamic_dimensions_have_sizes(takes, nodes, weights, shapes):
 )
 def test_dimensions_are_arithmetic(name, sizes, size):
     """The name of a dimension may be arithmetic of other dimensions."""
-    model = onnx.helper.make_model(
-        onnx.helper.make_graph(
-            [onnx.helper.make_node("Neg", ["x"], ["y"])],
-            "g",
-            [
-                onnx.helper.make_tensor_value_info("x", 1, ["N", "past_S"]),
-                onnx.helper.make_tensor_value_info("z", 1, ["N", name]),
-            ],
-            [onnx.helper.make_tensor_value_info("y", 1, None)],
-        )
-    )
-    made = {each.name: each.shape for each in inputs.recipes_of(loader.load(model), sizes)}
+    graph = decoder(("x", 1, ["N", "past_S"]), ("z", 1, ["N", name]))
+    made = {each.name: each.shape for each in inputs.recipes_of(graph, sizes)}
     assert (1, size) == made["z"]
+
+
+def decoder(*inputs_):
+    """Return a model with inputs of names and dimensions, which nothing reads."""
+    values = [onnx.helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in inputs_]
+    node = onnx.helper.make_node("Neg", [inputs_[0][0]], ["y"])
+    outputs = [onnx.helper.make_tensor_value_info("y", inputs_[0][1], None)]
+    return loader.load(onnx.helper.make_model(onnx.helper.make_graph([node], "g", values, outputs)))
+
+
+IDS = ("ids", 7, ["N", "S"])
+PAST = ("past", 1, ["N", 4, "past_S", 16])
+DECODERS = {
+    "a prompt and a past": ([IDS, PAST, ("m", 7, ["N", "past_S + S"])], [(1, 8), (1, 4, 8, 16), (1, 16)]),
+    "one new token": ([IDS, PAST, ("m", 7, ["N", "past_S + 1"])], [(1, 1), (1, 4, 8, 16), (1, 9)]),
+    "no past without a cache": (
+        [IDS, PAST, ("m", 7, ["N", "past_S + 1"]), ("use_cache_branch", 9, [1])],
+        [(1, 1), (1, 4, 0, 16), (1, 1), (1,)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("takes", "shapes"), DECODERS.values(), ids=DECODERS)
+def test_decoders_have_consistent_lengths(takes, shapes):
+    """The lengths of tokens, past and mask of a decoder fit each other."""
+    assert shapes == [each.shape for each in inputs.recipes_of(decoder(*takes), {})]
 
 
 def test_a_dimension_without_a_name_takes_a_size():
