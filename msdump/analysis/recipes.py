@@ -164,26 +164,31 @@ def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
         InputError: No input has one of the given dimensions.
     """
     check_sizes(graph, given)
-    named = {name for name, _, _ in _dimensions(graph)}
-    expressions = {name: tree for name in named - {*given} if (tree := _expression(name, named)) is not None}
-    fixed = {**_forced(graph, expressions.values(), named), **given}
-    free = _free(graph, {*fixed, *expressions})
-    last: dict[str, int] = {}
-    for sequence, image in _candidates(free, _longest_kernel(graph)):
+    named = dict.fromkeys(name for name, _, _ in _dimensions(graph))
+    trees = {name: _expression(name, named) for name in named if name not in given}
+    expressions = {name: tree for name, tree in trees.items() if tree is not None}
+    channels = _channels(graph) if named else {}
+    fixed = {**_forced(graph, expressions.values(), named, channels), **given}
+    free = _free(graph, {*fixed, *expressions}, channels)
+
+    def candidate(sequence: int, image: int) -> dict[str, int]:
         sizes = {name: {"sequence": sequence, "image": image}.get(kind, 1) for name, kind in free.items()}
         sizes |= fixed
-        sizes |= {name: max(0, _evaluated(tree, sizes, sequence)) for name, tree in expressions.items()}
-        if not free or fits_sizes(graph, sizes):
+        return sizes | {name: max(0, _evaluated(tree, sizes, sequence)) for name, tree in expressions.items()}
+
+    if not {"sequence", "image"} & {*free.values()}:
+        return candidate(_SEQUENCES[0], _IMAGES[0])
+    candidates = [candidate(*pair) for pair in _candidates(free, _longest_kernel(graph))]
+    for sizes in candidates:
+        if fits_sizes(graph, sizes):
             return sizes
-        last = last or sizes
-    if "sequence" in free.values() or "image" in free.values():
-        shown = ", ".join(f"{name}={size}" for name, size in last.items() if name not in given)
-        _log.warning(
-            "%s: the made-up sizes %s do not fit the shapes of the model; give others with --dim NAME=SIZE",
-            graph.source,
-            shown,
-        )
-    return last
+    shown = ", ".join(f"{name}={size}" for name, size in candidates[0].items() if name not in given)
+    _log.warning(
+        "%s: the made-up sizes %s do not fit the shapes of the model; give others with --dim NAME=SIZE",
+        graph.source,
+        shown,
+    )
+    return candidates[0]
 
 
 def _dimensions(graph: Graph) -> Iterator[tuple[str, Value, int]]:
@@ -220,13 +225,13 @@ def _longest_kernel(graph: Graph) -> int:
     return longest
 
 
-def _free(graph: Graph, settled: Iterable[str]) -> dict[str, str]:
+def _free(graph: Graph, settled: Iterable[str], channels: Mapping[str, int]) -> dict[str, str]:
     """Return "batch", "image" or "sequence" for each dimension that nothing else decides."""
     kinds: dict[str, str] = {}
     others = set(settled)
     for name, value, axis in _dimensions(graph):
         if name not in others and kinds.get(name) != "batch":
-            kind = _kind(value, axis, name, _channels(graph))
+            kind = _kind(value, axis, name, channels)
             kinds[name] = kind if kind == "batch" else kinds.get(name, kind)
     return kinds
 
@@ -262,10 +267,11 @@ def _channels(graph: Graph) -> dict[str, int]:
     return found
 
 
-def _forced(graph: Graph, expressions: Iterable[ast.expr], named: Iterable[str]) -> dict[str, int]:
+def _forced(
+    graph: Graph, expressions: Iterable[ast.expr], named: Iterable[str], channels: Mapping[str, int]
+) -> dict[str, int]:
     """Return the sizes that the model itself decides: channels, and N = 1 of a mask of ``past_N + 1``."""
-    forced = {}
-    channels, names = _channels(graph), set(named)
+    forced, names = {}, set(named)
     for name, value, axis in _dimensions(graph):
         if axis == 1 and value.name in channels:
             forced[name] = channels[value.name]

@@ -109,7 +109,10 @@ PATTERNS = (
             "statistics: avg, on the device in the tensor's type",
         ),
         ({"is_async": True}, "writing:    asynchronous, at most 256 MiB in the queue"),
-        ({"is_async": True, "queue_bytes": 1000}, "writing:    asynchronous, at most 1000 bytes in the queue"),
+        (
+            {"is_async": True, "queue_bytes": 1000},
+            "writing:    asynchronous, at most 1000 bytes in the queue",
+        ),
         (
             {
                 "max_bytes": 3 << 29,
