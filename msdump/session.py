@@ -169,7 +169,7 @@ class Network:
             named: Inputs by name.
 
         Returns:
-            The outputs that are not bound to variables, such as the loss: one value, or a tuple.
+            The outputs that are not bound to variables, such as the loss; one value or a tuple.
 
         Raises:
             NotAvailableError: The model has no training step.

@@ -100,20 +100,19 @@ def load(
 ) -> Network:
     """Load a model as a network that dumps by its configuration.
 
-    The default configuration is the file in MINDSPORE_DUMP_CONFIG, which is read once, at the first load of
-    the process. Without a configuration, runs write nothing at full speed. Networks with the same
-    configuration share the iteration counter, ``max_bytes`` and ``overflow_number``. Functions for the
-    process (``dump_start``, ``set_init_iter``, ``set_dump`` by name, ...) affect all networks.
+    The default configuration is the file in MINDSPORE_DUMP_CONFIG, which the first load of the process reads.
+    Networks with the same configuration share the iteration counter, ``max_bytes`` and ``overflow_number``.
+    Functions for the process (``dump_start``, ``set_init_iter``, ``set_dump`` by name) affect all networks.
 
     Args:
         model: Path of an .onnx file, an ``onnx.ModelProto``, or its bytes.
         config: Configuration of this network instead of MINDSPORE_DUMP_CONFIG: a path, or a dictionary
-            with the same keys.
+            with the same keys. Without either, runs write no files.
         context: Settings of ``set_context`` for this network only; they have priority over all others.
         update_binding: Graph output by initializer: after a training step (``network.train_step``) the
             initializer takes the output's value. For a model without ``training_info``.
-        state_of: The network that trains the variables of this one. Initializers with the name of a
-            variable there share its value. The model must not have a training step.
+        state_of: The network that trains the variables of this one: initializers with the name of a
+            variable share its value. The model must not have a training step.
 
     Raises:
         ConfigError: The configuration has faults; the error lists all of them.
@@ -222,14 +221,22 @@ def dump_stop() -> None:
 
 
 def set_init_iter(value: Any = 0) -> None:
-    """Set the number of the next step, from 0. After this call, only ``dump_step`` changes the number."""
+    """Set the number of the next step. After this call, only ``dump_step`` changes the number.
+
+    Raises:
+        InputError: ``value`` is not an integer from 0.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
     _current().process.counters.step_to(value)
 
 
 def dump_step(step: Any = 1) -> None:
-    """Increase the number of the next step. Before ``set_init_iter`` the call only logs a warning."""
+    """Increase the number of the next step. Before ``set_init_iter`` the call only logs a warning.
+
+    Raises:
+        InputError: ``step`` is not an integer.
+    """
     if isinstance(step, bool) or not isinstance(step, int):
         raise InputError(f"dump_step({step!r}): a number is expected")
     _current().process.counters.step_by(step)

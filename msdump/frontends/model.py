@@ -169,8 +169,7 @@ def data_sink(
         network: A network, or its method ``train_step`` for training.
         dataset: An iterable that can be repeated. Its elements are inputs in order (a tuple), inputs by
             name (a mapping), or the only input.
-        sink_size: Steps per call, from 1. It must be 1 for a dump of a compiled graph (Ascend O2, GE),
-            because the dump is configured before each call.
+        sink_size: Steps per call, from 1; must be 1 for a dump of a compiled graph (Ascend O2, GE).
 
     Raises:
         InputError: ``network`` is not a network, or ``sink_size`` is not allowed.

@@ -281,7 +281,7 @@ class Dump(SelectableTensors):
 
     @property
     def problems(self) -> tuple[DumpProblem, ...]:
-        """Faults of the dump: files that cannot be read, lost tensors, files that belong to no dump.
+        """The faults of the dump (unreadable files, lost tensors, files that belong to no dump).
 
         Every file of every run is opened. Large files are memory-mapped, so only headers and sizes are read.
 

@@ -318,7 +318,7 @@ class MeasuredRecord(Record):
 
     @property
     def array(self) -> np.ndarray:
-        """Not available: raises DumpReadError."""
+        """Not available; raises DumpReadError."""
         return self.raw
 
     @property

@@ -309,8 +309,7 @@ def set_dump(dump_cfg_path: str | None) -> None:
         dump_cfg_path: Path of an acl.json.
 
     Codes: 100001 before ``acl.init``, 100045 before ``init_dump``, 100000 for None, 100003, 100006
-    and 100009 for an invalid file, 500000 if the environment turns on an exception dump, which excludes
-    this dump.
+    and 100009 for an invalid file, 500000 if an exception dump of the environment excludes this dump.
     """
     acl = state.current()
     _require_dump(acl, "aclmdlSetDump")
@@ -408,8 +407,7 @@ def execute(model_id: int, input_dataset: int, output_dataset: int) -> None:
     """Run a model, fill the buffers of the outputs, and write the dump.
 
     Codes: 145003 for an unknown number, 100000 for an invalid handle or address, 100017 and 100018 for inputs
-    and outputs of a wrong size, 100004 for a dump that could not be written, 500002 for an operator that
-    failed.
+    and outputs of a wrong size, 100004 for a dump that cannot be written, 500002 for a failed operator.
     """
     _execute(model_id, input_dataset, output_dataset)
 

@@ -120,8 +120,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
         stream: The stream, 0 for the default one.
 
     Codes: 145001 before ``acl.init``, 100000 for an invalid handle or address, 100024 for an unknown
-    operator, 100023 for a missing or wrong attribute, 100021 for wrong inputs. An unknown attribute is
-    logged.
+    operator, 100023 for a missing or wrong attribute, 100021 for wrong inputs. Unknown attributes are logged.
     """
     acl = state.current()
     acl.require_initialised("acl.op.execute_v2")
