@@ -35,11 +35,11 @@ _PATIENCE: Final = 300  # seconds
 
 
 def compile_kernel(root: Path, tell: Callable[[str], None]) -> Path | None:
-    """Compile the kernel of a source tree into it; return the library, None where that cannot be done.
+    """Compile the library of a source tree into it; return its path, None if the compiler fails.
 
     Args:
         root: Folder of the source tree.
-        tell: Called with the reason where it cannot be done.
+        tell: Called with the reason of a failure.
     """
     library = root / _KERNEL / "_kernel.so"
     made = library.with_name(f"_kernel.{os.getpid()}.so")
@@ -53,7 +53,7 @@ def compile_kernel(root: Path, tell: Callable[[str], None]) -> Path | None:
     for left in (made, library):  # the latter of an older source
         with contextlib.suppress(OSError):
             left.unlink()
-    tell(f"statistics will be computed by numpy: the kernel was not compiled: {reasons[0]}")
+    tell(f"statistics will be computed by numpy: the library was not compiled: {reasons[0]}")
     return None
 
 
