@@ -12,8 +12,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/msdump-package-XXXXXX") # MindSpore refuses pa
 trap 'rm -rf "$work"' EXIT
 fresh=$work/venv
 mkdir "$work/story"
-cp "$MSDUMP_ROOT"/graphs/{mini,transformer}.onnx "$MSDUMP_ROOT/sample_nets/mini/data_dump.json" \
-    "$MSDUMP_ROOT/tests/packaging/consumer.py" "$work/story"
+cp "$MSDUMP_ROOT"/graphs/{mini,transformer}.onnx "$MSDUMP_ROOT/tests/packaging/consumer.py" "$work/story"
 "$VENV_PYTHON" "$MSDUMP_ROOT/tests/packaging/contents.py" "$MSDUMP_ROOT" "$dist"
 cd "$work/story" # Python finds msdump in the environment, not in the repository
 
@@ -23,19 +22,25 @@ install() {
         --constraint "$CONSTRAINTS" "$@" >&2
 }
 
-# Run two models, and show, compare and report their dumps.
+# Run two models, configure their dumps, and show, compare and report them.
 run_story() (
     PATH=$fresh/bin:$PATH
     python -m msdump --version
     for model in mini transformer; do
+        mkdir "$model" && cd "$model"
+        msdump run "../$model.onnx" >/dev/null
         for side in mine golden; do
-            MS_DIAGNOSTIC_DATA_PATH=$work/story/$model-$side msdump run $model.onnx --config data_dump.json >/dev/null
+            mkdir "$side" && cd "$side"
+            msdump init --yes >/dev/null
+            msdump run "../../$model.onnx" --config data_dump.json --device-target Ascend >/dev/null
+            cd ..
         done
-        msdump show "$model-mine" >/dev/null
-        msdump compare "$model-mine" "$model-golden" >compared.txt
-        msdump report "$model-mine" "$model-golden" -o report.html >/dev/null
+        msdump show mine/dump >/dev/null
+        msdump compare mine/dump golden/dump >/dev/null
+        msdump report mine/dump golden/dump -o report.html >/dev/null
+        cd ..
+        rm -r "$model"
     done
-    rm -rf ./*-mine ./*-golden
 )
 
 # Try a file: try NAME KERNEL INSTALL-ARGUMENT...; KERNEL is True if the file holds the compiled library
