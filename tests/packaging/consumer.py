@@ -28,4 +28,4 @@ assert_type(compare("model.onnx", golden="golden.onnx"), ModelComparison)
 msdump.set_context(device_target="Ascend")
 msdump.set_dump(network, enabled=True)
 msdump.load(1, 2)  # type: ignore[arg-type]
-msdump.lod("model.onnx")  # type: ignore[attr-defined]
+msdump.save("model.onnx")  # type: ignore[attr-defined]
