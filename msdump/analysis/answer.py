@@ -328,10 +328,8 @@ def _runs(report: Report) -> Iterator[str]:
         place = f"{'' if rank is None else f'rank {rank}, '}iteration {iteration}"
         yield f"          {place}: {_counted(Counter(each.verdict for each in findings))}"
     rest = len(runs) - len(bad[:_MOST])
-    if rest and len(bad) <= _MOST:
-        yield f"          {plural(rest, 'more run')} without a difference"
-    elif rest:
-        yield f"          and {plural(rest, 'more run')}"
+    if rest and bad:
+        yield f"          {plural(rest, 'more run')}{' without a difference' * (len(bad) <= _MOST)}"
 
 
 def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
