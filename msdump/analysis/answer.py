@@ -76,11 +76,13 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
         if each.verdict not in AGREEING and _badness(each) > _badness(bad.get(_name(each))):
             bad[_name(each)] = each
     if bad:
-        return f"{_first_of([*map(_apart, bad.values())])}{_limit(next(iter(bad.values())))}"
+        limit = _limit(next(iter(bad.values())))
+        return f"{_first_of([*map(_apart, bad.values())])}{f' ({limit})' if limit else ''}"
     worst = max(compared, key=lambda each: each.distance)
     if not worst.distance:
         return "the outputs are equal"
-    return f"the outputs agree: error {worst.distance:.2g}{_limit(worst)}"
+    error = f"error {worst.distance:.2g}"
+    return f"the outputs agree ({', '.join(filter(None, (error, _limit(worst))))})"
 
 
 def _name(output: TensorResult) -> str:
@@ -108,7 +110,7 @@ def _first_of(texts: Sequence[str]) -> str:
 
 
 def _limit(output: TensorResult) -> str:
-    return "" if output.limit is None else f" (limit {output.limit:.2g}{_type(output)})"
+    return "" if output.limit is None else f"limit {output.limit:.2g}{_type(output)}"
 
 
 def _type(output: TensorResult) -> str:

@@ -34,9 +34,9 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
         ([], ""),
         ([TensorResult(TensorEvidence(IO.OUTPUT, 0), TensorVerdict.UNCHECKED)], ""),
         ([output(verdict=TensorVerdict.EQUAL)], "the outputs are equal"),
-        ([output(8e-4), output()], "the outputs agree: error 0.0008 (limit 0.0039 of float16)"),
-        ([output(8e-4, limit=0.01)], "the outputs agree: error 0.0008 (limit 0.01)"),
-        ([output(0.1, limit=0.5)], "the outputs agree: error 0.1 (limit 0.5)"),
+        ([output(8e-4), output()], "the outputs agree (error 0.0008, limit 0.0039 of float16)"),
+        ([output(8e-4, limit=0.01)], "the outputs agree (error 0.0008, limit 0.01)"),
+        ([output(0.1, limit=0.5)], "the outputs agree (error 0.1, limit 0.5)"),
         ([output(0.12, DIFFERS)], "logits differs by 0.12 (limit 0.0039 of float16)"),
         ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
         (
