@@ -223,11 +223,10 @@ def untimed(text):
     return [f"{Path(root).name}/", *(re.sub(r"\.\d{16}\.", ".(time).", line) for line in below)]
 
 
-def tree_of_the_readme():
-    """Return the tree that README.md shows, each timestamp the same."""
-    (block,) = re.findall(
-        r"^```text\n(debug_dump/\n.*?)```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
+def tree_of_the_page():
+    """Return the tree that docs/formats.md shows, each timestamp the same."""
+    page = (ROOT / "docs" / "formats.md").read_text("utf-8")
+    (block,) = re.findall(r"^```text\n(debug_dump/\n.*?)```$", page, re.MULTILINE | re.DOTALL)
     return untimed(block)
 
 
@@ -244,7 +243,7 @@ def test_demonstration_dumps_alexnet(demo, tmp_path):
         assert stat.S_IMODE(first.stat().st_mode) == 0o400
     assert "numpy.load('Conv2D.Default_conv1-Conv2d_Conv2D-op0." in done.stdout
     assert "float32 (1, 96, 55, 55): [" in done.stdout
-    assert tree_of_the_readme() == untimed(done.stdout[done.stdout.index(f"{tmp_path}/dump/debug_dump/\n") :])
+    assert tree_of_the_page() == untimed(done.stdout[done.stdout.index(f"{tmp_path}/dump/debug_dump/\n") :])
 
 
 @pytest.mark.slow
