@@ -99,7 +99,7 @@ class DumpProblem:
     """A fault of a dump on disk.
 
     Attributes:
-        path: The file, or the directory in which tensors are missing.
+        path: The file, or the directory of the missing tensors.
     """
 
     path: str
@@ -123,16 +123,15 @@ class Overflow:
 class Iteration:
     """The tensors of one iteration, or the constants of a graph.
 
-    In the trees of Ascend O2, GE and acl it is one execution of a model, or all operators that
-    were called alone. In MindSpore's tree several executions may lie in one directory, where a second
-    program dumped into the same path: ``records`` and ``statistics`` are of one, ``executions`` has
-    them all.
+    In the trees of Ascend O2, GE and acl, an iteration is one execution of a model, or all single operators.
+    In MindSpore's tree, a directory holds several executions if several programs dumped into one path:
+    ``records`` and ``statistics`` are of one execution, ``executions`` has all.
 
     Attributes:
-        key: The fields of its path: rank, network and graph, or step, time, device and model; its number.
-        run: In the trees of compiled graphs, number of the run that wrote the directory; its only execution
-            has the same number.
-        chosen: Number of the execution that is read, None: the last one that is whole.
+        key: The fields of the path: rank, network and graph, or step, time, device and model; the number.
+        run: Number of the run that wrote the directory, in trees of compiled graphs; the only execution in
+            the directory has the same number.
+        chosen: Number of the selected execution, None: the last complete one.
     """
 
     key: Key
@@ -157,23 +156,23 @@ class Iteration:
 
     @property
     def step(self) -> int:
-        """Number of the step where directories count steps (compiled graphs), else that of the iteration."""
+        """Number of the step in trees of compiled graphs, else number of the iteration."""
         return self.number if self.key.step is None else self.key.step
 
     @property
     def network(self) -> str | None:
-        """Name of the network or model, "" or None for operators that were called alone."""
+        """Name of the network or model, "" or None for single operators."""
         return self.key.net if self.key.model is None else self.key.model
 
     @property
     def rank(self) -> int:
-        """Number of the rank that dumped it; of the device, in trees of compiled graphs."""
+        """Number of the rank, or of the device in trees of compiled graphs."""
         key = self.key
         return next((number for number in (key.rank, key.device) if number is not None), 0)
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Its tensors by timestamp, that is, in execution order; of one execution.
+        """The tensors of the selected execution by timestamp, which is execution order.
 
         Raises:
             DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
@@ -183,13 +182,13 @@ class Iteration:
 
     @cached_property
     def tensors(self) -> tuple[Record, ...]:
-        """``records``, and tensors of which only a row of ``statistic.csv`` was saved, by timestamp."""
+        """``records``, and tensors with only a row of ``statistic.csv``, by timestamp."""
         taken = self._taken
         measured = self.measured(taken)
         return tuple(sorted((*taken.records, *measured), key=_order)) if measured else taken.records
 
     def measured(self, execution: Execution) -> tuple[MeasuredRecord, ...]:
-        """Return the tensors of an execution of which only a row of ``statistic.csv`` was saved."""
+        """Return the tensors of an execution with only a row of ``statistic.csv``."""
         return tuple(of_rows(execution.statistics, self, execution.records))
 
     @property
@@ -200,12 +199,12 @@ class Iteration:
 
     @property
     def statistics(self) -> tuple[Row, ...]:
-        """Rows of ``statistic.csv``, cells by the titles of their columns; of one execution.
+        """Rows of ``statistic.csv`` of the selected execution, with cells by column title.
 
-        Numbers are ``int`` or ``float``, digests and names text, a statistic that was not computed is None.
+        Numbers are ``int`` or ``float``, digests and names are strings, and missing statistics are None.
 
         Raises:
-            DumpReadError: As in ``records``; a row does not fit the header.
+            DumpReadError: As in ``records``, or a row does not match the header.
         """
         return self._taken.statistics
 
@@ -215,12 +214,12 @@ class Iteration:
         return self._separated[1]
 
     def execution(self, number: int | None = None) -> Execution:
-        """Return the tensors and rows of an execution by its number; None: of the execution that is read.
+        """Return the tensors and rows of an execution by number; None: of the selected execution.
 
-        A branch that the execution did not enter has no tensors and rows.
+        A branch without a run in the execution has no tensors and rows.
 
         Raises:
-            DumpReadError: There was no such execution; or as in ``records``.
+            DumpReadError: The execution is unknown, or as in ``records``.
         """
         if number is None:
             return self._taken
@@ -271,25 +270,25 @@ class Iteration:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a compiled graph wrote it, which has a directory for each execution."""
+        """Whether a compiled graph wrote the directory, one for each execution."""
         has_tasks = any(record.name.task_id for record in self._files.records)
         is_model = self.key.time is not None or self.key.kind is PathKind.CAPTURED_STEP
         return is_model or bool(self._files.operators) or has_tasks
 
     @property
     def tensor_files(self) -> tuple[Record, ...]:
-        """Its files of one tensor each, of all executions, in no order; DumpReadError as in ``records``."""
+        """The files of single tensors of all executions, unordered; DumpReadError as in ``records``."""
         return self._files.records
 
     @property
     def named_files(self) -> Iterator[tuple[names.TensorName | OperatorName, str]]:
-        """Names and paths of its files of tensors and of operators; DumpReadError as in ``records``."""
+        """Names and paths of the files of tensors and operators; DumpReadError as in ``records``."""
         yield from ((record.name, record.path) for record in self.tensor_files)
         yield from ((file.name, file.path) for file in self.files)
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
-        """Its rows of ``statistic.csv``, of all executions; DumpReadError as for ``statistics``."""
+        """The rows of ``statistic.csv`` of all executions; DumpReadError as in ``statistics``."""
         path = self._files.statistics
         rows = () if path is None else read_statistics(path)
         check_whole(self._files.records, {*map(identity, rows)}, self.path)
@@ -306,7 +305,7 @@ class Iteration:
 
     @property
     def files(self) -> tuple[OperatorFile, ...]:
-        """Operators with a file that holds all their tensors, by timestamp; errors as in ``records``."""
+        """Operators with one file for all tensors, by timestamp; errors as in ``records``."""
         return tuple(file for file in self._files.operators if not file.name.is_op_debug)
 
     @cached_property
@@ -314,7 +313,7 @@ class Iteration:
         """The records of operators that overflowed, by timestamp.
 
         Raises:
-            DumpReadError: The file of one cannot be read.
+            DumpReadError: A file cannot be read.
         """
         # an ``Opdebug`` file stands as a dump file or, where npy files are written, as JSON
         named = [(file.name, file.path) for file in self._files.operators if file.name.is_op_debug]
@@ -329,7 +328,7 @@ class Iteration:
 
     @cached_property
     def parameters(self) -> tuple[Record, ...]:
-        """Weights and graph inputs among its tensors; DumpReadError as in ``records``."""
+        """Weights and graph inputs among the tensors; DumpReadError as in ``records``."""
         return tuple(record for record in self.records if record.is_parameter)
 
     @cached_property
@@ -343,16 +342,16 @@ class Iteration:
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """Paths in its directory that belong to no dump."""
+        """Paths in the directory that belong to no dump."""
         if self.key.kind is PathKind.SINGLE:  # directories in it belong to models
             return tuple(path for path in self._files.ignored if not Path(path).is_dir())
         return tuple(self._files.ignored)
 
     @property
     def problems(self) -> Iterator[DumpProblem]:
-        """Its files that cannot be read, its tensors without a file or a row, files that belong to no dump.
+        """Unreadable files, tensors without a file or a row, and files that belong to no dump.
 
-        Every file is opened; large ones are mapped, so that only their headers and sizes are read.
+        Every file is opened. Large files are memory-mapped, so only headers and sizes are read.
         """
         yield from (DumpProblem(path, "belongs to no dump") for path in self.ignored)
         path = self._files.statistics
@@ -375,11 +374,11 @@ class Iteration:
 
     @property
     def operator_graph(self) -> OperatorGraph | None:
-        """The operators of its graph, None if the dump has no file of the graph."""
+        """The operators of the graph, None without a graph file in the dump."""
         return self._graph()
 
     def tensors_of(self, full_name: str) -> Sequence[Record]:
-        """Return the tensors of an operator or parameter; ``classic`` names hold the last component alone."""
+        """Return the tensors of an operator or parameter; ``classic`` names have only the last component."""
         by_name = self._tensors_by_name
         names_in_files = map(names.sanitize, (full_name, full_name.rpartition("/")[2]))
         return next((by_name[name] for name in names_in_files if name in by_name), ())
@@ -392,11 +391,11 @@ class Iteration:
         return tensors
 
     def full_name(self, name: names.TensorName) -> str | None:
-        """Return the full scoped name of a tensor's operator, None if the dump does not hold it."""
+        """Return the full scoped name of a tensor's operator, None if the dump does not have the name."""
         return self._full_name(name)
 
     def row_of(self, record: Record) -> Row | None:
-        """Return the row of ``statistic.csv`` that measures one of its tensors, None without a row."""
+        """Return the row of ``statistic.csv`` of a tensor, None without a row."""
         rows = self._rows_by_tensor.get((record.op_type, record.op_name, record.io, record.slot), ())
         # writers other than msdump may measure a tensor at another moment than they save it
         same = (row for row in rows if row.get("Timestamp") == record.timestamp or len(rows) == 1)

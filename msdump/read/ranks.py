@@ -1,4 +1,4 @@
-"""Ranks, networks and graphs of a dump that was read, in MindSpore's tree."""
+"""Ranks, networks and graphs of a dump in MindSpore's tree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMPILED: Final = (PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER)
 
 @dataclass(frozen=True)
 class Rank:
-    """The networks, graph files and metadata that one rank dumped.
+    """The networks, graph files and metadata of one rank.
 
     Attributes:
         reported: Numbers of executions that a warning has named, as in ``GraphFacts``.
@@ -45,14 +45,14 @@ class Rank:
 
     @cached_property
     def networks(self) -> Mapping[str, RankNetwork]:
-        """Networks with tensors, by the name of their directory."""
+        """Networks with tensors, by directory name."""
         keys = self._tree.of(Key(PathKind.RANK, self.number), PathKind.NETWORK)
         nets = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, PathKind.GRAPH))
         return {name: RankNetwork(name, self, self._tree) for name in nets}
 
     @cached_property
     def called_graphs(self) -> frozenset[int]:
-        """Numbers of the graphs that operators call by the graph files: branches and bodies."""
+        """Numbers of the branches and loop bodies in the graph files."""
         paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
         called = (self._unless_damaged(read_called, path) for path in paths)
         return frozenset().union(*(each or () for each in called))
@@ -101,7 +101,7 @@ class Rank:
         return restored or graph
 
     def _unless_damaged(self, read: Callable[[str], _Read], path: str | None) -> _Read | None:
-        """Return the contents of a file, None where it is missing or damaged, which is logged once."""
+        """Return the contents of a file, None if the file is missing or damaged, which is logged once."""
         if path is None:
             return None
         try:
@@ -114,19 +114,19 @@ class Rank:
 
     @cached_property
     def listed_graphs(self) -> frozenset[int]:
-        """Numbers of the graphs with a list of their iterations (CPU, GPU): branches and bodies have none."""
+        """Numbers of the graphs with a list of iterations (CPU, GPU), without branches and loop bodies."""
         lists = self._tree.of_rank(self.number, PathKind.ITERATIONS_RUN)
         return frozenset(key.graph for key in lists if key.graph is not None)
 
     @cached_property
     def compiled_graphs(self) -> tuple[int, ...]:
-        """Numbers of the graphs that were compiled, executed or not."""
+        """Numbers of all compiled graphs, with or without an execution."""
         graphs = {key.graph for key in self._tree.of_rank(self.number, *_COMPILED)}
         return tuple(sorted(number for number in graphs if number is not None))
 
     @cached_property
     def config(self) -> Any:
-        """The user's configuration that the dump was made with, None where it was not kept.
+        """The user's configuration of the dump, None if it was not saved.
 
         Raises:
             DumpReadError: The copy cannot be read.
@@ -135,12 +135,12 @@ class Rank:
 
     @property
     def config_file(self) -> str | None:
-        """Path of the copy of the user's configuration, None where it was not kept."""
+        """Path of the copy of the user's configuration, None if it was not saved."""
         return self._tree.paths.get(Key(PathKind.CONFIG, self.number))
 
     @cached_property
     def device(self) -> Any:
-        """``device_target`` and ``ms_version`` of the run, None where they were not kept.
+        """``device_target`` and ``ms_version`` of the run, None if they were not saved.
 
         Raises:
             DumpReadError: The file cannot be read.
@@ -148,7 +148,7 @@ class Rank:
         return self._json(PathKind.DEVICE)
 
     def execution_order(self, graph: int) -> tuple[str, ...] | None:
-        """Return the full names of a graph's operators in order, None where there is no list.
+        """Return the full names of a graph's operators in order, None without a list.
 
         Raises:
             DumpReadError: The list cannot be read.
@@ -157,7 +157,7 @@ class Rank:
         return None if path is None else files.read_execution_order(path)
 
     def order_unless_damaged(self, graph: int) -> tuple[str, ...] | None:
-        """Return full names in execution order; None without a list, or, with a warning, if it is damaged."""
+        """Return full names in execution order; None without a list, or with a warning for a damaged list."""
         return self._unless_damaged(
             files.read_execution_order, self.graph_file(PathKind.EXECUTION_ORDER, graph)
         )
@@ -172,12 +172,12 @@ class Rank:
         return None if path is None else files.read_iterations_run(path)
 
     def graph_file(self, kind: PathKind, graph: int) -> str | None:
-        """Return the path of a graph's file or list, None where there is none."""
+        """Return the path of a graph's file or list, None if it is missing."""
         return self._tree.paths.get(Key(kind, self.number, graph=graph))
 
     @property
     def is_known(self) -> bool:
-        """Whether the dump has the rank's directory; else a single directory of tensors was opened."""
+        """Whether the dump has the rank's directory; False for a single directory of tensors."""
         key = Key(PathKind.RANK, self.number)
         return Path(self._tree.paths[key]).name == key.path
 
@@ -239,7 +239,7 @@ class RankGraph:
 
     @cached_property
     def execution_order(self) -> tuple[str, ...] | None:
-        """Full names of its operators in order, None where there is no list; may raise DumpReadError."""
+        """Full names of the operators in order, None without a list; may raise DumpReadError."""
         return self._rank.execution_order(self.number)
 
     @cached_property
@@ -248,17 +248,17 @@ class RankGraph:
 
     @cached_property
     def operator_graph(self) -> OperatorGraph | None:
-        """Its operators and their sources, None without a graph file."""
+        """The operators and their inputs, None without a graph file."""
         return self._rank.operator_graphs.get(self.number)
 
     @cached_property
     def iterations_run(self) -> tuple[int, ...] | None:
-        """Iterations in the order in which they were dumped, None without a list; may raise DumpReadError."""
+        """Iterations in the order of their runs, None without a list; may raise DumpReadError."""
         return self._rank.iterations_run(self.number)
 
     @property
     def ignored(self) -> list[str]:
-        """Paths in its directories of tensors that belong to no dump."""
+        """Paths in the directories of tensors that belong to no dump."""
         folders = [*self.iterations.values()]
         if self.constants_folder is not None:
             folders.append(self.constants_folder)
@@ -275,7 +275,7 @@ class RankGraph:
 
     @cached_property
     def constants_folder(self) -> Iteration | None:
-        """The directory of its constants, None where there is none."""
+        """The directory of the constants, None if it is missing."""
         key = Key(PathKind.CONSTANTS, self._rank.number, self.network, self.number)
         path = self._tree.paths.get(key)
         facts = GraphFacts(loaded=self._loaded, reported=self._rank.reported)
@@ -283,7 +283,7 @@ class RankGraph:
 
     @cached_property
     def main(self) -> int | None:
-        """Number of the main graph if this is a branch or a body, else None; may raise DumpReadError."""
+        """Number of the main graph of a branch or a loop body, else None; may raise DumpReadError."""
         called, listed = self._rank.called_graphs, self._rank.listed_graphs
         # without calls in graph files (MindSpore's, or none), lists of iterations show main graphs
         if self.number not in called and (called or not listed or self.number in listed):
@@ -306,7 +306,7 @@ class RankGraph:
 
     @cached_property
     def _newest(self) -> frozenset[int] | None:
-        """The iterations of the program that dumped last, None without a list of several programs."""
+        """The iterations of the last program, None without a list of several programs."""
         try:
             numbers = self.iterations_run or ()
         except DumpReadError:  # ``iterations_run`` raises it for callers that need the list
