@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import importlib.util
 import json
 import os
@@ -20,7 +21,7 @@ from msdump.config.acl import plan as acl
 from msdump.graph.files import ir_proto
 from msdump.plan import Context, DeviceTarget
 from msdump.store import layouts, names
-from scripts import budget
+from scripts import budget, pictures
 from tests import path_warnings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +36,6 @@ VAGUE_STILL = (  # pages that wait for plain sentences
     "config.md",
     "gradients.md",
     "json.md",
-    "verdicts.md",
     "views.md",
 )
 LINTED = [page for page in PAGES if page.name not in VAGUE_STILL]
@@ -244,6 +244,36 @@ def test_links_lead_somewhere(page):
 def test_prose_has_no_vague_words(page):
     """The prose of a page has no word of the list in scripts/budget.py."""
     assert budget.VAGUE.findall(prose(page)) == []
+
+
+def words_of_svg(path):
+    """Return the words of a terminal's picture, without its title."""
+    texts = re.findall(r"<text class=\"[\w-]+-r\d+\".*?>(.*?)</text>", path.read_text(encoding="utf-8"))
+    return html.unescape(" ".join(texts)).replace("\xa0", " ")
+
+
+@pytest.mark.parametrize("name", pictures.SCENES)
+def test_picture_is_real(name):
+    """A picture shows the output of its commands; make pictures draws it again."""
+    shown, real = (
+        "".join(same(text).split())
+        for text in (
+            words_of_svg(ROOT / f"docs/pictures/{name}.svg"),
+            " ".join(line.plain for line in pictures.SCENES[name].terminal()),
+        )
+    )
+
+    assert real == shown
+
+
+def test_pictures_are_small():
+    """A picture of the documentation is smaller than 200,000 bytes, an SVG than 40,000, and loads nothing."""
+    files = list((ROOT / "docs" / "pictures").iterdir())
+
+    assert [
+        file for file in files if file.stat().st_size > (40_000 if file.suffix == ".svg" else 200_000)
+    ] == []
+    assert [file for file in files if file.suffix == ".svg" and b'url("http' in file.read_bytes()] == []
 
 
 def toctree(page):
