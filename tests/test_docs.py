@@ -31,7 +31,6 @@ PAGES = [
 ]
 WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # read by commands of pages
 VAGUE_STILL = (  # pages that wait for plain sentences
-    "README.md",
     "ARCHITECTURE.md",
     "config.md",
     "gradients.md",
