@@ -17,11 +17,11 @@ from msdump.training.rules import LOWERINGS, RULES, Rule, constant_zero
 _HEAD: Final = """\
 # Gradients
 
-`msdump.training.step_graph` derives a training step from a model whose operators stand in the first table,
-wherever a parameter depends on them. Another operator between a parameter and the loss is an
-`UnsupportedOpError` that names it with scope and source line; `trainable` leaves parameters out, and
-`msdump.training.rules.gradient` registers a rule of one's own. Comparisons, logic, indices and shapes need
-no rule: nothing flows through whole numbers and truth values.
+`msdump.training.step_graph` derives a training step from a model. Each operator between a parameter and the
+loss must be in the first table. Another operator raises an `UnsupportedOpError` with its name, scope and
+source line. Then leave the parameters before it out (`trainable`), or register a rule with
+`msdump.training.rules.gradient`. Comparisons, logic, indices and shapes need no rule: whole numbers and truth
+values have no gradient.
 
 This page is generated from the tables of rules by `python scripts/gradients.py docs/reference/gradients.md`.
 """
@@ -29,15 +29,15 @@ This page is generated from the tables of rules by `python scripts/gradients.py 
 _RULES: Final = """\
 ## Operators of models
 
-Names in MindSpore are those of the commonest use. Where the last column says so, the operator becomes
-others that MindSpore has, whose gradients are derived.
+The second column is the most common name in MindSpore. "In MindSpore's form" means: the operator is replaced
+by operators of MindSpore, and their gradients are derived.
 """
 
 _OPERATORS: Final = """\
 ## Operators of MindSpore
 
-What a training step has beside operators of ONNX: nodes of the domain `mindspore.ops`, each a function of
-ONNX's own operators. Inputs are MindSpore's, in its order; attributes tell functions of one name apart
+A training step has operators of ONNX and nodes of the domain `mindspore.ops`. Each such node is a function of
+ONNX's operators. Inputs are in MindSpore's order. Attributes distinguish functions of one name
 (`**structure`: strides, padding and dilations of windows, options of optimizers).
 """
 
@@ -54,7 +54,7 @@ def reference_text() -> str:
             _RULES,
             rules,
             _OPERATORS,
-            table(("operator", "inputs", "attributes", "what it does"), bodies),
+            table(("operator", "inputs", "attributes", "meaning"), bodies),
         )
     )
 

@@ -73,17 +73,16 @@ class CommonDumpSettings(Section):
 
     dump_mode: Annotated[
         Choice012,
-        Allowed("0 (all operators), 1 (those in kernels) or 2 (those of set_dump)"),
+        Allowed("0 (all operators), 1 (operators in kernels) or 2 (operators marked by set_dump)"),
         about(
-            "Which operators are dumped. 0: all, 1: those that kernels selects, 2: those that set_dump "
-            "marked."
+            "Operators to dump. 0: all, 1: the ones that kernels selects, 2: the ones that set_dump marked."
         ),
     ]
     path: Annotated[
         str,
         Allowed("a text, an absolute path"),
         about(
-            'Absolute root of the dump; MindSpore itself takes only letters, digits, "_", "-" and "/". '
+            'Absolute root of the dump; MindSpore takes only letters, digits, "_", "-" and "/". '
             "Missing or empty: $MS_DIAGNOSTIC_DATA_PATH/debug_dump."
         ),
     ] = ""
@@ -100,31 +99,29 @@ class CommonDumpSettings(Section):
     ]
     saved_data: Annotated[
         Literal["tensor", "statistic", "full"],
-        about("What is saved of each tensor: its data, its statistics (not on CPU), or both."),
+        about("Contents saved for each tensor: the data, the statistics (not on CPU), or both."),
     ] = "tensor"
     input_output: Annotated[
         Choice012,
         Allowed("0 (inputs and outputs), 1 (inputs) or 2 (outputs)"),
-        about("Which tensors of an operator are dumped. 0: inputs and outputs, 1: inputs, 2: outputs."),
+        about("Tensors of an operator to dump. 0: inputs and outputs, 1: inputs, 2: outputs."),
     ]
     kernels: Annotated[
         list[str],
         Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)"),
-        about(
-            'Operators that dump_mode 1 selects: full names, types, or "name-regex(expression)"; none: all.'
-        ),
+        about('Operators for dump_mode 1: full names, types, or "name-regex(expression)". Empty: all.'),
     ]
     support_device: Annotated[
         list[int],
         Allowed("a list of device numbers", "a whole number"),
-        about("Devices that dump. On CPU it is required but has no effect."),
+        about("Devices that dump. Required on CPU too, where it has no effect."),
     ]
     op_debug_mode: Annotated[
         Literal[0, 1, 2, 3, 4],
         BeforeValidator(_whole),
         Allowed("0 (off), 3 (overflowing operators) or 4 (the failing operator)"),
         about(
-            "What makes an operator worth dumping. 0: nothing special, 3: overflow, 4: an exception. "
+            "Events that select operators. 0: none, 3: overflow, 4: an exception. "
             "Required under Ascend O2; only 0 on CPU and GPU."
         ),
     ] = 0
@@ -135,10 +132,10 @@ class CommonDumpSettings(Section):
     statistic_category: Annotated[
         list[Category],
         Allowed("a list of statistics", choice(repr(name) if " " in name else name for name in CATEGORIES)),
-        about("Columns of statistic.csv, in this order; read where saved_data asks for statistics."),
+        about("Columns of statistic.csv, in this order, if saved_data includes statistics."),
     ] = ["max", "min", "l2norm"]
     file_format: Annotated[
-        Literal["npy", "bin"], about("File format of Ascend O2; every other mode writes npy.")
+        Literal["npy", "bin"], about("File format under Ascend O2; every other mode writes npy.")
     ] = "bin"
     initial_iteration: Annotated[Unsigned, about("Number of the first iteration.")] = 0
 
@@ -185,16 +182,14 @@ class MsdumpSettings(Section):
     optimize: Annotated[
         Literal["none", "basic", "all"],
         about(
-            'How far onnxruntime fuses operators that are not dumped; "none": bits are those of single '
-            "operators."
+            'Level of fusion by onnxruntime of operators that are not dumped; "none": results have the '
+            "bits of single operators."
         ),
     ] = "none"
-    naming: Annotated[
-        Literal["2.5", "2.7", "classic"], about("Generation of MindSpore whose file names are written.")
-    ] = "2.5"
-    queue_bytes: Annotated[ByteCount, about("Most bytes that wait in the queue of an asynchronous dump.")] = (
-        256 << 20
-    )
+    naming: Annotated[Literal["2.5", "2.7", "classic"], about("Version of MindSpore's file names.")] = "2.5"
+    queue_bytes: Annotated[
+        ByteCount, about("Largest number of bytes in the queue of an asynchronous dump.")
+    ] = 256 << 20
     writer_threads: Annotated[
         int,
         Allowed("a whole number from 1 to 1024"),
@@ -205,18 +200,18 @@ class MsdumpSettings(Section):
         int,
         Allowed("a whole number of bytes, 0 for no limit"),
         Field(ge=0, le=_BIGGEST),
-        about("Most bytes of tensor files and of saved graphs of a process, 0: no limit."),
+        about("Largest number of bytes of tensor files and saved graphs of a process. 0: no limit."),
     ] = 0
     on_write_error: Annotated[
         Literal["raise", "warn"],
-        about("What a file that cannot be written does to the run, beyond the log line."),
+        about("Effect of a file that cannot be written: an error that ends the run, or only a warning."),
     ] = "raise"
     existing: Annotated[
         Literal["keep", "refuse", "replace"],
         about(
-            "What is done about files that earlier programs dumped in the same place: 'keep' adds to "
-            "them with a warning, 'refuse' is an error before anything runs, 'replace' removes those "
-            "that bear names of msdump."
+            "Treatment of files that earlier programs dumped in the same place. 'keep': new files are "
+            "added, with a warning; 'refuse': an error before the run; 'replace': the earlier files with "
+            "names of msdump are removed."
         ),
     ] = "keep"
     precision_mode: Annotated[Precision, about("Precision of the emulated Ascend device.")] = (
@@ -225,12 +220,12 @@ class MsdumpSettings(Section):
     keep_dtype: Annotated[
         FilePath,
         about(
-            "File of operators that keep the types of the model: a node name or OpType::Type on each line."
+            "File of operators that keep the model's element types: a node name or OpType::Type on each line."
         ),
     ] = ""
     customize_dtypes: Annotated[
         FilePath,
-        about("File of operators with types of their own: NAME::InputDtype:bfloat16,OutputDtype:bfloat16."),
+        about("File of operators with other element types: NAME::InputDtype:bfloat16,OutputDtype:bfloat16."),
     ] = ""
     modify_mixlist: Annotated[
         FilePath,
@@ -240,33 +235,33 @@ class MsdumpSettings(Section):
     ] = ""
     fusion_switch: Annotated[
         Literal["on", "off"],
-        about("Whether operators are fused where a whole graph is compiled (Ascend O2, acl)."),
+        about("Fusion of operators when a whole graph is compiled (Ascend O2, acl)."),
     ] = "on"
     watch: Annotated[
         list[dict[str, Any]],
         Allowed("a list of watch rules", "an object with a condition, see Watch rules"),
-        about("Rules that look at every tensor which the configuration selects; see Watch rules."),
+        about("Rules that check every selected tensor; see Watch rules."),
     ] = []
     on_hit: Annotated[
         Literal["log", "dump", "stop"],
         about(
-            "What a rule that hits does beyond the warning. 'log': nothing, 'dump': without history "
-            "only operators with a hit are written, with it the kept steps and the one that goes on, "
-            "'stop': the run ends, too."
+            "Effect of a watch rule's hit, besides the warning. 'log': none; 'dump': only operators that hit "
+            "are written, or, with history, the kept steps and the present one; 'stop': as 'dump', and the "
+            "run ends."
         ),
     ] = "dump"
     history: Annotated[
         Unsigned,
         about(
-            "Steps that are kept in memory, and written only where a rule hits ('dump', 'stop'), an "
-            "operator fails or the program is ended; 0: what is dumped is written at once."
+            "Number of steps kept in memory; they are written if a watch rule hits ('dump', 'stop'), an "
+            "operator fails or the program is ended. 0: files are written at once."
         ),
     ] = 0
     history_bytes: Annotated[
         ByteCount,
         about(
-            "Most memory of the kept steps, and again of what rules compare with the step before; "
-            "oldest steps go first, whole."
+            "Largest memory of the kept steps, and again of the tensors kept for rules that compare steps; "
+            "the oldest steps are dropped first, each as a whole."
         ),
     ] = 256 << 20
 

@@ -23,10 +23,11 @@ from msdump.watch import CONDITIONS, Condition, Role
 _HEAD: Final = """\
 # Configuration
 
-`MINDSPORE_DUMP_CONFIG` names a `.json` file with the objects below; `msdump run --config FILE` takes its
-place. It is read once, when the first network is loaded. Faults are told all at once, with line, value and
-what is allowed; unknown keys only warn. Keys that begin with `_` are comments, which MindSpore ignores, too.
-`msdump init` writes a file with comments, `msdump check FILE` says what a configuration does.
+A dump configuration is a `.json` file with the objects below. `MINDSPORE_DUMP_CONFIG` or
+`msdump run --config FILE` names the file. The file is read once, when the first network is loaded. One error
+lists all faults, each with line, value and allowed values. Unknown keys only warn. Keys that begin with
+`_` are comments; MindSpore ignores them too. `msdump init` writes a file with comments. `msdump check FILE`
+shows the effect of a configuration.
 
 `docs/schema/mindspore_dump.schema.json` describes the file for editors. This page is generated from the
 same models: `python -m msdump.config.reference docs/reference/config.md`.
@@ -37,15 +38,15 @@ _TEXTS: Final = "## Texts\n\n```text\n{grammar}\n```\n"
 _WATCH: Final = """\
 ## Watch rules
 
-What `watch` holds, and a file for `msdump watch --rules`. A rule has a `condition`, its parameters, and keys
-that select tensors; what is not given selects nothing away. The names and parameters of MindSpore's debugger
-mean what they mean there.
+The list `watch`, also in a file for `msdump watch --rules`, holds rules. A rule has a `condition`, the
+condition's parameters, and keys that select tensors. A missing key selects all. Names and parameters are the
+ones of MindSpore's debugger, with the same meaning.
 """
 
 _CONDITIONS: Final = """\
-A limit is passed where what it limits is greater (`_gt`), at least (`_ge`) or less (`_lt`); each one that is
-passed is a hit, and `null` takes one away. Shares are in percent. Statistics decide where they suffice; what
-takes the elements and finds none is told.
+A limit hits if the quantity is greater (`_gt`), greater or equal (`_ge`) or less (`_lt`); `null` removes a
+limit. Shares are in percent. Saved statistics suffice for some limits. A limit that needs elements warns if a
+tensor has only statistics.
 """
 
 _CONSEQUENCES: Final[dict[Callable[..., Any], str]] = {
@@ -54,7 +55,7 @@ _CONSEQUENCES: Final[dict[Callable[..., Any], str]] = {
     rules.disable: "warning, nothing is dumped",
     rules.keep_device_statistics: "warning, the others are left out",
 }
-_FORCED: Final = "warning, the value that fits is used"
+_FORCED: Final = "warning, a value that fits is used"
 
 
 def reference_text() -> str:
@@ -93,7 +94,7 @@ def _statistics() -> str:
         )
         for each in STATISTICS
     )
-    head = "Statistics\n\nWhat `statistic_category` takes, and the columns of `statistic.csv`:"
+    head = "Statistics\n\nThe values of `statistic_category`, and the columns of `statistic.csv`:"
     return _section(head, ("name", "column", "meaning", "computed by"), rows)
 
 
@@ -103,9 +104,7 @@ def _watch_rules() -> str:
             _WATCH,
             table(("key", "takes", "default", "meaning"), _keys(watch.RuleSettings)),
             _CONDITIONS,
-            table(
-                ("condition", "looks at", "hits where", "parameters"), map(_condition, CONDITIONS.values())
-            ),
+            table(("condition", "tensors", "hits if", "parameters"), map(_condition, CONDITIONS.values())),
         )
     )
 
@@ -130,8 +129,8 @@ def _rules() -> str:
         )
         for rule in rules.RULES
     )
-    head = "Rules between keys\n\nWhat depends on the mode or on another key, where it is violated:"
-    return _section(head, ("mode", "key", "why", "what follows"), rows)
+    head = "Rules between keys\n\nDemands that depend on the mode or on another key:"
+    return _section(head, ("mode", "key", "reason", "consequence"), rows)
 
 
 def _modes(rule: rules.Rule) -> str:

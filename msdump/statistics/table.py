@@ -64,7 +64,7 @@ class Nature(enum.Enum):
     SIGN_COUNT = enum.auto()
     """A number that may differ, since a value beside zero may change its sign."""
     DIGEST = enum.auto()
-    """Tells only whether tensors are the same."""
+    """Shows only whether tensors are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ STATISTICS: Final = (
     Statistic(
         "sha1",
         "SHA1",
-        'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; what "hash" stands for.',
+        'The SHA-1 of the elements\' bytes, in lower-case hexadecimal digits; "hash" selects this.',
         NOTHING,
         lambda _, octets: _digits("sha1", octets),
         nature=Nature.DIGEST,

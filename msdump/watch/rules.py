@@ -150,7 +150,7 @@ _EPSILON: Final = {
 _CONDITIONS: Final = (
     Condition(
         "operator_overflow",
-        "The device says that the operator overflowed when it wrote the tensor, as `op_debug_mode` 3 has it.",
+        "The device recorded an overflow of the operator that wrote the tensor (as for `op_debug_mode` 3).",
         fixed=(quantities.OVERFLOWS, Comparison.ABOVE, 0.0),
     ),
     Condition(
@@ -161,7 +161,7 @@ _CONDITIONS: Final = (
     ),
     Condition(
         "tensor_initialization",
-        "A tensor begins with too many zeros, or beyond a limit.",
+        "In its first iteration, a tensor has too many zeros or exceeds a limit.",
         {
             "zero_percentage_ge": _ALL_ZERO,
             "max_gt": _above(quantities.LARGEST),
@@ -236,7 +236,7 @@ _CONDITIONS: Final = (
     # beyond MindSpore's conditions
     Condition(
         "saturated_float16",
-        "Elements of a float16 tensor stand at its limit, 65504.",
+        "Elements of a float16 tensor are at the limit of float16, 65504.",
         {"saturated_percentage_gt": _above(quantities.SATURATED_SHARE, Domain.PERCENT, 0)},
     ),
     Condition(
@@ -260,7 +260,7 @@ _CONDITIONS: Final = (
     ),
     Condition(
         "update_to_weight",
-        "A step changes a weight by too much or too little of its norm.",
+        "A step changes a weight by too large or too small a share of the weight's norm.",
         {
             "ratio_gt": _above(quantities.STEP_RATIO, Domain.NOT_NEGATIVE, 0.1),
             "ratio_lt": _below(quantities.STEP_RATIO, Domain.NOT_NEGATIVE),
@@ -269,14 +269,14 @@ _CONDITIONS: Final = (
     ),
     Condition(
         "loss_spike",
-        "The loss is far above the median of the last steps, or no number.",
+        "The loss is far above the median of the last steps, or not a number.",
         {"growth_gt": _above(quantities.MEAN_GROWTH, Domain.NOT_NEGATIVE, 3)},
         settings=_TRAIL,
         role=Role.LOSS,
     ),
     Condition(
         "ranks_disagree",
-        "Ranks hold different bits of a tensor that they should share, such as a weight.",
+        "Ranks hold different bits of a shared tensor, such as a weight.",
         fixed=(quantities.RANKS_APART, Comparison.ABOVE, 0.0),
         role=Role.WEIGHT,
     ),

@@ -42,31 +42,29 @@ NUMBERS: Final = "BIGINT[]"
 TIME: Final = "TIMESTAMP"
 
 _SOURCE: Final = Column("dump", TEXT, "the dump as the command line names it, or the NAME of NAME=DUMP")
-_RANK: Final = Column("rank", NUMBER, "number of the rank; of the device, in trees of compiled graphs")
+_RANK: Final = Column("rank", NUMBER, "number of the rank, or of the device in trees of compiled graphs")
 _NETWORK: Final = Column("network", TEXT, "directory of the network, or of the model")
-_GRAPH: Final = Column("graph", NUMBER, "number of the graph, or of the model in its process")
+_GRAPH: Final = Column("graph", NUMBER, "number of the graph, or of the model in the process")
 _ITERATION: Final = Column("iteration", NUMBER, "number of the iteration, as `iteration` selects it")
 _PLACE: Final = (_SOURCE, _RANK, _NETWORK, _GRAPH, _ITERATION)
 _DIRECTORY: Final = Column(
-    "directory", TEXT, "directory of the file, below the dump; `.` for the dump itself"
+    "directory", TEXT, "directory of the file, below the dump; `.` for the dump's root"
 )
-_PATH: Final = Column("path", TEXT, "the file")
+_PATH: Final = Column("path", TEXT, "path of the file")
 _OP_TYPE: Final = Column("op_type", TEXT, "type of the operator, `Conv2D`")
-_OP_NAME: Final = Column("op_name", TEXT, "name of the operator as files spell it")
+_OP_NAME: Final = Column("op_name", TEXT, "name of the operator in file names")
 _FULL_NAME: Final = Column("full_name", TEXT, "full scoped name of the operator, plain name of a parameter")
-_SCOPE: Final = Column("scope", TEXT, "its scope, `Default/conv1-Conv2d`")
-_TASK: Final = Column("task_id", NUMBER, "number of its task")
-_STREAM: Final = Column("stream_id", NUMBER, "number of its stream")
-_TIMESTAMP: Final = Column(
-    "timestamp", NUMBER, "microseconds since the epoch; grows in the order of execution"
-)
+_SCOPE: Final = Column("scope", TEXT, "scope of the operator, `Default/conv1-Conv2d`")
+_TASK: Final = Column("task_id", NUMBER, "number of the task")
+_STREAM: Final = Column("stream_id", NUMBER, "number of the stream")
+_TIMESTAMP: Final = Column("timestamp", NUMBER, "microseconds since the epoch; increases in execution order")
 _IO: Final = Column("io", TEXT, "`input` or `output`")
 _SLOT: Final = Column("slot", NUMBER, "number of the input or output")
-_BYTES: Final = Column("bytes", NUMBER, "bytes of its elements")
+_BYTES: Final = Column("bytes", NUMBER, "size of the elements in bytes")
 _DTYPE: Final = Column("dtype", TEXT, "element type, `float16`")
-_FORMAT: Final = Column("format", TEXT, "memory format, if the file has it")
-_SHAPE: Final = Column("shape", NUMBERS, "dimensions in elements; none of a scalar")
-_SOURCE_LINE: Final = Column("source", TEXT, "the user's line that made it, `net.py:12: x = self.fc(x)`")
+_FORMAT: Final = Column("format", TEXT, "memory format, if the file contains it")
+_SHAPE: Final = Column("shape", NUMBERS, "dimensions in elements; empty for a scalar")
+_SOURCE_LINE: Final = Column("source", TEXT, "source line of the operator, `net.py:12: x = self.fc(x)`")
 
 
 def column_of(statistic: Statistic) -> str:
@@ -92,9 +90,9 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
             Column(
                 "execution",
                 NUMBER,
-                "which execution of the network in its directory, or run in the dump, it is of, from 0",
+                "number of the execution in the directory of the network, or of the run in the dump, from 0",
             ),
-            Column("pass", NUMBER, "which run of the operator in that execution, from 0: the turn of a loop"),
+            Column("pass", NUMBER, "number of the pass of a loop's body, from 0"),
             *(_OP_TYPE, _OP_NAME, _FULL_NAME, _SCOPE, _IO, _SLOT, _DTYPE, _SHAPE, _FORMAT, _BYTES),
             *(_TASK, _STREAM, _TIMESTAMP, _DIRECTORY, _PATH),
         ),
@@ -104,64 +102,70 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
         ),
         "operators": (
             *(_SOURCE, _RANK, _NETWORK, _GRAPH),
-            Column("execution_order", NUMBER, "its place in the order of execution, from 0"),
+            Column("execution_order", NUMBER, "position in execution order, from 0"),
             *(_OP_TYPE, _OP_NAME, _FULL_NAME, _SCOPE, _SOURCE_LINE),
-            Column(
-                "inputs", TEXTS, "the sources of the inputs: full names of operators, names of parameters"
-            ),
+            Column("inputs", TEXTS, "source of each input: full name of an operator, or name of a parameter"),
             Column(
                 "input_kinds",
                 TEXTS,
-                "kinds of the sources: `operator`, `weight`, `input`, `constant` or `absent`",
+                "kind of each source: `operator`, `weight`, `input`, `constant` or `absent`",
             ),
-            Column("input_slots", NUMBERS, "output numbers of the sources"),
-            Column("output_dtypes", TEXTS, "element types of its outputs, empty where not known"),
-            Column("onnx_name", TEXT, "name of its node in the model"),
-            Column("attributes", TEXT, "its arguments as the graph file shows them"),
-            Column("caller", TEXT, "the control flow operator that holds it in a branch or body"),
+            Column("input_slots", NUMBERS, "output number of each source"),
+            Column("output_dtypes", TEXTS, "element types of the outputs, empty if unknown"),
+            Column("onnx_name", TEXT, "name of the node in the model"),
+            Column("attributes", TEXT, "arguments of the operator, as in the graph file"),
+            Column(
+                "caller", TEXT, "control flow operator with the branch or body that contains the operator"
+            ),
         ),
         "files": (
             *_PLACE,
-            Column("kind", TEXT, "its content: `tensor`, `operator`, `statistics`, `ir`, ...; `foreign`"),
-            Column("name", TEXT, "its name"),
-            Column("bytes", NUMBER, "its size"),
-            Column("modified", TIME, "when it was written last, UTC"),
+            Column(
+                "kind", TEXT, "kind of contents: `tensor`, `operator`, `statistics`, `ir`, ...; `foreign`"
+            ),
+            Column("name", TEXT, "name of the file"),
+            Column("bytes", NUMBER, "size of the file"),
+            Column("modified", TIME, "time of the last change, UTC"),
             *(_DIRECTORY, _PATH),
         ),
         "comparisons": (
             Column("comparison", TEXT, "the result as the command line names it, or the NAME of NAME=RESULT"),
-            *(_RANK, _ITERATION, Column("execution", NUMBER, "number of the execution, where several ran")),
-            Column("pass", NUMBER, "which run of the operator in the iteration, where it ran in a loop"),
-            Column("execution_order", NUMBER, "place of the operator in the order of execution, from 1"),
+            *(
+                _RANK,
+                _ITERATION,
+                Column("execution", NUMBER, "number of the execution, if there are several"),
+            ),
+            Column("pass", NUMBER, "number of the pass, in a loop"),
+            Column("execution_order", NUMBER, "position in execution order, from 1"),
             *(_OP_TYPE, _OP_NAME, _FULL_NAME, _SCOPE, _SOURCE_LINE),
-            Column("operator_verdict", TEXT, "the verdict: `own`, `inherited`, `agrees`, ..."),
-            Column("operator_note", TEXT, "note of the verdict"),
-            *(_IO, _SLOT, Column("verdict", TEXT, "verdict on the tensor; of a missing operator `missing`")),
-            *(_DTYPE, Column("golden_dtype", TEXT, "element type of its counterpart"), _SHAPE),
-            Column("distance", REAL, "norm of the difference, divided by that of golden"),
-            Column("error_limit", REAL, "largest distance that was allowed"),
+            Column("operator_verdict", TEXT, "verdict on the operator: `own`, `inherited`, `agrees`, ..."),
+            Column("operator_note", TEXT, "reason of the operator's verdict"),
+            *(_IO, _SLOT, Column("verdict", TEXT, "verdict on the tensor; `missing` for a missing operator")),
+            *(_DTYPE, Column("golden_dtype", TEXT, "element type of the golden tensor"), _SHAPE),
+            Column("distance", REAL, "norm of the difference, divided by the norm of golden"),
+            Column("error_limit", REAL, "largest allowed distance"),
             Column("cosine", REAL, "cosine similarity"),
             Column("max_error", REAL, "largest difference of two elements"),
             Column("scaled_error", REAL, "largest difference, divided by the largest golden element"),
             Column("ulps", REAL, "largest difference in units of the last place"),
-            Column("masked", NUMBER, "elements that hold a mask's constant on both sides"),
+            Column("masked", NUMBER, "number of elements that equal a mask's constant on both sides"),
             Column("own_distance", REAL, "distance to the output when the operator runs again (`--model`)"),
-            Column("note", TEXT, "note of the tensor's verdict"),
+            Column("note", TEXT, "reason of the tensor's verdict"),
             _DIRECTORY,
         ),
         "runs": (
             *_PLACE,
-            Column("execution", NUMBER, "number of the execution in its directory, from 0"),
-            Column("is_whole", TRUTH, "whether it went as far as the one that went farthest"),
-            Column("started", TIME, "time of its first tensor, UTC"),
-            Column("ended", TIME, "time of its last tensor, UTC"),
-            Column("tensors", NUMBER, "number of its tensors that were saved"),
+            Column("execution", NUMBER, "number of the execution in the directory, from 0"),
+            Column("is_whole", TRUTH, "whether the execution got as far as the longest one"),
+            Column("started", TIME, "time of the first tensor, UTC"),
+            Column("ended", TIME, "time of the last tensor, UTC"),
+            Column("tensors", NUMBER, "number of saved tensors"),
             Column("step", NUMBER, "number of the user's step (Ascend O2)"),
-            Column("time", TEXT, "when the dump was configured, `YYYYMMDDHHMMSS` (compiled graphs)"),
-            Column("device_target", TEXT, "the device, from the metadata of the dump"),
-            Column("version", TEXT, "version of MindSpore, from the metadata of the dump"),
-            Column("config", TEXT, "the configuration of the dump, JSON"),
-            *(_DIRECTORY, Column("path", TEXT, "the directory")),
+            Column("time", TEXT, "time of the configuration, `YYYYMMDDHHMMSS` (compiled graphs)"),
+            Column("device_target", TEXT, "device, as recorded in the dump"),
+            Column("version", TEXT, "version of MindSpore, as recorded in the dump"),
+            Column("config", TEXT, "configuration of the dump, JSON"),
+            *(_DIRECTORY, Column("path", TEXT, "path of the directory")),
         ),
     }
 )
@@ -171,8 +175,8 @@ VIEWS: Final[Mapping[str, tuple[Column, ...]]] = MappingProxyType(
 _HEAD: Final = """\
 # Views of `msdump query`
 
-The columns of every view, with DuckDB's names of their types. The readers of files
-use them. A value that the dump lacks is NULL. `make schema` writes it from
+The columns of every view, with their DuckDB types. A value that the dump does not contain is NULL.
+`make schema` writes this page from
 `msdump/analysis/query/columns.py`; [how to ask](../how-to/ask-questions.md).
 """
 
