@@ -48,8 +48,8 @@ _AHEAD: Final = 12  # units for each worker that are given out before the first 
 _DEATHS: Final = 3  # processes that a unit may kill before it is given up; Dask's limit, too
 _PATIENCE: Final = 1.0  # seconds without a result after which the workers are checked
 _ADDRESS: Final = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:[0-9]{1,5}")
-_ALONE: Final = "it has had no worker for {:g} s; start dask worker"
-_GONE: Final = "the scheduler has gone, or dropped the work"
+_ALONE: Final = "the scheduler has had no worker for {:g} s; start one with dask worker"
+_GONE: Final = "the scheduler has ended, or dropped the work"
 _LOG: Final = logging.getLogger("msdump")
 
 
@@ -66,11 +66,13 @@ class ExecutorChoice:
     scheduler: str = ""
 
     def check(self) -> None:
-        """Raise ToolError if the choices exclude each other."""
+        """Raise ToolError if the choices exclude each other; give one of them."""
         choices = {"--jobs": self.jobs, "--scheduler": self.scheduler, "mpi4py.futures": _is_mpi_started()}
         given = [name for name, is_given in choices.items() if is_given]
         if len(given) > 1:
-            raise ToolError(ReturnCode.PARAMETER, f"{' and '.join(given)} exclude each other")
+            raise ToolError(
+                ReturnCode.PARAMETER, f"{' and '.join(given)} exclude each other; give one of them"
+            )
 
 
 def map_items(
@@ -279,7 +281,7 @@ class _Workers:
         """Return the error to raise if the worker of a unit failed, not the work itself."""
         if isinstance(error, pools.BrokenExecutor):  # mostly killed by the kernel when memory ran out
             fault = f"a process was killed while it worked, again and again on {unit}"
-            return ToolError(ReturnCode.UNKNOWN, f"{fault}, perhaps for want of memory; try --jobs 1")
+            return ToolError(ReturnCode.UNKNOWN, f"{fault}, possibly for lack of memory; try --jobs 1")
         if self.origin is not None and isinstance(error, (ImportError, AttributeError)):
             fault = f"a worker cannot load msdump: {error}; install the same version there"
             return ToolError(ReturnCode.UNSUPPORTED, fault)
@@ -303,13 +305,15 @@ class _DaskWorkers(_Workers):
             fault = "--scheduler: distributed is not installed; install it, or msdump with its extra"
             raise NotAvailableError(f"{fault}: pip install 'msdump[cluster]'") from error
         if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
-            raise self._fault("no address of a Dask scheduler; tcp://node7:8786 is one", ReturnCode.PARAMETER)
+            raise self._fault(
+                "not an address of a Dask scheduler; write one such as tcp://node7:8786", ReturnCode.PARAMETER
+            )
         for logger in ("distributed", "distributed.client"):  # errors are raised here in one line
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         try:
             client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise self._fault(f"no Dask scheduler answers: {error}", ReturnCode.PARAMETER) from error
+            raise self._fault(f"the Dask scheduler does not answer: {error}", ReturnCode.PARAMETER) from error
         try:
             client.wait_for_workers(1, timeout=WAITING)
         except TimeoutError as error:
@@ -340,7 +344,7 @@ class _DaskWorkers(_Workers):
         """Return the error of a unit of which workers died, or which the scheduler dropped."""
         if type(error).__name__ == "KilledWorker":
             reason = str(error).partition(". ")[0]
-            hint = "perhaps for want of memory; distributed.scheduler.allowed-failures of Dask is the limit"
+            hint = "possibly for lack of memory; the limit is Dask's distributed.scheduler.allowed-failures"
             return ToolError(ReturnCode.UNKNOWN, f"Dask gave up {unit}: {reason}; {hint}")
         if isinstance(error, pools.CancelledError):
             return self._fault(_GONE)
@@ -416,12 +420,12 @@ def _run_remote(unit: bytes, origin: _Origin) -> _Outcome:
 
     place = f"{socket.gethostname()}, process {os.getpid()}"
     if origin.versions != installed_versions():
-        fault = f"a worker has another version: {installed_versions()} ({place}), not {origin.versions}"
-        raise ToolError(ReturnCode.UNSUPPORTED, f"{fault}; install the same on both sides")
+        fault = f"a worker has other versions: {installed_versions()} ({place}), not {origin.versions}"
+        raise ToolError(ReturnCode.UNSUPPORTED, f"{fault}; install the same versions on both sides")
     for path in (origin.directory, *origin.paths):
         if not os.path.lexists(os.path.join(origin.directory, path)):  # noqa: PTH118 - as it was given
             fault = f"a worker ({place}) does not see {path}"
-            raise ToolError(ReturnCode.PATH, f"{fault}; workers need the file system that it is on")
+            raise ToolError(ReturnCode.PATH, f"{fault}; the workers must share this file system")
     _LOG.setLevel(min(origin.level, _LOG.level or origin.level))
     with _WORKING_DIRECTORY.at(origin.directory):
         outcome: _Outcome = pickle.loads(unit)()  # noqa: S301 - from the process that gives the work

@@ -189,8 +189,8 @@ class KernelPattern:
             return expression(self.translated, searches=self.searches).matches(full_name)
         except TimeoutError:
             message = (
-                f"{self.item!r} takes too long to match {full_name!r}; write it without repeated groups"
-                " whose parts overlap, as in (a+)+"
+                f"{self.item!r} takes too long to match {full_name!r}; avoid repetitions of repeated"
+                " groups, such as (a+)+"
             )
             raise ConfigValueError(self.place, (Problem("", message),)) from None
 

@@ -250,7 +250,7 @@ class Network:
         if runner is None:
             return
         # only a thread that holds the lock gets here while a run goes on: in an observer, ...
-        why = "the network is called from within its own run; call it when the run has ended"
+        why = "the network is called during its own run; call it after the run"
         if runner != threading.get_ident():  # ... or in a forked child, where no other thread can hold it
             why = "the process was forked while another thread ran the network; fork between its runs"
         raise ReentryError(f"{self.graph.source}: {why}, or load the model once more")
@@ -265,7 +265,7 @@ class Network:
             raise
         if not self._shared.has_warned and not all(map(is_finite, losses(self.graph, outputs))):
             self._shared.has_warned = True
-            reason = "other ranks take part in the step, which is not repeated to find out why"
+            reason = "the operator is unknown, since a step with other ranks is not repeated"
             if self._collectives is None:
                 reason = self._program_runs.fault(inputs, before)
             _log.warning("%s: iteration %d: the loss is not finite: %s", self.graph.source, iteration, reason)
@@ -496,7 +496,7 @@ class Names:
                 return inside(name, node.operator.full_name)
         control = (node for inner in self._graph.walk() for node in inner.nodes if node.bodies)
         if any(_is_called(node, name) for node in control):
-            return f"{name} is control flow: the operators inside it can be dumped, not itself"
+            return f"{name} is control flow and cannot be dumped; select operators inside"
         return f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}"
 
     def _below(self, scope: str) -> tuple[str, ...]:
@@ -528,7 +528,7 @@ def _warn_of_unseen(graph: Graph) -> None:
     for node, reason in opaque_control_flow(graph):
         name = node.operator.full_name
         _log.warning(
-            "%s: %s runs as one operator (%s): those inside it are neither dumped nor rounded",
+            "%s: %s runs as one operator (%s): the operators inside are neither dumped nor rounded",
             graph.source,
             name,
             reason,

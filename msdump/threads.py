@@ -129,7 +129,7 @@ def thread_count() -> int:
     count = env.number(text, MOST_THREADS)
     if not count:
         shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        raise InputError(f"{env.THREADS} = {shown!r}: a number from 1 to {MOST_THREADS} is expected")
+        raise InputError(f"{env.THREADS} = {shown!r}: must be a number from 1 to {MOST_THREADS}")
     return count
 
 

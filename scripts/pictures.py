@@ -44,12 +44,16 @@ MS_DIAGNOSTIC_DATA_PATH=$PWD/golden msdump run graphs/torch_export.onnx > /dev/n
 MS_DIAGNOSTIC_DATA_PATH=$PWD/mine msdump run faulty.onnx > /dev/null
 unset MINDSPORE_DUMP_CONFIG
 """
+OVERFLOW: Final = """
+python sample_nets/build.py overflow --out . > /dev/null
+mv overflow_b1_s0.onnx half.onnx
+"""
 STYLES: Final = {
     r"^\$ .*": "bold bright_white",
     r"^# .*": "italic bright_black",
     r"^\$": "bold green",
     r"^(written|ran|dumped|into|loss|verdict|fault|others)\b": "cyan",
-    r"Default/[\w/.-]+|^  node_\w+": "yellow",
+    r"Default/[\w/.-]+|norm/\w+": "yellow",
     r"\b\w+\.py:\d+: .*": "green",
     r"[▁-█]+": "green",
 }
@@ -133,18 +137,17 @@ SCENES: Final = {
     "readme": Scene(
         "msdump",
         100,
-        "python graphs/torch_export/break_it.py faulty.onnx",
+        MODEL + OVERFLOW + FAULTY,
         (
-            "# Dump like MindSpore",
+            "# Dump every operator into MindSpore's files",
             "msdump init --yes | head -1",
-            "export MINDSPORE_DUMP_CONFIG=$PWD/data_dump.json DEVICE_TARGET=Ascend",
-            "msdump run graphs/lenet.onnx",
+            "msdump run model.onnx --config data_dump.json --device-target Ascend",
             "",
             "# Name the operator that is wrong",
-            "msdump diff faulty.onnx graphs/torch_export.onnx | head -3",
+            "msdump compare mine golden | head -3",
             "",
-            "# Choose the operators to keep in float32",
-            "msdump diff graphs/torch_norm.onnx --mine Ascend:force_fp16 --advise 0.01 --dim N=4 | head -5",
+            "# Choose the operators that stay in float32",
+            "msdump diff half.onnx --mine Ascend:force_fp16 --advise 0.01 | head -7",
         ),
     ),
     "dump": Scene(

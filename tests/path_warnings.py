@@ -8,7 +8,7 @@ import re
 
 from msdump.config.grammar import foreign_characters
 
-_WARNING = "MindSpore itself refuses a path with {!r}"
+_WARNING = "MindSpore refuses a path with {!r}"
 _START = 20  # characters of a folder that a message shows at least
 _LOGGER = logging.getLogger("msdump.config")
 

@@ -223,7 +223,7 @@ def test_error_in_a_thread_comes_in_its_place():
 
 def test_executors_that_exclude_each_other():
     """Only one executor can be chosen."""
-    with pytest.raises(ToolError, match="--jobs and --scheduler exclude each other"):
+    with pytest.raises(ToolError, match="--jobs and --scheduler exclude each other; give one of them"):
         ExecutorChoice(2, "tcp://there:1").check()
 
 
@@ -235,13 +235,15 @@ def test_worker_of_another_version(scheduler, monkeypatch):
     with pytest.raises(ToolError) as caught:
         results_of(placed, [1], ExecutorChoice(scheduler=scheduler))
 
-    assert str(caught.value).startswith(f"a worker has another version: {mine} (")
-    assert str(caught.value).endswith("), not msdump 9.9; install the same on both sides")
+    assert str(caught.value).startswith(f"a worker has other versions: {mine} (")
+    assert str(caught.value).endswith("), not msdump 9.9; install the same versions on both sides")
 
 
 def test_path_that_workers_do_not_see(scheduler, tmp_path):
     """Workers that do not see the dump are refused."""
-    with pytest.raises(ToolError, match=f"does not see {tmp_path}/none; workers need the file system"):
+    with pytest.raises(
+        ToolError, match=f"does not see {tmp_path}/none; the workers must share this file system"
+    ):
         results_of(placed, [1], ExecutorChoice(scheduler=scheduler), paths=(f"{tmp_path}/none",))
 
 
@@ -251,7 +253,10 @@ def test_scheduler_without_workers(monkeypatch):
     monkeypatch.setattr(executors, "WAITING", 0.2)
     with distributed.LocalCluster(n_workers=0, dashboard_address=":0") as alone:
         address = alone.scheduler_address
-        with pytest.raises(ToolError, match=f"{address}: it has had no worker for 0.2 s; start dask worker"):
+        with pytest.raises(
+            ToolError,
+            match=f"{address}: the scheduler has had no worker for 0.2 s; start one with dask worker",
+        ):
             results_of(placed, [1], ExecutorChoice(scheduler=address))
 
 
@@ -263,7 +268,9 @@ def test_scheduler_that_is_not_there(monkeypatch):
         port = free.getsockname()[1]
     monkeypatch.setattr(executors, "CONNECTING", 0.5)
 
-    with pytest.raises(ToolError, match=f"--scheduler tcp://127.0.0.1:{port}: no Dask scheduler answers"):
+    with pytest.raises(
+        ToolError, match=f"--scheduler tcp://127.0.0.1:{port}: the Dask scheduler does not answer"
+    ):
         results_of(placed, [1], ExecutorChoice(scheduler=f"tcp://127.0.0.1:{port}"))
 
 
@@ -271,7 +278,7 @@ def test_scheduler_that_is_not_there(monkeypatch):
 def test_address_that_is_none(address):
     """A text that is no address is refused at once."""
     pytest.importorskip("distributed")
-    with pytest.raises(ToolError, match=f"--scheduler {address}: no address of a Dask scheduler"):
+    with pytest.raises(ToolError, match=f"--scheduler {address}: not an address of a Dask scheduler"):
         results_of(placed, [1], ExecutorChoice(scheduler=address))
 
 
@@ -422,7 +429,7 @@ def test_jobs_under_mpi(tmp_path):
     code, _, err = launching.Launch(program, tmp_path).end()
 
     assert 2 == code
-    assert "--jobs and mpi4py.futures exclude each other" in err
+    assert "--jobs and mpi4py.futures exclude each other; give one of them" in err
 
 
 def test_unit_that_kills_workers_of_dask(cluster, scheduler, monkeypatch):

@@ -31,7 +31,7 @@ def test_faulty_threads(monkeypatch, text):
     """A number of threads that is none is refused with its variable."""
     monkeypatch.setenv(env.THREADS, text)
 
-    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': a number from 1 to 1024"):
+    with pytest.raises(InputError, match=f"{env.THREADS} = '{text}': must be a number from 1 to 1024"):
         threads.thread_count()
 
 

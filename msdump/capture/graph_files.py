@@ -308,7 +308,7 @@ class StageFiles:
         """
         content = env.read(env.GE_GRAPH) or ""
         if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
-            _warn(f"{env.GE_GRAPH} = {content!r}: 1, 2 or 3 is expected; no graph files are written")
+            _warn(f"{env.GE_GRAPH} = {content!r}: must be 1, 2 or 3; no graph files are written")
         self._content = content if content in {_ALL, _WITHOUT_DATA, _RELATIONS} else ""
         self._level = env.read(env.GE_GRAPH_LEVEL) or _USUAL_LEVEL
         self._kinds = frozenset(_named_kinds(env.read(env.GE_GRAPH_FORMAT) or f"{_PROTO}|{_ONNX}"))
@@ -395,7 +395,7 @@ def _named_kinds(text: str) -> Iterator[str]:
         elif name == _READABLE:
             _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: ge_readable files are not written")
         else:
-            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; ge_proto and onnx are allowed")
+            _warn(f"{env.GE_GRAPH_FORMAT} = {text!r}: {name!r} is unknown; must be ge_proto or onnx")
 
 
 @functools.cache  # one warning per message: the environment is read again for every graph
@@ -540,7 +540,7 @@ def _level() -> int:
     if text in _LEVELS:
         return int(text)
     if text != _OFF:
-        _log.warning("%s = %r: 0, 1, 2 or 3 is expected; no graphs are saved", env.SAVE_GRAPHS, text)
+        _log.warning("%s = %r: must be 0, 1, 2 or 3; no graphs are saved", env.SAVE_GRAPHS, text)
     return 0
 
 

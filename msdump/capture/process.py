@@ -190,10 +190,12 @@ class Process:
         """Warn of items of ``kernels``, and of names of ``set_dump``, for which nothing was dumped."""
         source, unused = output.plan.source, output.unused()
         if unused:
-            _log.warning("%s: kernels that matched nothing that ran: %s", source, ", ".join(unused))
+            _log.warning(
+                "%s: items of kernels that matched no operator that ran: %s", source, ", ".join(unused)
+            )
         unmet = self.named_marks.unmet()
         if unmet and output.plan.what.selector.mode is DumpMode.MARKED:
-            _log.warning("%s: set_dump met no operator or scope named %s", source, ", ".join(unmet))
+            _log.warning("%s: set_dump found no operator or scope %s", source, ", ".join(unmet))
 
     def _output(self, plan: DumpPlan) -> _Output:
         """Return the output of a plan's configuration (its path is the key); the first network opens it."""
@@ -281,11 +283,11 @@ def _hold_rank(plan: DumpPlan) -> None:
     try:
         is_ours = directories.lock_rank(directory, plan.files.path)
     except OSError as error:
-        raise DumpWriteError(f"dump path {directory!r} cannot be made: {reason(error)}") from error
+        raise DumpWriteError(f"dump path {directory!r} cannot be created: {reason(error)}") from error
     if not is_ours:
         raise DumpWriteError(
-            f"{plan.source}: another process dumps into {directory} as rank {identity.rank} of its launcher:"
-            f" two processes were told this rank (here by {identity.launcher}), or two jobs share the path"
+            f"{plan.source}: another process dumps into {directory} as rank {identity.rank}: two processes"
+            f" have this rank (set by {identity.launcher}), or two jobs share the path; give each its own"
         )
 
 
@@ -310,11 +312,11 @@ def _settle_place(plan: DumpPlan, place: RunPlace) -> None:
     if plan.files.existing is Existing.REFUSE:
         raise DumpWriteError(
             f"{plan.source}: {_found(plan, earlier)}, and msdump.existing is 'refuse'; choose another path,"
-            " begin after them (initial_iteration), or say 'keep' or 'replace'"
+            " set initial_iteration behind these files, or set msdump.existing to 'keep' or 'replace'"
         )
     _log.warning(
-        "%s: %s; this run adds to them, and readers keep the executions apart"
-        " (msdump.existing: 'replace' removes them first, 'refuse' stops instead)",
+        "%s: %s; this run adds files, and readers keep the executions apart"
+        " (msdump.existing: 'replace' removes the earlier files, 'refuse' is an error)",
         plan.source,
         _found(plan, earlier),
     )
@@ -325,7 +327,7 @@ def _remove_earlier(plan: DumpPlan, place: RunPlace) -> None:
         count = existing.remove(place)
     except OSError as error:
         raise DumpWriteError(
-            f"dump path {place.root!r}: what an earlier run left cannot be removed: {reason(error)}"
+            f"dump path {place.root!r}: files of an earlier run cannot be removed: {reason(error)}"
         ) from error
     if count:
         _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)

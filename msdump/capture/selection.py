@@ -129,7 +129,7 @@ def _useless_slots(node: Node) -> frozenset[int] | None:
 
 def inside(name: str, fused: str) -> str:
     """Return the message that an operator is hidden inside the one that O1 has fused it into."""
-    return f"{name} is fused into {fused} and cannot be seen inside it; dump that, or use jit_level O0"
+    return f"{name} is fused into {fused}; dump {fused}, or use jit_level O0"
 
 
 # special characters of a regular expression: hyphen, slash and underscore are not special
@@ -165,7 +165,10 @@ def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
     if pattern.searches or not meant:
         return ""
     expression = f"(?:{pattern.text})" if "|" in pattern.text else pattern.text
-    return f"it must match whole names; it matches a part of {_count(meant)}: name-regex(.*{expression}.*)"
+    return (
+        f"the expression must match a whole name, but matches parts of {_count(meant)} only; "
+        f"write name-regex(.*{expression}.*)"
+    )
 
 
 def similar_names(text: str, nodes: Sequence[Node]) -> str:
@@ -198,7 +201,7 @@ def _question(candidates: Sequence[str]) -> str:
 def _by_onnx_name(text: str, nodes: Sequence[Node]) -> str:
     """Return a hint for the name of an ONNX node, with or without slashes; "" for other texts."""
     meant = [node for node in nodes for part in node.members if part.name.replace(" ", "").strip("/") == text]
-    return f"the ONNX node is called {meant[0].operator.full_name!r} here" if meant else ""
+    return f"the full name of this ONNX node is {meant[0].operator.full_name!r}" if meant else ""
 
 
 def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
@@ -206,7 +209,7 @@ def _by_file_name(text: str, nodes: Sequence[Node]) -> str:
     fields = text.split(".")
     wanted = {text, fields[1] if len(fields) > 1 else text}
     meant = [node for node in nodes if names.sanitize(node.operator.full_name) in wanted]
-    return f"files call {meant[0].operator.full_name!r} so" if meant else ""
+    return f"the full name for this file name is {meant[0].operator.full_name!r}" if meant else ""
 
 
 def _by_scope(text: str, nodes: Sequence[Node]) -> str:
@@ -214,7 +217,7 @@ def _by_scope(text: str, nodes: Sequence[Node]) -> str:
     for scope in (text, f"Default/{text}"):
         meant = [node for node in nodes if _name(node).startswith(f"{scope}/")]
         if meant:
-            return f"a scope of {_count(meant)}: name-regex({_literal(scope)}/.+)"
+            return f"a scope of {_count(meant)}; write name-regex({_literal(scope)}/.+)"
     return ""
 
 
@@ -226,7 +229,7 @@ def _by_module(text: str, nodes: Sequence[Node]) -> str:
         return ""
     choice = "|".join(_literal(scope) for scope in sorted(scopes))
     choice = choice if len(scopes) == 1 else f"(?:{choice})"
-    return f"a module of {_count(meant)}: name-regex({choice}/.+)"
+    return f"a module of {_count(meant)}; write name-regex({choice}/.+)"
 
 
 def _scope_of_module(node: Node, text: str) -> str:
@@ -246,7 +249,7 @@ def _by_onnx_type(text: str, nodes: Sequence[Node]) -> str:
     if not meant or any(text.lower() in name.lower() for name in types):
         return ""
     items = ", ".join(repr(name) for name in types[:_MOST_SHOWN])
-    return f"ONNX's {text} is called so here: {items}"
+    return f"the type of ONNX's {text} is {items} here"
 
 
 def _by_part(text: str, nodes: Sequence[Node]) -> str:
@@ -258,7 +261,7 @@ def _by_part(text: str, nodes: Sequence[Node]) -> str:
     choice = "|".join(_literal(part) for part in spelled)
     choice = choice if len(spelled) == 1 else f"(?:{choice})"
     verb = "contains" if len(meant) == 1 else "contain"
-    return f"{_count(meant)} {verb} {text!r}: name-regex(.*{choice}.*)"
+    return f"{_count(meant)} {verb} {text!r}; write name-regex(.*{choice}.*)"
 
 
 def _spelled(text: str, full_name: str) -> str:

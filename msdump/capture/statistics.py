@@ -497,7 +497,7 @@ def advice(spec: StatisticSpec) -> str | None:
     if columns >= _MSPROBE_COLUMNS:
         return None
     return (
-        f"statistic.csv will have {columns} columns, msprobe refuses files with fewer than "
+        f"statistic.csv will have {columns} columns, but msprobe needs at least "
         f"{_MSPROBE_COLUMNS}: choose at least {_MSPROBE_COLUMNS - len(COLUMNS)} statistics"
     )
 
@@ -617,4 +617,4 @@ def _column(value: Callable[[Totals, ReadOctets], Cell], found: TotalsArray) -> 
 
 
 def _no_octets() -> memoryview:
-    raise AssertionError("hashes are made of each tensor by itself")
+    raise AssertionError("hashes are computed for each tensor separately")

@@ -290,7 +290,12 @@ def drop_text(*, drops_empty: bool = False) -> Step:
         name = record.operator.full_name
         if name not in warned:
             warned.add(name)
-            _log.warning("%s: %s.%d is text, which a dump cannot hold; skipped", name, record.io, record.slot)
+            _log.warning(
+                "%s: %s.%d is skipped: the tensor is text, and dumps hold only numbers",
+                name,
+                record.io,
+                record.slot,
+            )
         return Reason.TEXT
 
     return step
@@ -433,5 +438,5 @@ def _warn_once(record: TensorRecord, format_name: str, warned: set[str]) -> None
     name = record.operator.full_name
     if name not in warned:
         warned.add(name)
-        message = "%s: %s.%d is saved as on the host: trans_flag false cannot show it in %s"
+        message = "%s: %s.%d is saved in the host's format: trans_flag false cannot save the tensor in %s"
         _log.warning(message, name, record.io, record.slot, format_name)

@@ -97,11 +97,11 @@ class OverflowTrigger:
         """Return whether an operator's inputs were bad already, for the log."""
         bad = [f"input.{slot}" for slot, array in enumerate(inputs) if self._is_bad(operator, slot, array)]
         if bad:
-            return f"its {', '.join(bad)} was already bad"
+            return f"its {', '.join(bad)} already held NaN or infinity"
         pairs = enumerate(zip(inputs, names, strict=False))
         unseen = [f"input.{slot}" for slot, (array, name) in pairs if array is None and name]
         if unseen:
-            return f"its {', '.join(unseen)} is no tensor and was not looked at"
+            return f"its {', '.join(unseen)} is not a tensor and was not checked"
         return "its inputs were finite" if any(array is not None for array in inputs) else "it has no inputs"
 
     def _nonfinite(self, operator: OperatorRef, outputs: Arrays) -> list[tuple[int, str]]:

@@ -283,7 +283,7 @@ class RunWatch:
         except RankError as error:
             if self.plan.on_hit is OnHit.STOP:
                 raise
-            _log.warning("watch rules compare ranks no more: %s", error)
+            _log.warning("watch rules no longer compare ranks: %s", error)
             return
         hit = self.take(findings)
         self.stop_at(hit)

@@ -132,7 +132,7 @@ def check(mine: int, headers: Mapping[int, CallHeader], place: CallPlace) -> Non
             raise RankError(
                 place.operator,
                 f"the ranks run different models: rank {low} {one.source}, rank {high} {two.source};"
-                " give all of them one, or files named alike but for the rank (rank0.onnx, rank1.onnx)",
+                " give all ranks one file, or files named alike except for the rank (rank0.onnx, rank1.onnx)",
             )
 
 

@@ -107,7 +107,7 @@ class Collectives:
         """
         group = self._group(call, operator)
         if any(array.dtype.hasobject for array in arrays):
-            raise RankError(operator, "texts cannot go from rank to rank")
+            raise RankError(operator, "tensors of text cannot be sent between ranks")
         parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
         mine = agreement.header(call, operator, parts, self._network)
         # exchanges of one channel must not mix if several networks run in threads of a rank
@@ -129,7 +129,7 @@ class Collectives:
         if call.count not in {0, len(ranks)}:
             raise RankError(
                 operator,
-                f"the model was made for {call.count} ranks, and group {call.group!r} has {len(ranks)}",
+                f"the model is made for {call.count} ranks, but group {call.group!r} has {len(ranks)}",
             )
         is_tagged = call.kind in {Collective.SEND, Collective.RECEIVE}
         channel = f"{call.group}/{call.tag}" if is_tagged else call.group
@@ -211,7 +211,10 @@ class _Group:
     def reach(self) -> Transport:
         """Return the transport; raise RankError in a group of one rank, which has none."""
         if self.transport is None:
-            message = f"{self.place.kind} of group {self.place.group}: there is one rank alone"
+            message = (
+                f"{self.place.kind} of group {self.place.group}: there is only one rank; "
+                "start several with mpirun or --ranks"
+            )
             raise RankError(self.place.operator, message)
         return self.transport
 
@@ -328,7 +331,9 @@ def _axis(group: _Group, array: np.ndarray, axis: int) -> int:
 def _cut(group: _Group, array: np.ndarray, axis: int) -> list[np.ndarray]:
     size = array.shape[_axis(group, array, axis)]
     if size % group.count:
-        raise group.refuse(f"axis {axis} of shape {array.shape} cannot be cut into {group.count} equal parts")
+        raise group.refuse(
+            f"axis {axis} of shape {array.shape} cannot be split into {group.count} equal parts"
+        )
     return [np.ascontiguousarray(part) for part in np.split(array, group.count, axis)]
 
 

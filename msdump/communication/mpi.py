@@ -127,7 +127,7 @@ def _initialize(mpi: Any, place: CallPlace, rank: int, limit: float) -> None:
         thread.join(_LOOK_UP)
     if thread.is_alive():
         raise RankError(
-            place.operator, f"rank {rank} has waited {limit:g} s here: another rank does not start MPI"
+            place.operator, f"rank {rank} has waited {limit:g} s here: another rank has not started MPI"
         )
     if codes != [0]:
         raise RankError(place.operator, f"MPI cannot be started (MPI_Init_thread returned {codes})")
@@ -183,9 +183,7 @@ class MpiTransport(Transport):
             claimed, *process = json.loads(data.tobytes())
             peer = Peer(number, *process)
             if claimed in peers:
-                fault = (
-                    f"rank {claimed} was told twice: to {peers[claimed]} and to {peer}; each needs its own"
-                )
+                fault = f"{peers[claimed]} and {peer} both have rank {claimed}; give each its own"
                 raise RankError(wait.place.operator, fault)
             peers[claimed] = peer
         return [peers[each] for each in range(size)]
@@ -259,7 +257,7 @@ class MpiTransport(Transport):
     def complete(self) -> None:
         """Log the place of the rank on SIGTERM."""
         if self._activity:
-            _log.error("rank %d is told to end while it %s", self._rank, self._activity)
+            _log.error("rank %d is ended by a signal while it %s", self._rank, self._activity)
 
     def forget(self) -> None:
         """In a forked child: leave MPI to the parent."""

@@ -72,7 +72,7 @@ class RankThreads:
             InputError: The number is not from 1 to 64, or the caller is itself such a rank.
         """
         if type(size) is not int or not 1 <= size <= MOST_RANKS:
-            raise InputError(f"{size!r} ranks: a number from 1 to {MOST_RANKS} is expected")
+            raise InputError(f"{size!r} ranks: must be a number from 1 to {MOST_RANKS}")
         if own() is not None:
             raise InputError("a rank of a process cannot have ranks of its own")
         self._hub = Hub(time_limit())

@@ -37,7 +37,7 @@ def time_limit() -> float:
         seconds = 0.0
     if not 0 < seconds <= _LONGEST:  # false for NaN, too
         raise InputError(
-            f"{env.COMMUNICATION_TIMEOUT} = {text!r}: seconds above 0, at most {_LONGEST}, are expected"
+            f"{env.COMMUNICATION_TIMEOUT} = {text!r}: must be a number of seconds above 0, at most {_LONGEST}"
         )
     return seconds
 
@@ -102,7 +102,7 @@ class Wait:
         awaited = sorted(set(missing))
         for rank in awaited:
             if rank in board.ended:
-                raise self.error(f"rank {rank} has ended its program and never comes here", rank)
+                raise self.error(f"rank {rank} has ended its program before this collective", rank)
         if awaited and self.left <= 0:
             places = {rank: f"waits in {text}" for rank, text in board.waits.items()}
             where = "; ".join(f"rank {rank} {places.get(rank, 'is in no collective')}" for rank in awaited)

@@ -50,7 +50,7 @@ class World:
         if group not in self.groups:
             known = ", ".join(map(repr, (WORLD_GROUP, *self.groups)))
             raise InputError(
-                f"no group {group!r}: msdump.communication.create_group makes it (there are {known})"
+                f"no group {group!r}, only {known}; create it with msdump.communication.create_group"
             )
         return self.groups[group]
 
@@ -58,16 +58,16 @@ class World:
         """Make a group, as ``create_group`` describes."""
         size = self.identity.size
         if not isinstance(name, str) or not name:
-            raise InputError(f"create_group: group = {name!r}: a name is expected")
+            raise InputError(f"create_group: group = {name!r}: must be a name")
         if name in WORLD_GROUPS or name in self.groups:
             raise InputError(f"create_group: there is a group {name!r} already")
         if not isinstance(ranks, Sequence) or isinstance(ranks, str) or not ranks:
-            raise InputError(f"create_group: rank_ids = {ranks!r}: a list of ranks is expected")
+            raise InputError(f"create_group: rank_ids = {ranks!r}: must be a list of ranks")
         for rank in ranks:
             if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < size:
-                raise InputError(f"create_group: rank {rank!r}: there are 0 to {size - 1}")
+                raise InputError(f"create_group: rank {rank!r}: must be from 0 to {size - 1}")
         if len(set(ranks)) < len(ranks):
-            raise InputError(f"create_group: rank_ids = {list(ranks)}: a rank stands twice")
+            raise InputError(f"create_group: rank_ids = {list(ranks)}: a rank is listed twice")
         self.groups[name] = tuple(ranks)
 
     def transport(self, place: CallPlace) -> Transport:
@@ -155,7 +155,7 @@ def init(backend_name: str | None = None) -> None:
         InputError: The backend or the launcher's variables are not valid.
     """
     if backend_name not in {None, "hccl", "nccl", "mccl"}:
-        raise InputError(f"init: backend_name = {backend_name!r}: 'hccl', 'nccl' or 'mccl' is expected")
+        raise InputError(f"init: backend_name = {backend_name!r}: must be 'hccl', 'nccl' or 'mccl'")
     current()
 
 
@@ -221,7 +221,7 @@ def destroy_group(group: str) -> None:
     """
     world = current()
     if group in WORLD_GROUPS:
-        raise InputError(f"destroy_group: {group!r} is the group of all ranks, which stays")
+        raise InputError(f"destroy_group: {group!r} is the group of all ranks and cannot be destroyed")
     world.ranks(group)  # raises InputError for an unknown group
     del world.groups[group]
 

@@ -61,7 +61,7 @@ def _rules(text: str, source: str, parse: Callable[[str, str], DtypeRule]) -> tu
         earlier = rules.setdefault((rule.name, rule.is_type), rule)
         if (earlier.reads, earlier.writes) != (rule.reads, rule.writes):
             where = earlier.place.rpartition(":")[2]
-            problems.append(Problem("", f"{rule.name!r} has other types in line {where}", number, 1))
+            problems.append(Problem("", f"{rule.name!r} has other element types in line {where}", number, 1))
     if problems:
         raise ConfigValueError(source, tuple(problems))
     return tuple(rules.values())
@@ -69,7 +69,10 @@ def _rules(text: str, source: str, parse: Callable[[str, str], DtypeRule]) -> tu
 
 def _kept(line: str, place: str) -> DtypeRule:
     if "InputDtype:" in line or "OutputDtype:" in line:
-        raise _LineError("types belong into a customize_dtypes file; keep_dtype takes a name or OpType::TYPE")
+        raise _LineError(
+            "element types belong in a customize_dtypes file; a line of keep_dtype must be a "
+            "name or OpType::TYPE"
+        )
     return DtypeRule(*_target(line), place)
 
 
@@ -86,7 +89,7 @@ def _target(text: str) -> tuple[str, bool]:
         return text, False
     name = text.removeprefix(_BY_TYPE)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise _LineError("one operator type must stand behind OpType::, as in OpType::MatMul")
+        raise _LineError("must have one operator type after OpType::, as in OpType::MatMul")
     return name, True
 
 
@@ -97,7 +100,7 @@ def _float(text: str) -> str:
         try:
             from_name(name)
         except FormatError:
-            raise _LineError(f"{name!r} is no element type") from None
+            raise _LineError(f"{name!r} is not an element type") from None
     floats = {name for name in names if name in _FLOATS}
     if len(floats) != 1:
         many = "more than one of them" if floats else "none of them"
@@ -136,7 +139,7 @@ def _changes(document: Document, report: FaultReport) -> dict[str, Path]:
         place = removed if path[1] == _REMOVED else added
         earlier = place.setdefault(name, path)
         if path[1] == _ADDED and earlier[0] != path[0]:
-            report.error(path, f"= {show(name)}: is added to the {earlier[0]}, too")
+            report.error(path, f"= {show(name)}: is added to the {earlier[0]} too; keep one of the two")
     return removed | added
 
 
@@ -193,5 +196,5 @@ def _read(path: str, key: str) -> Any:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        refuse(path, f"is no UTF-8 text (byte {error.start}); {remedy}")
+        refuse(path, f"is not UTF-8 text (byte {error.start}); {remedy}")
     return _rules(text, path, _kept if key == KEEP_DTYPE else _customized)

@@ -72,7 +72,7 @@ def _length_faults(text: str) -> list[TextFault]:
 
 
 _SEGMENT: Final = re.compile(r" *(?P<low>[0-9]+) *(?:- *(?P<high>[0-9]+) *)?")
-_SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', as in '0|5-8|100-120', or 'all' alone"
+_SEGMENTS_ALLOWED: Final = "write numbers and ranges joined by '|', such as '0|5-8|100-120', or 'all'"
 _MOST_GE_SEGMENTS: Final = 100
 _BIGGEST: Final = (1 << 64) - 1
 _REGEX_OPENS: Final = "name-regex("
@@ -89,7 +89,7 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
     True
     >>> parse_iterations("0|8-5")
     Traceback (most recent call last):
-    msdump.config.source.GrammarError: the range 8-5 runs backwards; write 5-8
+    msdump.config.source.GrammarError: the range 8-5 begins above its end; write 5-8
 
     Raises:
         GrammarError: A segment is empty, malformed, reversed or beyond 64 bit (the reference
@@ -110,7 +110,7 @@ def parse_iterations(text: str, *, for_ge: bool = False) -> IterationSet:
         spans.append(span)
         offset += len(segment) + 1
     if for_ge and len(spans) > _MOST_GE_SEGMENTS:
-        message = f"the graph engine takes {_MOST_GE_SEGMENTS} segments at most, these are {len(spans)}"
+        message = f"the graph engine takes at most {_MOST_GE_SEGMENTS} segments, {len(spans)} are given"
         faults.append(TextFault(0, len(text), message))
     if faults:
         raise GrammarError(text, *faults)
@@ -161,7 +161,7 @@ def _parse_segment(segment: str, text: str, *, for_ge: bool) -> tuple[tuple[int,
     if max(low, high) > _BIGGEST:
         fault = f"{shown} does not fit into 64 bit"
     elif low > high:
-        fault = f"the range {shown} runs backwards; write {high}-{low}"
+        fault = f"the range {shown} begins above its end; write {high}-{low}"
     elif for_ge and match["high"] and low == high:
         fault = f"the graph engine takes no range of one number; write {low}"
     return (low, high), fault

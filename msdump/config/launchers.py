@@ -22,7 +22,7 @@ _MOST: Final = (1 << 31) - 1
 
 
 class Launcher(NamedTuple):
-    """Variables of a launcher; of several for one number the first that is set counts."""
+    """Variables of a launcher; if several hold the same number, the first set variable is used."""
 
     name: str
     rank: str
@@ -38,7 +38,7 @@ LAUNCHERS: Final = (
     Launcher("Slurm", env.SLURM_RANK, (env.SLURM_SIZE, env.SLURM_JOB_SIZE), (env.SLURM_LOCAL_RANK,)),
     Launcher("PMIx", env.PMIX_RANK, (env.PMIX_SIZE,), (env.PMIX_LOCAL_RANK,)),
 )
-"""Every launcher; the first ones, which processes also find each other by, beat those behind them."""
+"""Every launcher, in order of precedence; the first ones also give the addresses of the other processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ def _settled(answers: tuple[_Answer, ...]) -> Identity:
         return Identity()
     first = next((answer for answer in whole if answer.size is not None and answer.size[1] != "1"), whole[0])
     assert first.size is not None
-    size = _number(first.size, "a number of processes from 1 is expected", least=1)
-    expected = f"a rank from 0 to {size - 1} is expected, since {first.size[0]} = {first.size[1]!r}"
+    size = _number(first.size, "must be a number of processes from 1", least=1)
+    expected = f"must be a rank from 0 to {size - 1}, since {first.size[0]} = {first.size[1]!r}"
     rank = _number(first.rank, expected, most=size - 1)
     for other in answers:
         _compare(first, other, (rank, size))
     if first.local_rank is None:
         return Identity(rank, size, rank, first.launcher.name)
-    local_rank = _number(first.local_rank, "a number from 0 is expected")
+    local_rank = _number(first.local_rank, "must be a number from 0")
     return Identity(rank, size, local_rank, first.launcher.name)
 
 
@@ -118,7 +118,7 @@ def _compare(first: _Answer, other: _Answer, settled: tuple[int, int]) -> None:
     for mine, theirs, value in zip(first[1:3], other[1:3], settled, strict=True):
         if mine is not None and theirs is not None and env.number(theirs[1], _MOST) != value:
             _log.warning(
-                "%s = %r of %s and %s = %r of %s contradict each other; %s holds",
+                "%s = %r of %s and %s = %r of %s contradict each other; %s is used",
                 *(*mine, first.launcher.name),
                 *(*theirs, other.launcher.name),
                 mine[0],

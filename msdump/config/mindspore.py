@@ -92,13 +92,13 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
     if mode is not Mode.O2:  # its directories are named after the device
         # vendor: MindSpore's rank directory follows the initialised communication, RANK_ID changes nothing
         for name, text in launchers.ranks_without_size():
-            _log.warning("%s = %r has no effect: there is one rank, its files go to rank_0", name, text)
+            _log.warning("%s = %r has no effect: there is one rank, and files go to rank_0", name, text)
     settings = _settings(top, context, mode, report)
     # rules first: which wrong values matter depends on the settings that are in force after them
     rules.apply(mode, settings, report)
     for fault in settings.faults:
         if rules.is_inert(fault.key, mode, settings):
-            report.warn(fault.path, f"{fault.message}; not read with these settings")
+            report.warn(fault.path, f"{fault.message}; ignored under the present settings")
         else:
             report.error(fault.path, fault.message)
     root = _root(settings, report)
@@ -154,7 +154,7 @@ def _root(settings: Settings, report: FaultReport) -> str:
         report.error_in_text(path, error, "" if text else env.DIAGNOSTIC_DATA_PATH)
         return ""
     if foreign := foreign_characters(root):
-        warning = f"= {show(configured)}: MindSpore itself refuses a path with {foreign!r}"
+        warning = f"= {show(configured)}: MindSpore refuses a path with {foreign!r}"
         if text:
             report.warn(path, warning)
         else:
@@ -182,10 +182,10 @@ def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[Kern
         if pattern is None:
             continue
         if mode is Mode.O2 and pattern.kind is PatternKind.TYPE:
-            hint = "Ascend O2 documents full names and name-regex(...), not types"
+            hint = "MindSpore documents full names and name-regex(...) for Ascend O2, not types"
             report.warn(path, f"= {show(item)}: {hint}")
         if (pattern.kind, pattern.text) in patterns:
-            report.warn(path, f"= {show(item)}: stands more than once")
+            report.warn(path, f"= {show(item)}: is listed more than once")
         patterns.setdefault((pattern.kind, pattern.text), replace(pattern, place=report.place(path)))
     return tuple(patterns.values())
 
@@ -200,11 +200,15 @@ def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ..
     watch_rules = watch.parse(settings.items("watch"), path, report)
     for index, rule in enumerate(watch_rules):
         if rule.reads_overflows and settings["input_output"] == _INPUTS_ALONE:
-            report.error((*path, index), "tells by outputs, which input_output = 1 leaves out")
+            report.error(
+                (*path, index),
+                "reads outputs, but input_output = 1 leaves them out; set input_output to 0 or 2",
+            )
         if rule.compares_ranks and settings["on_hit"] == OnHit.DUMP and not settings["history"]:
             message = (
-                "compares ranks at the end of a step, when only a history still has its tensors: give "
-                "history, or 'on_hit': 'log' or 'stop'"
+                "compares ranks at the end of a step and needs the tensors of the step: set "
+                "history to 1 or more, "
+                "or on_hit to 'log' or 'stop'"
             )
             report.error((*path, index), message)
     return watch_rules
@@ -329,10 +333,10 @@ def _drops_useless(mode: Mode) -> bool:
     value = env.read(env.IGNORE_USELESS_OUTPUT)
     text = value or "1"
     if text not in {"0", "1"}:
-        _log.warning("%s = %r: 0 and 1 are allowed; 1 is taken", env.IGNORE_USELESS_OUTPUT, text)
+        _log.warning("%s = %r: must be 0 or 1; 1 is used", env.IGNORE_USELESS_OUTPUT, text)
     elif value and mode in {Mode.CPU, Mode.O2}:  # vendor: MindSpore's CPU writes Print's empty output
         _log.warning(
-            "%s = %r has no effect under %s, which dumps every output",
+            "%s = %r has no effect under %s: every output is dumped",
             env.IGNORE_USELESS_OUTPUT,
             value,
             mode.value,

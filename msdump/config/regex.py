@@ -64,7 +64,7 @@ _REFUSED: Final = {
     "{": "a repetition is {n}, {n,} or {n,m}; write \\{ for the character",
     "[": "the class of characters is not closed",
     "\\": _INCOMPLETE,
-    "(?": "ECMAScript has no such bracket; behind (? stands ':', '=' or '!'",
+    "(?": "ECMAScript has no such bracket; only ':', '=' or '!' may follow (?",
 }
 
 
@@ -102,15 +102,13 @@ def _check(expression: str, tokens: list[re.Match[str]]) -> None:
         if kind == "open":
             opened.append(token.start())
             if len(opened) > _MOST_NESTED:
-                message = f"more than {_MOST_NESTED} brackets stand inside each other"
+                message = f"more than {_MOST_NESTED} brackets are nested"
         elif kind == "close" and opened:
             opened.pop()
         elif kind == "close":
             message = "no bracket is open here; write \\) for the character"
         elif kind == "quantifier" and not is_atom:
-            message = (
-                f"nothing stands here that {text[0]!r} could repeat; write \\{text[0]} for the character"
-            )
+            message = f"there is nothing before {text[0]!r} to repeat; write \\{text[0]} for the character"
         elif kind in {"refused", "foreign"}:
             message = _REFUSED[text]
         if message:
@@ -137,7 +135,8 @@ def _check_size(expression: str, tokens: list[re.Match[str]]) -> None:
             atoms[-1] += last
         if atoms[-1] > _MOST_ATOMS:
             message = (
-                f"repetitions make it longer than {_MOST_ATOMS} characters; use smaller ones, or * and +"
+                f"repetitions make the expression longer than {_MOST_ATOMS} characters; "
+                "use smaller counts, or * and +"
             )
             raise _fault(expression, *token.span(), message)
 
@@ -166,7 +165,7 @@ def _member(expression: str, start: int, member: re.Match[str]) -> str:
             return _POSIX[name]
         message = f"no character class {member[0]}{did_you_mean(name, _POSIX)}"
     elif member["refused"]:
-        message = f"{member[0]} has no meaning here in a class of characters; write the character"
+        message = f"{member[0]} has no meaning in a class of characters; write the character"
     elif member["incomplete"]:
         message = _INCOMPLETE
     if message:

@@ -105,7 +105,7 @@ def keep_device_statistics(rule: Rule, settings: Settings, report: FaultReport) 
 RULES: Final = (
     # How the dump runs
     # vendor: MindSpore's CPU dumps with enable false, or without it, all the same
-    Rule(_HOST, "enable", lambda s: not s["enable"], use(True), "the documents ask for true on CPU and GPU"),
+    Rule(_HOST, "enable", lambda s: not s["enable"], use(True), "MindSpore documents true for CPU and GPU"),
     # MindSpore 2.7 warns three times here, a second apart, and then dumps nothing
     Rule(
         _O0_O1,
@@ -119,7 +119,7 @@ RULES: Final = (
         "e2e_dump_settings",
         lambda s: s.has("e2e_dump_settings"),
         note,
-        "is read and checked, and has no effect under jit_level O2",
+        "has no effect under jit_level O2",
     ),
     # vendor: the CPU dumps whatever list support_device holds, [] and [-1] too
     Rule(
@@ -127,14 +127,14 @@ RULES: Final = (
         "support_device",
         lambda s: s["device_id"] not in s["support_device"],
         disable,
-        "device {device_id} is not among them: nothing is dumped",
+        "device {device_id} is not in the list: nothing is dumped",
     ),
     Rule(
         _ALL,
         "support_device",
         lambda s: len(set(s["support_device"])) < len(s["support_device"]),
         note,
-        "a device stands twice",
+        "a device is listed twice",
     ),
     # Triggers
     Rule(
@@ -142,7 +142,7 @@ RULES: Final = (
         "op_debug_mode",
         lambda s: not s.has("op_debug_mode"),
         refuse,
-        "Ascend O2 needs it: 0 (off), 3 (overflowing operators) or 4 (the failing operator)",
+        "Ascend O2 requires 0 (off), 3 (overflowing operators) or 4 (the failing operator)",
     ),
     # MindSpore's CPU takes 3 for 0, and writes parameters alone under 4
     Rule(
@@ -158,7 +158,7 @@ RULES: Final = (
         "op_debug_mode",
         lambda s: s["op_debug_mode"] in (1, 2),
         use(3),
-        "an old number of overflow detection",
+        "an old value for overflow detection",
     ),
     Rule(
         _O2,
@@ -173,14 +173,14 @@ RULES: Final = (
         "overflow_number",
         lambda s: s.has("overflow_number") and s["op_debug_mode"] != Trigger.OVERFLOW,
         refuse,
-        "belongs to op_debug_mode 3; remove it",
+        "has an effect only with op_debug_mode 3; remove it",
     ),
     Rule(
         _O2,
         "overflow_number",
         lambda s: s["overflow_number"] != 0 and s["file_format"] != "npy",
         use(0),
-        "takes effect only with file_format 'npy'",
+        "has an effect only with file_format 'npy'",
     ),
     # Consequences of a trigger
     Rule(
@@ -195,14 +195,14 @@ RULES: Final = (
         "iteration",
         lambda s: s["op_debug_mode"] == Trigger.EXCEPTION and s["iteration"].spans is not None,
         use(IterationSet()),
-        "op_debug_mode 4 watches every iteration",
+        "op_debug_mode 4 covers every iteration",
     ),
     Rule(
         _O2,
         "iteration",
         lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["iteration"].spans is not None,
         use(IterationSet()),
-        "op_debug_mode 3 watches every iteration under Ascend O2",
+        "op_debug_mode 3 covers every iteration under Ascend O2",
     ),
     Rule(
         ASCEND_MODES,
@@ -232,7 +232,7 @@ RULES: Final = (
         "saved_data",
         lambda s: s["op_debug_mode"] == Trigger.OVERFLOW and s["saved_data"] != "tensor",
         note,
-        "the documents promise statistics only with op_debug_mode 0",
+        "MindSpore documents statistics only for op_debug_mode 0",
     ),
     Rule(
         _CPU,

@@ -44,7 +44,7 @@ def mapping_bytes(config: Mapping[str, Any]) -> bytes:
     try:
         return f"{json.dumps(_json_value(config, ()), indent=2)}\n".encode()
     except RecursionError:
-        problem = Problem("$", "is nested too deeply, or holds itself")
+        problem = Problem("$", "is nested too deeply, or contains itself")
     # raised outside of the handler: hundreds of lines of recursion would hang on the error as its context
     raise ConfigValueError(MAPPING_SOURCE, (problem,))
 
@@ -61,7 +61,7 @@ def _json_value(value: Any, path: Path) -> Any:
     if isinstance(value, _SCALARS) or (isinstance(value, float) and math.isfinite(value)):
         return value
     type_name = type(value).__name__
-    message = f"= {show(repr(value))}: {type_name} is no value of JSON; {_ALLOWED} are allowed"
+    message = f"= {show(repr(value))}: {type_name} is not a value of JSON; must be one of {_ALLOWED}"
     raise ConfigValueError(MAPPING_SOURCE, (Problem(json_path(path), message),))
 
 

@@ -28,9 +28,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")  # half of a pair that lacks t
 _BEFORE, _AFTER = 60, 40  # characters of a line that an excerpt keeps around a fault
 
 _HINTS: Final = (
-    (re.compile(r"'"), "strings stand in double quotes"),
+    (re.compile(r"'"), "write texts in double quotes"),
     (re.compile(r"//|/\*|#"), "JSON has no comments"),
-    (re.compile(r"True|False|None"), "JSON writes true, false and null"),
+    (re.compile(r"True|False|None"), "write true, false and null in lower case"),
     (re.compile(r",\s*[}\]]"), "remove the comma before the closing bracket"),
 )
 
@@ -129,7 +129,7 @@ def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
         refuse(source, "not readable: brackets are nested too deeply")
     except ValueError:
         token = next(token for token in _TOKEN.finditer(text) if _NO_JSON_NUMBER.match(token[0]))
-        _refuse_at(text, source, token.start(), f"{token[0][:20]} is no JSON number")
+        _refuse_at(text, source, token.start(), f"{token[0][:20]} is not a JSON number")
     _check_texts(text, source)
     mark, duplicates = _scan(text)
     return Document(source, data, text, value, mark, tuple(duplicates), has_lines)
@@ -141,7 +141,7 @@ def _check_texts(text: str, source: str) -> None:
         return
     for token in _TOKEN.finditer(text):
         if token[0][0] == '"' and _SURROGATE.search(json.loads(token[0])):
-            _refuse_at(text, source, token.start(), "this text holds half of a pair of surrogates")
+            _refuse_at(text, source, token.start(), "this text contains half of a surrogate pair")
 
 
 def caret(text: str, start: int, end: int) -> str:
@@ -287,13 +287,13 @@ class FaultReport:
         for key in block:
             if key not in names and not key.startswith("_"):
                 is_elsewhere = key in owners
-                hint = f" (it belongs into $.{owners[key]})" if is_elsewhere else did_you_mean(key, names)
+                hint = f" (it belongs in $.{owners[key]})" if is_elsewhere else did_you_mean(key, names)
                 self.warn((*path, key), f"is unknown and ignored{hint}", of_key=True)
 
     def warn_of_duplicates(self) -> None:
         """Add a doubt about each key that stands more than once in its object."""
         for path in self._document.duplicates:
-            self.warn(path, "stands more than once in its object; the last one counts", of_key=True)
+            self.warn(path, "is given more than once in its object; the last value is used", of_key=True)
 
     def warn_of_variable(self, name: str, message: str) -> None:
         """Add a doubt about the value of an environment variable."""

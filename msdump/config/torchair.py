@@ -90,7 +90,8 @@ def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
     if "1" in {values[ENABLE], values[ENABLE_DEBUG]}:
         if ACL_CONFIG in options:
             _log.warning(
-                "%s: dump_config_path = %r: is not read, enable_dump is set too; set one of the two",
+                "%s: dump_config_path = %r: is ignored, since enable_dump is set too; set only "
+                "one of the two",
                 *(SOURCE, options[ACL_CONFIG]),
             )
         return _plan(values, context)
@@ -105,7 +106,7 @@ def _faults(options: Mapping[str, str]) -> Iterator[str]:
             yield f"{key} = {value!r}: must be one of {', '.join(allowed)}{did_you_mean(value, allowed)}"
     for key in options:
         if key.startswith("ge.exec.dump") and key not in _KNOWN:
-            yield f"{key}: is no option of a dump{did_you_mean(key, _KNOWN)}; leave it out"
+            yield f"{key}: is not an option of a dump{did_you_mean(key, _KNOWN)}; leave it out"
     if options.get(ENABLE) == options.get(ENABLE_DEBUG) == "1":
         yield f"{ENABLE} and {ENABLE_DEBUG} cannot be set to 1 at the same time; set one of them to 0"
     if "1" in {options.get(ENABLE), options.get(ENABLE_DEBUG)}:
@@ -122,9 +123,11 @@ def _path_fault(options: Mapping[str, str]) -> str:
     if not path:
         return f"{PATH}: is missing or empty (E10058); give the directory of the dump"
     if not os.path.isdir(path):
-        return f"{PATH} = {path!r}: is no directory; make it or give another one"
+        return f"{PATH} = {path!r}: is not a directory; make it or give another one"
     if not os.access(path, os.R_OK | os.W_OK):
-        return f"{PATH} = {path!r}: cannot be read and written; change its permissions or give another one"
+        return (
+            f"{PATH} = {path!r}: cannot be read and written; change its permissions or give another directory"
+        )
     return ""
 
 

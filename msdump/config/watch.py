@@ -36,40 +36,43 @@ class RuleSettings(Section):
         str,
         Allowed("a text of 1 to 80 characters"),
         Field(min_length=1, max_length=80),
-        about("What hits are told under; the condition's name where there is none."),
+        about("Name of the rule in messages and reports; the condition's name by default."),
     ] = ""
     operators: Annotated[
         list[str],
         Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)"),
         about(
-            'Operators, as `kernels` selects them: full names, types, or "name-regex(expression)"; none: all.'
+            'Operators, in the form of `kernels`: full names, types, or "name-regex(expression)". Empty: all.'
         ),
     ] = Field(default_factory=list)
     types: Annotated[
         list[str],
         Allowed("a list of texts", "a text: an operator type"),
-        about("Operator types, exactly but for the case; none: all."),
+        about("Operator types, whole, in any case. Empty: all."),
     ] = Field(default_factory=list)
     scope: Annotated[
         str,
         Allowed("a text: a scope or a module's path"),
         about(
-            "A scope of the full name, whole or in part, with class names or without: "
+            "A scope of the full name, whole or in part, with or without class names: "
             '"Default/fc1-Dense", "h.3".'
         ),
     ] = ""
     role: Annotated[
         Literal["weight", "gradient", "activation", "loss", "any"],
-        about("What the tensor is to a training; conditions on weights or gradients have one already."),
+        about(
+            "Role of the tensor in training; fixed for conditions on weights, gradients, "
+            "activations or the loss."
+        ),
     ] = "any"
     io: Annotated[Literal["input", "output", "all"], about("Side of the operator.")] = "all"
     slot: Annotated[
         Annotated[int, Field(ge=0)] | None,
         Allowed("a whole number from 0"),
-        about("Index among the operator's inputs or outputs; without it all of them."),
+        about("Index among the operator's inputs or outputs; all of them by default."),
     ] = None
     iterations: Annotated[
-        str, Allowed("a text such as '0|5-8|100-120' or 'all'"), about("Iterations in which the rule looks.")
+        str, Allowed("a text such as '0|5-8|100-120' or 'all'"), about("Iterations that the rule checks.")
     ] = "all"
 
 
@@ -178,7 +181,7 @@ def parse(items: Sequence[Any], path: Path, report: FaultReport) -> tuple[WatchR
             number = unnamed[rule.condition]
             name = rule.condition if number == 1 else f"{rule.condition} {number}"
         if any(name == other.name for other in rules):
-            report.error((*path, index), f"two rules are named {name!r}: give each a name of its own")
+            report.error((*path, index), f"two rules have the name {name!r}; rename one of them")
         rules.append(replace(rule, name=name))
     return tuple(rules)
 
@@ -234,16 +237,16 @@ def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
 def _missing(condition: Condition, limits: Sequence[Limit], settings: Mapping[str, float]) -> str:
     """Return a message about missing parameters of a rule, "" if none is missing."""
     if not limits:
-        return f"limits nothing: give {choice(condition.limits)}"
+        return f"has no limit; give {choice(condition.limits)}"
     lacking = [name for name in condition.settings if name not in settings]
     if condition.settings and lacking:
         needs_range = any(limit.quantity is SHARE_WITHIN for limit in limits)
         has_default = [name for name in lacking if condition.settings[name].default is not None]
         if needs_range or has_default:
-            return f"lacks {choice(lacking, last='and')}, by which it measures"
+            return f"needs {choice(lacking, last='and')} too"
     start, end = settings.get("range_start_inclusive"), settings.get("range_end_inclusive")
     if start is not None and end is not None and start > end:
-        return f"its range runs backwards, from {start:g} to {end:g}"
+        return f"the range starts at {start:g}, above its end {end:g}; exchange the two"
     return ""
 
 

@@ -125,7 +125,7 @@ def _check_target(target: Target, count: int) -> None:
         if is_given and not target.format:
             raise ToolError(ReturnCode.PARAMETER, f"{option} takes effect only with -f")
         if is_given and option != "-c" and count > 1:
-            raise ToolError(ReturnCode.PARAMETER, f"{option} is for a single dump file, there are {count}")
+            raise ToolError(ReturnCode.PARAMETER, f"{option} is for one dump file, {count} are given")
     if target.shape and (len(target.shape) < 2 or min(target.shape) < 1):  # noqa: PLR2004 - see the message
         fault = f"-s {target.shape} must have two or more dimensions, each greater than 0"
         raise ToolError(ReturnCode.SHAPE, fault)
@@ -215,7 +215,7 @@ def find_sources(dumps: Sequence[str], output: str) -> SourceFiles:
         output: Directory of the results; results of a directory's files keep their place below it.
 
     Raises:
-        ToolError: A path does not exist, or two files would have results of the same names.
+        ToolError: A path does not exist, or two files would have results with the same names.
     """
     skipped: Counter[str] = Counter()
     sources: list[Source] = []
@@ -251,5 +251,5 @@ def _check_names(sources: Iterable[Source]) -> None:
     for source in sources:
         first_path = source_of.setdefault((source.directory, Path(source.path).name), source.path)
         if first_path != source.path:
-            fault = f"{source.path} and {first_path} would have results of the same names"
+            fault = f"{source.path} and {first_path} would have results with the same names"
             raise ToolError(ReturnCode.PARAMETER, f"{fault}; convert them one by one")

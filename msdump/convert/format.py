@@ -119,7 +119,8 @@ def _reshaped(tensor: _Tensor, wanted_shape: Dims) -> TargetFormat:
         return TargetFormat(tensor.shape, tensor.format, _as_it_is)
     if math.prod(wanted_shape) != math.prod(tensor.shape):
         raise ToolError(
-            ReturnCode.SHAPE, f"-s {wanted_shape} has not as many elements as the shape {tensor.shape}"
+            ReturnCode.SHAPE,
+            f"-s {wanted_shape} has another number of elements than the shape {tensor.shape}",
         )
     return TargetFormat(wanted_shape, tensor.format, lambda array: iter((array.reshape(wanted_shape),)))
 
@@ -262,5 +263,5 @@ def _part(shape: Dims, wanted_shape: Dims) -> Dims:
     if len(wanted_shape) != len(shape) or any(
         wanted > available for wanted, available in zip(wanted_shape, shape, strict=True)
     ):
-        raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is no part of the shape {shape}")
+        raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is not a part of the shape {shape}")
     return wanted_shape

@@ -95,7 +95,9 @@ def _checked_text(path: Path) -> bytes:
             # The status of the open file, not of the path, which may be another file by now.
             status = os.fstat(file.fileno())
             if status.st_mode & _FOREIGN_WRITERS:
-                raise ToolError(ReturnCode.UNSAFE_FILE, f"{path}: others may change it; run chmod go-w on it")
+                raise ToolError(
+                    ReturnCode.UNSAFE_FILE, f"{path}: other users may change the script; run chmod go-w on it"
+                )
             if status.st_size > _MOST_BYTES:
                 fault = f"{path}: {status.st_size} bytes are over the {_MOST_BYTES} allowed"
                 raise ToolError(ReturnCode.UNSAFE_FILE, fault)

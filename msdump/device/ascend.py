@@ -69,7 +69,7 @@ def float_status_of(graph: Graph, context: Context) -> FloatStatus | None:
         return None
     if context.device_target is not DeviceTarget.ASCEND or context.overflow_mode is OverflowMode.INFNAN:
         _log.warning(
-            "%s: NPUGetFloatStatusV2 finds no overflow here: only Ascend in %s has an overflow status",
+            "%s: NPUGetFloatStatusV2 finds no overflow: only Ascend in %s has an overflow status",
             graph.source,
             OverflowMode.SATURATION,
         )
@@ -81,11 +81,11 @@ def check_float_status(node: Node, type_of_input: ValueType) -> None:
     inputs, outputs = len(node.inputs), len(node.outputs)
     if (inputs, outputs) != (1, 1):
         raise GraphError(
-            f"node {node.name!r} ({node.op_type}): {inputs} inputs and {outputs} outputs; it has one of each"
+            f"node {node.name!r} ({node.op_type}): {inputs} inputs and {outputs} outputs; must be one of each"
         )
     dtype, shape = type_of_input.dtype, type_of_input.shape
     if dtype not in {None, _DTYPE} or shape not in {None, _SHAPE}:
-        raise GraphError(f"node {node.name!r} ({node.op_type}): its input is not int32 of shape (8,)")
+        raise GraphError(f"node {node.name!r} ({node.op_type}): the input must be int32 of shape (8,)")
 
 
 class Ascend:

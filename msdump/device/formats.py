@@ -344,7 +344,7 @@ def _conversion(name: str, host_shape: Dims, length: int, groups: int) -> _Conve
 
 def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
     if row.name != FRACTAL_Z:
-        raise FormatError(f"only {FRACTAL_Z} knows groups, got {groups} groups for {row.name}")
+        raise FormatError(f"only {FRACTAL_Z} has groups, got {groups} groups for {row.name}")
     if groups < 1 or (dims[0] >= 0 and dims[0] % groups):
         raise FormatError(f"{groups} groups do not divide the {dims[0]} outputs of a weight of shape {dims}")
     return (Groups(groups), Blocks(_Z_GROUPS_RULE))
@@ -353,6 +353,6 @@ def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
 def _raw(array: np.ndarray) -> np.ndarray:
     """Return the array as integers of its item size, which numpy copies faster."""
     if array.dtype.kind in "OUS":
-        raise FormatError("text has no device format")
+        raise FormatError("tensors of text have no device format")
     raw: np.ndarray = array.view(_RAW[array.dtype.itemsize])
     return raw

@@ -132,7 +132,7 @@ class DeviceMemory:
         largest = max((self.limit - (self._end() - BASE), *inner))
         return (
             f"tensor {title} of {nbytes} bytes does not fit the device: {self.in_use} of {self.limit} bytes"
-            f" are in use by {len(self._blocks)} tensors, the largest free piece has {largest} bytes;"
+            f" are in use by {len(self._blocks)} tensors, the largest free block has {largest} bytes;"
             " raise max_device_memory"
         )
 

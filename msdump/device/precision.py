@@ -194,7 +194,7 @@ def check_operator_dtypes(graph: Graph, mode: PrecisionMode, operator_dtypes: Op
     lists = operator_dtypes.lists
     if lists is not None and mode not in MIXED:
         raise InputError(
-            f"{lists.source}: modify_mixlist needs a precision_mode of mixed precision "
+            f"{lists.source}: modify_mixlist needs a precision_mode with mixed precision "
             f"({', '.join(MIXED)}); it is {mode}"
         )
     rules = (*operator_dtypes.kept, *operator_dtypes.customized)

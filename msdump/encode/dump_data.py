@@ -192,14 +192,16 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
     """
     end = LENGTH.size
     if len(view) <= end:
-        raise DumpReadError(source, f"no dump file: {len(view)} bytes, a header needs more than {end}", 0)
+        raise DumpReadError(source, f"not a dump file: {len(view)} bytes, a header needs more than {end}", 0)
     # most files of other kinds fail here: their first bytes, as a length, exceed the file's size
     length: int = LENGTH.unpack_from(view)[0]
     if length > len(view) - end:
         left = len(view) - end
-        raise DumpReadError(source, f"no dump file: it says {length} bytes of header, {left} are there", 0)
+        raise DumpReadError(
+            source, f"not a dump file: the header should have {length} bytes, {left} are left", 0
+        )
     if length > LONGEST_HEADER:
-        raise DumpReadError(source, f"a header of {length} bytes is over the {LONGEST_HEADER} allowed", 0)
+        raise DumpReadError(source, f"a header of {length} bytes is over the limit of {LONGEST_HEADER}", 0)
     fields = Parser(view, source).read("DumpData", end, end + length)
     data, _ = _parsed(fields)
     _check_size(data, end + length, len(view), source)
@@ -369,7 +371,7 @@ def _check_size(data: DumpData, offset: int, length: int, source: str) -> None:
     # msaccucmp of CANN 8.1 takes a file of another length for one without tensors, and reports success
     needed = sum(info.size for _, infos in data.sections() for info in infos)
     if needed != length - offset:
-        fault = f"the tensors have {needed} bytes by the header, {length - offset} are there"
+        fault = f"the tensors have {needed} bytes by the header, the file has {length - offset}"
         raise DumpReadError(
             source, f"{'truncated' if needed > length - offset else 'too long'}: {fault}", offset
         )

@@ -167,7 +167,7 @@ def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
     available = len(buffer) - head.offset
     if count * dtype.itemsize > available:
         wanted = f"shape {head.shape} of {head.descr!r} needs {count * dtype.itemsize} bytes"
-        raise DumpReadError(source, f"the data is truncated: {wanted}, {available} are there", len(buffer))
+        raise DumpReadError(source, f"the data is truncated: {wanted}, the file has {available}", len(buffer))
     flat = np.frombuffer(buffer, dtype, count, head.offset) if count else np.empty(0, dtype)
     try:
         return flat.reshape(head.shape, order="F" if head.is_fortran else "C")
@@ -200,7 +200,7 @@ def _read_header(buffer: Buffer, source: str) -> Header:
     if offset > len(buffer):
         raise DumpReadError(
             source,
-            f"the header is truncated: it says {offset} bytes, the file has {len(buffer)}",
+            f"the header is truncated: it should have {offset} bytes, the file has {len(buffer)}",
             len(buffer),
         )
     start = _VERSION_END + _LENGTH_FIELDS[buffer[len(MAGIC)]].size

@@ -170,7 +170,7 @@ def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> Debug
     if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _decode_new(data, source, offset)
     if len(data) != SIZE:
-        fault = f"no overflow record: {len(data)} bytes without {MAGIC:#x} at their start, not {SIZE}"
+        fault = f"not an overflow record: {len(data)} bytes without {MAGIC:#x} at the start, not {SIZE}"
         raise DumpReadError(source, fault, offset)
     return OldRecord(
         {

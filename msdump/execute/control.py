@@ -94,9 +94,9 @@ class Site:
         """
         array = values.to_python(value)
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            self.fail(f"{role} is no tensor of {dtypes.from_numpy(dtype).name}")
+            self.fail(f"{role} is not a tensor of {dtypes.from_numpy(dtype).name}")
         if array.size != 1:
-            self.fail(f"{role} has {array.size} elements; exactly one is expected")
+            self.fail(f"{role} has {array.size} elements; must have exactly one")
         return array.item()
 
     def fail(self, reason: str) -> NoReturn:
@@ -222,7 +222,7 @@ def _stacked(site: Site, slot: int, rows: Frame, axis: int) -> OrtValue:
     arrays = [values.to_python(row) for row in rows]
     shapes = sorted({np.shape(array) for array in arrays})
     if len(shapes) > 1:
-        site.fail(f"its iterations gave several shapes for output {slot}: {', '.join(map(str, shapes))}")
+        site.fail(f"the iterations returned several shapes for output {slot}: {', '.join(map(str, shapes))}")
     return values.owned(np.stack(arrays, axis=axis))
 
 

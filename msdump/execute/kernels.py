@@ -299,7 +299,8 @@ class KernelFactory:
             if is_final(error):
                 raise
             raise UnsupportedOpError(
-                f"{self._graph.source}: node {node.name!r}: nothing can run {node.domain or 'ai.onnx'}"
+                f"{self._graph.source}: node {node.name!r}: neither onnxruntime nor ONNX's "
+                f"reference can run {node.domain or 'ai.onnx'}"
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
             ) from error
         lacking = f"onnxruntime cannot run {node.op_type} ({short(reason)})"

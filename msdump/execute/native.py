@@ -68,8 +68,8 @@ def check(internals: Any, version: str) -> None:
     missing = [name for name in SYMBOLS if not _has(internals, name)]
     if missing:
         raise NotAvailableError(
-            f"onnxruntime {version} has no {', '.join(missing)} among its internals, with which"
-            f" msdump runs operators; install onnxruntime {TESTED}, the newest that msdump was tested with"
+            f"onnxruntime {version} has no {', '.join(missing)} among the internals that"
+            f" msdump needs; install onnxruntime {TESTED}, the newest that msdump was tested with"
         )
 
 

@@ -218,7 +218,9 @@ class Runtime:
         except Exception as error:
             if is_final(error):
                 raise
-            _log.info("statistics are found outside of the runtime's sessions: %s", short(error))
+            _log.info(
+                "statistics are computed outside of onnxruntime's sessions, more slowly: %s", short(error)
+            )
             return False
         arrays = stand_ins(found.kinds) or []
         return [(each.low, each.high) for each in found.totals(arrays)] == [(-1, 2)]

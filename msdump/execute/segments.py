@@ -563,7 +563,7 @@ class SegmentPlanner:
     def _replace(self, plan: SegmentPlan, index: int, smaller: list[Segment], reason: str) -> None:
         first, last = plan.segments[index].operators[0], plan.segments[index].operators[-1]
         _log.debug(
-            "%s: %s to %s do not run as one session: %s",
+            "%s: %s to %s run one by one, not as one session: %s",
             self._graph.source,
             first.node.operator.full_name,
             last.node.operator.full_name,

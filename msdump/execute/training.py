@@ -44,7 +44,7 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
     faulty = {
         name: item for name, item in fed.items() if isinstance(item, np.ndarray) and not is_finite(item)
     }
-    before = f"{', '.join(map(repr, faulty))} held such values before the step"
+    before = f"{', '.join(map(repr, faulty))} held NaN or infinity before the step"
     # fed NaN or bad variables are the origin; fed infinities may be intended (masks): search operators first
     if any(name in program.graph.variables or np.isnan(item).any() for name, item in faulty.items()):
         return before
@@ -53,7 +53,7 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
         program.completed(feeds, search)
     if search.found:
         return search.found[0]
-    return before if faulty else "a second run of the step made no such value"
+    return before if faulty else "a second run of the step had no NaN or infinity"
 
 
 @dataclass(slots=True)
@@ -84,7 +84,9 @@ class _Search(Observer):
             read = [array for slot, array in enumerate(inputs) if slot not in node.update.new_values]
             written = (inputs[slot] for slot in node.update.new_values)
             if all(map(is_finite, read)) and not all(map(is_finite, (*outputs, *written))):
-                self.found.append(f"{node.operator.full_name} made the first one of finite inputs")
+                self.found.append(
+                    f"{node.operator.full_name} has finite inputs and the first output with NaN or infinity"
+                )
 
     def looks_into(self, body: Graph) -> bool:
         """Look into every branch and loop until something is found."""

@@ -271,13 +271,13 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
     order = [value.name for value in graph.inputs]
     if len(positional) > len(order):
         expected = f"{len(order)} ({', '.join(order)})" if order else "none"
-        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network takes {expected}")
+        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network has {expected}")
     items = dict(zip(order, positional, strict=False))
     for name, item in named.items():
         if name in items:
             raise InputError(f"{graph.source}: input {name!r} is given twice")
         if name not in order and name not in graph.overridable:
-            inputs = f"the inputs are {', '.join(order)}" if order else "the network takes none"
+            inputs = f"the inputs are {', '.join(order)}" if order else "the network has none"
             raise InputError(f"{graph.source}: no input {name!r}; {inputs}{name_hint(name, order)}")
         items[name] = item
     return items
@@ -319,7 +319,7 @@ def _input_array(item: Any, dtype: DType | None) -> np.ndarray:
     try:
         array = np.asarray(item)
     except ValueError as error:
-        raise InputError(f"{reprlib.repr(item)} is no tensor: {error}") from error
+        raise InputError(f"{reprlib.repr(item)} is not a tensor: {error}") from error
     actual = dtypes.from_numpy(array.dtype)
     if dtype is not None and actual is not dtype:
         raise InputError(f"dtype {actual.name} given, {dtype.name} expected; convert it with astype")
@@ -334,7 +334,7 @@ def _converted(item: Any, dtype: DType) -> np.ndarray:
         natural = np.asarray(item)
         array = np.asarray(item, dtype=dtype.numpy)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"{reprlib.repr(item)} is no tensor of {dtype.name}: {error}") from error
+        raise InputError(f"{reprlib.repr(item)} is not a tensor of {dtype.name}: {error}") from error
     # numpy would silently convert 1.5 to the integer 1
     if natural.size and _WIDTHS.get(natural.dtype.kind, 0) > _WIDTHS.get(array.dtype.kind, _WIDEST):
         raise InputError(f"{reprlib.repr(item)} would lose its value as {dtype.name}")
@@ -346,7 +346,7 @@ def _converted(item: Any, dtype: DType) -> np.ndarray:
 def _check_texts(array: np.ndarray) -> None:
     for item in array.reshape(-1):  # anything may stand in an array of objects
         if not isinstance(item, (str, bytes)):
-            raise InputError(f"an array of objects holds {item!r}; only texts can be fed as objects")
+            raise InputError(f"an array of objects holds {item!r}; only texts can be given as objects")
 
 
 def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]) -> None:

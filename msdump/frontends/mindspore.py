@@ -165,9 +165,11 @@ def load_graph(model: Any) -> Graph:
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:
     """Refuse a graph that trains itself, or with variables that another network does not have."""
     if graph.training is not None:
-        raise InputError(f"{graph.source}: the model describes its own training, and so has its own state")
+        raise InputError(
+            f"{graph.source}: the model describes its own training and has its own state; leave state_of out"
+        )
     if not graph.variables:
-        raise InputError(f"{graph.source}: no initializer has the name of a variable that is trained")
+        raise InputError(f"{graph.source}: no initializer has the name of a trained variable")
     faults = variables.differences({name: graph.weights[name] for name in graph.variables})
     if faults:
         raise InputError(f"{graph.source}: {'; '.join(faults)}")
@@ -227,7 +229,7 @@ def set_init_iter(value: Any = 0) -> None:
         InputError: ``value`` is not an integer from 0.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(f"set_init_iter({value!r}): a number from 0 is expected")
+        raise InputError(f"set_init_iter({value!r}): must be a number from 0")
     _current().process.counters.step_to(value)
 
 
@@ -238,7 +240,7 @@ def dump_step(step: Any = 1) -> None:
         InputError: ``step`` is not an integer.
     """
     if isinstance(step, bool) or not isinstance(step, int):
-        raise InputError(f"dump_step({step!r}): a number is expected")
+        raise InputError(f"dump_step({step!r}): must be a number")
     _current().process.counters.step_by(step)
 
 

@@ -83,7 +83,8 @@ def metrics_of(choice: Mapping[str, Metric] | Iterable[str] | None) -> dict[str,
     for name in names:
         if name not in METRICS:
             raise InputError(
-                f"Model: unknown metric {name!r}: allowed are {', '.join(METRICS)}{name_hint(name, METRICS)}"
+                f"Model: unknown metric {name!r}: must be one of "
+                f"{', '.join(METRICS)}{name_hint(name, METRICS)}"
             )
     return {name: METRICS[name]() for name in sorted(names)}
 
@@ -176,7 +177,7 @@ def data_sink(
     """
     owner = network if isinstance(network, Network) else getattr(network, "__self__", None)
     if not isinstance(owner, Network):
-        raise InputError("data_sink: network: a network, or its method train_step, is expected")
+        raise InputError("data_sink: network: must be a network, or its method train_step")
     check_sink(owner, "data_sink", sink_size)
     elements = repeated(dataset, "data_sink")
     lock = new_lock()
@@ -195,7 +196,7 @@ def data_sink(
 def check_sink(network: Network, who: str, sink_size: Any) -> None:
     """Refuse a number of steps that the network cannot run at once; messages name the function ``who``."""
     if isinstance(sink_size, bool) or not isinstance(sink_size, int) or sink_size < 1:
-        raise InputError(f"{who}: sink_size = {sink_size!r}: a number from 1 is expected")
+        raise InputError(f"{who}: sink_size = {sink_size!r}: must be a number from 1")
     check_compiled_sink(network, who, sink_size)
 
 
@@ -217,7 +218,9 @@ def repeated(dataset: Iterable[Any], who: str) -> Iterator[Any]:
             is_empty = False
             yield element
         if is_empty:
-            raise InputError(f"{who}: the dataset has no elements left; give one that can be iterated again")
+            raise InputError(
+                f"{who}: the dataset has no elements left; give one that can be iterated over again"
+            )
 
 
 def fed(run: Callable[..., Any], element: Any) -> Any:
@@ -279,7 +282,7 @@ class Model:
             self._eval = mindspore.load(self._eval, state_of=self._network)
         if self._eval.shared is not self._network.shared:
             raise InputError(
-                "Model: eval_network has a state of its own, which training does not change; load it with "
+                "Model: eval_network has its own state, which training does not change; load it with "
                 "msdump.load(model, state_of=network)"
             )
         return self._eval
@@ -310,7 +313,7 @@ class Model:
         """
         network = self.train_network
         if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
-            raise InputError(f"Model.train: epoch = {epoch!r}: a number from 1 is expected")
+            raise InputError(f"Model.train: epoch = {epoch!r}: must be a number from 1")
         steps, sinks = _epoch_of(network, train_dataset, sink_size if dataset_sink_mode else None)
         arguments = CallbackArguments("train", network, epoch, steps)
         with RunContext(arguments, callbacks) as context:

@@ -93,7 +93,7 @@ def _choice(field: str, choices: type[StrEnum]) -> Parse:
                 return {field: choice}
         # quotes show the difference between the number 2 and the text '2'
         allowed = choices if isinstance(value, str) else (repr(str(choice)) for choice in choices)
-        raise InputError(f"{name} = {_shown(value)}: {', '.join(allowed)} are allowed")
+        raise InputError(f"{name} = {_shown(value)}: must be one of {', '.join(allowed)}")
 
     return parse
 
@@ -104,9 +104,7 @@ def _number(field: str) -> Parse:
         if not isinstance(number, int):
             number = env.number(str(number), MOST_DEVICES)
         if number is None or not 0 <= number <= MOST_DEVICES:
-            raise InputError(
-                f"{name} = {_shown(value)}: a device number (0, 1, ... {MOST_DEVICES}) is expected"
-            )
+            raise InputError(f"{name} = {_shown(value)}: must be a device number (0, 1, ... {MOST_DEVICES})")
         return {field: number}
 
     return parse
@@ -123,7 +121,7 @@ def _shown(value: Any) -> str:
 
 def _flag(name: str, value: Any) -> Fields:
     if not isinstance(value, bool):
-        raise InputError(f"{name} = {value!r}: True or False is expected")
+        raise InputError(f"{name} = {value!r}: must be True or False")
     return {"reserves_class_names": value}
 
 
@@ -131,26 +129,26 @@ def _memory(name: str, value: Any) -> Fields:
     match = _MEMORY.fullmatch(value.strip()) if isinstance(value, str) else None
     size = float(match["number"]) * _UNITS[match["unit"].upper()] if match else 0
     if not 0 < size <= _MOST_MEMORY:
-        raise InputError(f"{name} = {_shown(value)}: a size such as '32GB' or '512MB' is expected")
+        raise InputError(f"{name} = {_shown(value)}: must be a size such as '32GB' or '512MB'")
     return {"memory_limit": int(size)}
 
 
 def _ascend_config(name: str, value: Any) -> Fields:
     if not isinstance(value, Mapping):
-        raise InputError(f"{name} = {value!r}: a dictionary such as {{'precision_mode': ...}} is expected")
+        raise InputError(f"{name} = {value!r}: must be a dictionary such as {{'precision_mode': ...}}")
     return _parsed(((f"{name}[{key!r}]", key, item) for key, item in value.items()), _ASCEND_CONFIG)
 
 
 def _fusion_switch(name: str, value: Any) -> Fields:
     if value not in ("on", "off"):  # a tuple, not a set: the value may be unhashable
-        raise InputError(f"{name} = {value!r}: 'on' or 'off' is expected")
+        raise InputError(f"{name} = {value!r}: must be 'on' or 'off'")
     return {"fuses": value == "on"}
 
 
 def _dtypes(key: str) -> Parse:
     def parse(name: str, value: Any) -> Fields:
         if not isinstance(value, str) or not value:
-            raise InputError(f"{name} = {_shown(value)}: the path of a file is expected")
+            raise InputError(f"{name} = {_shown(value)}: must be the path of a file")
         return {"operator_dtypes": operator_dtypes({key: value})}
 
     return parse
@@ -158,7 +156,7 @@ def _dtypes(key: str) -> Parse:
 
 def _ge_options(name: str, value: Any) -> Fields:
     if not isinstance(value, Mapping) or not all(isinstance(section, Mapping) for section in value.values()):
-        raise InputError(f"{name} = {_shown(value)}: a dictionary such as {{'global': {{...}}}} is expected")
+        raise InputError(f"{name} = {_shown(value)}: must be a dictionary such as {{'global': {{...}}}}")
     options = (
         (f"{name}[{level!r}][{key!r}]", key, item)
         for level, section in value.items()
@@ -172,7 +170,7 @@ def _parsed(items: Iterable[tuple[str, str, Any]], table: Mapping[str, Parse]) -
     fields: Fields = {}
     for place, key, item in items:
         if key not in table:
-            _log.warning("%s has no effect: %s have one", place, ", ".join(table))
+            _log.warning("%s has no effect: only %s are supported", place, ", ".join(table))
             continue
         earlier = fields.get("operator_dtypes", NO_OPERATOR_DTYPES)
         fields |= (more := table[key](place, item))
@@ -256,7 +254,7 @@ class Configurations:
     def own(self, config: Config, context: Context) -> DumpPlan:
         """Return the plan of a network's own configuration."""
         if not isinstance(config, (str, os.PathLike, Mapping)):
-            raise InputError(f"config = {config!r}: the path of a .json file or a dictionary is expected")
+            raise InputError(f"config = {config!r}: must be the path of a .json file or a dictionary")
         with self._lock:
             if isinstance(config, Mapping):
                 return self._plan(MAPPING_SOURCE, mapping_bytes(config), context, is_mapping=True)

@@ -40,7 +40,7 @@ def obstacle(node: onnx.NodeProto, opset: int) -> str:
     """Return why an If, Loop or Scan must run as one operator; "" if its bodies run operator by operator."""
     graphs = protos(node)
     if len(graphs) < len(ATTRIBUTES[node.op_type]):
-        return "it lacks a graph"
+        return "a graph is missing"
     for name, body in graphs.items():
         stored = {tensor.name for tensor in body.initializer}
         if any(value.name in stored for value in body.input):

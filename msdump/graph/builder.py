@@ -146,7 +146,9 @@ class Builder:
         available.update(*(node.output for node in nodes))
         for value in self._proto.output:
             if not value.name or value.name not in available:
-                raise GraphError(f"graph output {value.name!r}: no node, input or initializer makes it")
+                raise GraphError(
+                    f"graph output {value.name!r}: no node, input or initializer has this output"
+                )
 
     def _lift_constants(self, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """Turn Constant nodes into weights: they are values, not operators, in MindSpore too."""
@@ -158,7 +160,7 @@ class Builder:
             elif node.output[0] in self._weights:
                 raise GraphError(
                     f"node {node.name!r} writes value {node.output[0]!r}, which an initializer or a"
-                    " constant already makes"
+                    " constant already has"
                 )
             else:
                 self._weights[node.output[0]] = value

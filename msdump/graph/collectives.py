@@ -115,26 +115,26 @@ def _field(node: Node, names: tuple[str, ...], read: Callable[[Any], Any], defau
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("a text is expected")
+        raise TypeError("must be a text")
     return value
 
 
 def _number(value: Any) -> int:
     if not isinstance(value, int) or value < 0:
-        raise ValueError("a number from 0 is expected")
+        raise ValueError("must be a number from 0")
     return value
 
 
 def _reduction(value: Any) -> str:
     reduction = _text(value).lower()
     if reduction not in REDUCTIONS:
-        raise ValueError(f"{', '.join(REDUCTIONS)} are allowed")
+        raise ValueError(f"must be one of {', '.join(REDUCTIONS)}")
     return reduction
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
     if not isinstance(value, tuple) or not all(isinstance(size, int) and size >= 0 for size in value):
-        raise ValueError("dimensions from 0 are expected")
+        raise ValueError("must be a list of dimensions from 0")
     return value
 
 

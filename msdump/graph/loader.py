@@ -88,7 +88,7 @@ def _map_file(path: Path) -> memoryview:
     except OSError as error:
         raise GraphError(f"{path}: the model cannot be read: {error.strerror}") from error
     if not data:
-        raise GraphError(f"{path}: the file is empty; an ONNX model is expected")
+        raise GraphError(f"{path}: the file is empty; give an ONNX model")
     return data
 
 
@@ -331,7 +331,7 @@ def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: st
     has_files = any(each.data_location == onnx.TensorProto.EXTERNAL for each in model.graph.initializer)
     if has_files and os.path.realpath(Path(path).parent) != os.path.realpath(folder):
         raise GraphError(
-            f"{path}: its weights lie in other files; write the annotated model into the same folder"
+            f"{path}: its weights are in other files; write the annotated model into the same folder"
         )
     name_nodes(model.graph)
     count = 0

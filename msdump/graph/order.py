@@ -67,14 +67,14 @@ def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, in
                     if name in producers
                     else "a graph input or initializer"
                 )
-                raise GraphError(f"node {node.name!r} writes value {name!r}, which {owner} already makes")
+                raise GraphError(f"node {node.name!r} writes value {name!r}, which {owner} already provides")
             producers[name] = position
     for node in nodes:
         for name in used_values(node):
             if name not in producers and name not in available:
                 raise GraphError(
                     f"node {node.name!r} ({node.op_type}) reads value {name!r}, which no node, input or"
-                    " initializer makes"
+                    " initializer provides"
                 )
     return producers
 

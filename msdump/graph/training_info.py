@@ -67,11 +67,16 @@ def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> Tr
     info = infos[0]
     asking = {node.op_type: node for node in reversed(info.algorithm.node)}  # of each type the first node
     if len(infos) > 1:
-        text = f"training_info describes {len(infos)} steps, one is supported; keep one entry in the model"
+        text = (
+            f"training_info describes {len(infos)} steps, but only one is supported; keep one "
+            "entry in the model"
+        )
         return TrainingMessage((), obstacle=text)
     for op_type, request in _REQUESTS.items():
         if op_type in asking:
-            text = f"training_info: node {asking[op_type].name!r}: {op_type} asks the runtime to {request}"
+            text = (
+                f"training_info: node {asking[op_type].name!r}: {op_type} requires the runtime to {request}"
+            )
             return TrainingMessage((), obstacle=text)
     has_algorithm = bool(info.algorithm.node or info.algorithm.initializer or info.algorithm.input)
     return TrainingMessage(
@@ -133,13 +138,13 @@ def _faults(name: str, value: str, graph: Graph, outputs: Graph) -> Iterator[str
     if name in initializers and value in results:
         fault = misfit(graph.type_of(name), outputs.type_of(value))
         if fault:
-            yield f"initializer {name!r} cannot take output {value!r}: {fault}"
+            yield f"initializer {name!r} cannot have output {value!r} as its new value: {fault}"
 
 
 def misfit(variable: ValueType, value: ValueType) -> str:
     """Return why a variable cannot take a value of a type, "" where it can as far as is known."""
     if value.kind not in {"tensor", ""}:
-        return f"it is no tensor but a {value.kind}"
+        return f"must be a tensor, is a {value.kind}"
     if value.dtype is not None and value.dtype is not variable.dtype:
         return f"the one is {_title(variable)}, the other {_title(value)}"
     wanted = variable.shape or ()

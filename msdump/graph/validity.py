@@ -45,10 +45,10 @@ def parsed(message: bytes) -> onnx.ModelProto:
     try:
         model.ParseFromString(message)
     except DecodeError as error:
-        raise GraphError("no ONNX model: the protobuf message cannot be parsed") from error
+        raise GraphError("not an ONNX model: the protobuf message cannot be parsed") from error
     # protobuf parses many other files without error: a model has a graph and an opset
     if not model.HasField("graph") or not model.opset_import:
-        raise GraphError("no ONNX model: it has no graph or no opset import")
+        raise GraphError("not an ONNX model: the message has no graph or no opset import")
     _check_texts(model)
     _check_versions(model)
     versions = opsets(model)
@@ -138,7 +138,7 @@ def _check_texts(model: onnx.ModelProto) -> None:
         texts += [text for entry in tensor.external_data for text in (entry.key, entry.value)]
     for text in texts:
         if not isinstance(text, str):
-            raise GraphError(f"no ONNX model: the text {text!r:.80} is no UTF-8")
+            raise GraphError(f"not an ONNX model: the text {text!r:.80} is not UTF-8")
 
 
 def _graph_texts(graph: onnx.GraphProto) -> Iterator[str]:
@@ -153,14 +153,14 @@ def _graph_texts(graph: onnx.GraphProto) -> Iterator[str]:
 def _check_versions(model: onnx.ModelProto) -> None:
     if model.ir_version > onnx.IR_VERSION:
         raise UnsupportedIRVersionError(
-            f"IR version {model.ir_version} is newer than the installed onnx package knows"
+            f"IR version {model.ir_version} is newer than the installed onnx package supports"
             f" ({onnx.IR_VERSION}); upgrade onnx or export the model with an older IR version"
         )
     newest = defs.onnx_opset_version()
     for opset in model.opset_import:
         if not canonical_domain(opset.domain) and opset.version > newest:
             raise UnsupportedIRVersionError(
-                f"opset {opset.version} is newer than the installed onnx package knows ({newest});"
+                f"opset {opset.version} is newer than the installed onnx package supports ({newest});"
                 " upgrade onnx or export the model with an older opset"
             )
 
@@ -183,7 +183,7 @@ def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:
         if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
             raise _attribute_error(node, attribute, "has no value")
         if expected is not None and expected.type.value != kind:
-            fault = f"is of type {_Kind.Name(kind)}, {expected.type.name} is expected"
+            fault = f"is of type {_Kind.Name(kind)}; must be of type {expected.type.name}"
             raise _attribute_error(node, attribute, fault)
 
 
@@ -223,13 +223,13 @@ def _check_number(node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
     is_count = name == ("Scan", "num_scan_inputs")
     low, high = (1, len(node.input)) if is_count else _RANGES.get(name, _INT32)
     if not low <= attribute.i <= high:
-        fault = f"is {attribute.i}, a number from {low} to {high} is expected"
+        fault = f"is {attribute.i}; must be a number from {low} to {high}"
         raise _attribute_error(node, attribute, fault)
     if name == _TARGET:
         try:
             dtypes.from_onnx(attribute.i)
         except FormatError as error:
-            raise _attribute_error(node, attribute, f"is no element type: {error}") from error
+            raise _attribute_error(node, attribute, f"is not an element type: {error}") from error
 
 
 def _attribute_error(node: onnx.NodeProto, attribute: onnx.AttributeProto, fault: str) -> GraphError:

@@ -135,7 +135,7 @@ class SideFiles:
         if offset < 0 or length < 0 or offset + length > len(content):
             raise GraphError(
                 f"initializer {tensor.name!r}: external data file {location!r:.80} has {len(content)} bytes,"
-                f" bytes {offset} to {offset + length} are wanted; is the file truncated?"
+                f" bytes {offset} to {offset + length} are needed; is the file truncated?"
             )
         return content[offset : offset + length]
 
@@ -148,18 +148,19 @@ class SideFiles:
             except OSError as error:
                 raise GraphError(
                     f"initializer {tensor!r}: external data file {location!r:.80} cannot be read:"
-                    f" {error.strerror}; keep it beside the model"
+                    f" {error.strerror}; put the file beside the model"
                 ) from error
         return self._maps[location]
 
     def _path(self, tensor: str, location: str) -> Path:
         if self._folder is None:
             raise GraphError(
-                f"initializer {tensor!r} lies in the external file {location!r:.80}: a model in memory has no"
-                " folder; load it by its path"
+                f"initializer {tensor!r} is in the external file {location!r:.80}, but a model "
+                "in memory has no"
+                " folder; load the model by its path"
             )
         if "\0" in location:
-            raise GraphError(f"initializer {tensor!r}: external data {location!r:.80} holds a NUL")
+            raise GraphError(f"initializer {tensor!r}: external data {location!r:.80} contains a NUL byte")
         # with symbolic links resolved, which may lead out of the folder
         path = (self._folder / location).resolve()
         # an untrusted model must not read other files of the user
@@ -175,7 +176,7 @@ def _number(fields: dict[str, str], key: str, default: int, tensor: str) -> int:
     if text is None:
         return default
     if not _NUMBER.fullmatch(text):
-        raise GraphError(f"initializer {tensor!r}: {key} {text!r:.80} is no number of bytes")
+        raise GraphError(f"initializer {tensor!r}: {key} {text!r:.80} must be a number of bytes")
     return int(text)
 
 
@@ -192,7 +193,9 @@ def to_array(
     """
     # numpy's reshape would infer a dimension of -1
     if any(size < 0 for size in tensor.dims):
-        raise GraphError(f"initializer {tensor.name!r} has the shape {tuple(tensor.dims)}: sizes begin at 0")
+        raise GraphError(
+            f"initializer {tensor.name!r} has the shape {tuple(tensor.dims)}: sizes must be 0 or more"
+        )
     if tensor.data_location == _EXTERNAL:
         raw = files.read(tensor)
     try:

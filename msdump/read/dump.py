@@ -112,7 +112,7 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
     ):
         raise DumpReadError(
             folder,
-            "no dump: it has neither rank_N nor time directories nor tensor files; "
+            "not a dump: the directory has neither rank_N nor time directories nor tensor files; "
             "give the path of the dump configuration or a directory of a rank, network or iteration in it",
         )
     return dump
@@ -312,7 +312,10 @@ class Dump(SelectableTensors):
             is_meant = network in {"", name} and number in {None, own} and rank in {None, owner}
             if is_meant and (graph := holder.operator_graph) is not None:
                 return graph
-        raise DumpReadError(self.path, "no graph file of such a graph: set save_graphs or DUMP_GE_GRAPH")
+        raise DumpReadError(
+            self.path,
+            "no graph file of this graph; dump again with graph files (save_graphs or DUMP_GE_GRAPH)",
+        )
 
     def __repr__(self) -> str:
         """Return path, ranks, networks and the number of iterations."""

@@ -360,7 +360,7 @@ def warn_of_older(path: str, facts: GraphFacts) -> None:
     if facts.is_older and None not in facts.reported:
         facts.reported.add(None)
         _log.warning(
-            "%s: was left by an earlier run; the last one did not dump this iteration, and maybe others", path
+            "%s: is of an earlier run; the last run did not dump this iteration, and possibly others", path
         )
 
 
@@ -369,7 +369,7 @@ def warn_of_several(path: str, count: int, taken: int, facts: GraphFacts) -> Non
     if count > 1 and (count, taken) not in facts.reported:
         facts.reported.add((count, taken))
         _log.warning(
-            "%s: holds files of %d executions (numbers 0-%d); the last whole one, %d, is taken",
+            "%s: holds files of %d executions (numbers 0-%d); the last complete one, %d, is read",
             path,
             count,
             count - 1,

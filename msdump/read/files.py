@@ -142,7 +142,7 @@ def read_rows(path: str) -> Iterator[tuple[int, str]]:
     return _split(path, data[: data.rfind(b"\n") + 1])
 
 
-HALF_A_ROW: Final = "the last row has no line feed and is left out: its program was killed"
+HALF_A_ROW: Final = "the last row has no line feed and is left out: the program was killed"
 
 
 def ends_in_half_a_row(data: bytes) -> bool:

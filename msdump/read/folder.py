@@ -157,7 +157,7 @@ def read_folder(path: str, version: int = 2, execution: int | None = None) -> Fo
     if len(kinds) > 1:
         examples = ", ".join(f"{file.name!r} ({kind})" for kind, file in kinds.items())
         raise ToolError(
-            ReturnCode.FILE_NAME, f"{path}: files of one kind only can be compared, there are {examples}"
+            ReturnCode.FILE_NAME, f"{path}: only files of one kind can be compared, but there are {examples}"
         )
     kind, files = parsed[0][0], [file for _, file in parsed]
     iteration = None if kind in _ALONE else open_iteration(path)
@@ -235,7 +235,7 @@ def _named(path: str) -> Iterator[tuple[FolderKind, NamedFile]]:
             yield parsed
     if foreign:
         _log.warning(
-            "%s: left out %d files without the name of a dump file, such as %r",
+            "%s: left out %d files with names that are not of dump files, such as %r",
             path,
             len(foreign),
             foreign[0],

@@ -53,12 +53,12 @@ def read_ge(path: str) -> dict[int, OperatorGraph]:
     message = _of_json(files.read_json(path)) if Path(path).suffix == _JSON else _of_text(path)
     graphs = message.get("graph", ())
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
-        raise DumpReadError(path, "no graph of GE in it")
+        raise DumpReadError(path, "the file has no graph of GE")
     numbers = {_text(graph, "name"): number for number, graph in enumerate(graphs)}
     try:
         return connected(_graph(graph, number, numbers) for number, graph in enumerate(graphs))
     except (AttributeError, TypeError, ValueError) as error:  # a text or a number in place of a message
-        raise DumpReadError(path, f"no graph as GE writes it: {error}") from error
+        raise DumpReadError(path, f"not a graph file of GE: {error}") from error
 
 
 def _of_json(value: Any) -> Any:

@@ -236,7 +236,7 @@ class _Program:
     def graph(self, path: str) -> OperatorGraph:
         """Return the graph; DumpReadError with the path where there is none."""
         if not (self._values or self._parameters or self.returned):
-            raise DumpReadError(path, "no graph in it: neither parameters nor statements")
+            raise DumpReadError(path, "the file has no graph: neither parameters nor statements")
         return OperatorGraph(
             *(self.operators, self.inputs, self.weights, self.returned, self.number), is_whole=self.is_whole
         )
@@ -449,7 +449,7 @@ def _read_message(path: str, weights: Collection[str]) -> OperatorGraph:
     try:
         program = _message_program(ir_proto.decode(files.read_bytes(path)).graph, weights)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise DumpReadError(path, f"no graph of MindSpore: {error}") from error
+        raise DumpReadError(path, f"not a graph file of MindSpore: {error}") from error
     return program.graph(path)
 
 

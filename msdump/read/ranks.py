@@ -97,7 +97,7 @@ class Rank:
             known = len(self.order_unless_damaged(number) or ())
             count = f"{len(graph.operators):,}{f' of {known:,}' * bool(known)} operators"
             beside = "the .pb file beside it has the rest" if restored else "the rest is not known"
-            _log.log(DAMAGED, "%s: the file of its graph breaks off behind %s; %s", text, count, beside)
+            _log.log(DAMAGED, "%s: the graph file ends after %s; %s", text, count, beside)
         return restored or graph
 
     def _unless_damaged(self, read: Callable[[str], _Read], path: str | None) -> _Read | None:

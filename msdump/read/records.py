@@ -512,13 +512,13 @@ def read_overflow(path: str) -> dict[str, Any]:
     if path.endswith(OVERFLOW_JSON):
         record = files.read_json(path)
         if not isinstance(record, dict):
-            raise DumpReadError(path, f"no overflow record: {type(record).__name__}, not an object")
+            raise DumpReadError(path, f"not an overflow record: {type(record).__name__}, must be an object")
         return record
     view = files.load_file(path)
     for block in dump_data.blocks(*dump_data.read_header(view, path)):
         if block.section == IO.OUTPUT:
             return op_debug.decode(view[block.offset : block.end], path, block.offset).as_dict()
-    raise DumpReadError(path, "no overflow record: the file has no output")
+    raise DumpReadError(path, "not an overflow record: the file has no output")
 
 
 @dataclass(frozen=True, slots=True)

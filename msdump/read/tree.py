@@ -48,7 +48,7 @@ _MOST_FOLDERS: Final = 1000  # per level, so that a home directory is not search
 _MOST_STEPS: Final = 8  # numbered directories that are examined before a directory counts as no root
 _FAULTS: Final = {
     errno.ENOENT: "no such directory; give the directory of a dump",
-    errno.ENOTDIR: "not a directory but a file; give the directory of a dump",
+    errno.ENOTDIR: "a file, not a directory; give the directory of a dump",
 }
 
 
@@ -119,7 +119,7 @@ def locate_below(folder: str) -> tuple[str, None] | None:
         level = list(itertools.islice(below, _MOST_FOLDERS))
         roots = sorted(path for path in level if os.path.isdir(path) and _is_root(path))
         if len(roots) > 1:
-            message = f"several dumps below it, such as {roots[0]} and {roots[1]}; give one"
+            message = f"the directory contains several dumps, such as {roots[0]} and {roots[1]}; give one"
             raise DumpReadError(folder, message)
         if roots:
             return roots[0], None
@@ -275,7 +275,7 @@ def choose_run(path: str, found: Sequence[DumpedRun], wanted: int | None) -> Dum
 def warn_of_several(path: str, found: tuple[DumpedRun, ...]) -> None:
     """Log that a dump holds several runs of which the newest is read, once for each dump as it is."""
     _log.warning(
-        "%s: holds %d runs, %s; the newest, %d, is taken", path, len(found), _listed(found), len(found) - 1
+        "%s: holds %d runs, %s; the newest, %d, is read", path, len(found), _listed(found), len(found) - 1
     )
 
 

@@ -148,7 +148,7 @@ def load(library: Path) -> CompiledPass | None:
     except (AttributeError, KeyError):  # another version's interface
         pass
     _log.warning(
-        "%s: is of another version of msdump, so that numpy finds the statistics, more slowly:"
+        "%s: is of another version of msdump, so numpy computes the statistics, more slowly;"
         " install msdump again, or run scripts/compile_kernel.py in a source tree",
         library,
     )

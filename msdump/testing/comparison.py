@@ -126,7 +126,7 @@ class _Request:
         context |= self._target(str(golden))
         code, text = _call("run", self.model, "--config", str(config), *_options(context), *self.feeds)
         if code != _AGREES:
-            raise ComparisonError(f"{self.model}: it could not be dumped:\n{text}")
+            raise ComparisonError(f"{self.model}: the dump failed:\n{text}")
         made = ("-out", str(self.folder))
         code, text = _call("compare", str(self.folder / "dump"), str(golden), *made, *self.limits)
         return self._judged(code, str(golden), text)
@@ -137,12 +137,12 @@ class _Request:
         target = self._target("outputs")
         code, text = _call("run", self.model, "--save-outputs", str(made), *_options(target), *self.feeds)
         if code != _AGREES:
-            raise ComparisonError(f"{self.model}: it could not be run:\n{text}")
+            raise ComparisonError(f"{self.model}: the run failed:\n{text}")
         outputs = _arrays(made)
         unknown = [each for each in golden if each not in outputs]
         if unknown or not golden:
             raise ComparisonError(
-                f"{name}: no outputs of {self.model}: {', '.join(unknown)}; it has {', '.join(outputs)}"
+                f"{name}: not outputs of {self.model}: {', '.join(unknown)}; it has {', '.join(outputs)}"
             )
         results = [self._output(each, outputs[each], golden[each]) for each in golden]
         return self._judged(max(code for code, _ in results), name, "".join(text for _, text in results))
@@ -241,7 +241,7 @@ def _described(golden: Path, config: Path, dump: Path) -> dict[str, str]:
         described["common_dump_settings"]["path"] = str(dump.absolute())
     except (DumpReadError, KeyError, TypeError) as error:
         raise ComparisonError(
-            f"{golden}: no dump that tells its configuration ({_KEPT_CONFIG} in .dump_metadata): {error}"
+            f"{golden}: not a dump with its configuration ({_KEPT_CONFIG} in .dump_metadata): {error}"
         ) from error
     write_stream(str(config.parent), config.name, (json.dumps(described).encode(),))
     try:

@@ -82,7 +82,7 @@ class ClipByValue(Options):
         low, high = self.clip_value_min, self.clip_value_max
         if not low < high or not (math.isfinite(low) or math.isfinite(high)):
             raise InputError(
-                f"{type(self).__name__}: clip_value_min is {low}, clip_value_max is {high}, allowed are a "
+                f"{type(self).__name__}: clip_value_min is {low}, clip_value_max is {high}; must be a "
                 "smaller and a larger number, or one of them"
             )
 

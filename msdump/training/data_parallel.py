@@ -87,5 +87,5 @@ def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None: 
         return None
     ranks = current().identity.size if choice is True else choice
     if ranks < 1:
-        raise InputError(f"data_parallel={choice}: a number of ranks from 1 is expected")
+        raise InputError(f"data_parallel={choice}: must be a number of ranks from 1")
     return DataParallel(ranks)

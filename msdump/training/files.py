@@ -117,7 +117,7 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
     """
     file = Path(path)
     if file.suffix != ".onnx":
-        raise InputError(f"step graph {path!r}: its name must end in .onnx")
+        raise InputError(f"step graph {path!r}: the name must end in .onnx")
     paths: tuple[str, ...] = (path,)
     if _size(model) > most_bytes:
         data = f"{file.name}.data"

@@ -84,7 +84,7 @@ def infer_outputs(
         return (replace(inputs[0], name=names[0], value=None),)  # a function, which ONNX does not infer
     if node.domain:
         raise GraphError(
-            f"{node.operator.full_name}: what {node.domain}.{node.op_type} writes is of unknown type, "
+            f"{node.operator.full_name}: the output of {node.domain}.{node.op_type} has an unknown type, "
             "but gradients need it; declare it in the model's value_info"
         )
     given = ["" if item is None else item.name for item in inputs]
@@ -217,7 +217,8 @@ class ForwardWriter:
         kind = self._graph.type_of(name)
         if kind.dtype is None or kind.shape is None:
             raise GraphError(
-                f"{self._graph.source}: type and rank of value {name!r} are not known, which gradients need; "
+                f"{self._graph.source}: type and rank of value {name!r} are unknown, but "
+                "gradients need them; "
                 "declare it in the model's value_info"
             )
         return StepTensor(self._renamed.get(name, name), kind.dtype, kind.shape)
@@ -237,7 +238,7 @@ class ForwardWriter:
         unknown = [name for name in self._trainable if name not in candidates]
         if unknown:
             raise InputError(
-                f"{self._graph.source}: no parameters to train: {', '.join(unknown)}; there are "
+                f"{self._graph.source}: no such parameters: {', '.join(unknown)}; there are "
                 f"{', '.join(candidates)}"
             )
         return [tensor for name, tensor in candidates.items() if name in self._trainable]
@@ -254,13 +255,14 @@ class ForwardWriter:
         """Say why a value cannot have a new value after a step, and the remedy."""
         if name in _values_in_slots(self._graph, _STATE):
             return (
-                f"{name!r}, a moving statistic, is no initializer, and only initializers have new values "
-                "after a step; make it one, or use it as it is by batch_statistics=False"
+                f"{name!r}, a moving statistic, is not an initializer, and only initializers have new values "
+                "after a step; make it an initializer, or set batch_statistics=False"
             )
         return (
             f"the step gives {name!r} a new value, but has no variable of this name"
-            f"{name_hint(name, self.weights)}; give new values to the tensors that state() returns, by the "
-            "names that they have there: a name that the model has already gets a number"
+            f"{name_hint(name, self.weights)}; use the names of the tensors that state() "
+            "returns: a name of the "
+            "model gets a number"
         )
 
     def assembled(self, results: Sequence[StepTensor]) -> onnx.ModelProto:

@@ -303,7 +303,7 @@ def _logits(output: StepTensor) -> StepTensor:
     """Return an output with classes as last dimension; GraphError for a scalar."""
     if not output.shape:
         raise GraphError(
-            f"output {output.name!r} is one number and has no classes to choose from: "
+            f"output {output.name!r} is one number and has no classes; "
             "losses without classes are mse, l1, smooth_l1 and bce_with_logits, and none for a network that "
             "ends in its loss"
         )
@@ -378,8 +378,8 @@ def _own(output: StepTensor, _labels: StepTensor) -> StepTensor:
     """Return the output of a network that ends in its loss; GraphError unless it is one float."""
     if not output.is_float or any(size != 1 for size in output.shape):
         raise GraphError(
-            f"output {output.name!r} of type {output.dtype.name} and shape {output.shape} is no loss of its "
-            f"own: one floating-point number is expected; other losses are {', '.join(LOSSES)}"
+            f"output {output.name!r} of type {output.dtype.name} and shape {output.shape} is not a loss; "
+            f"must be one floating-point number; other losses are {', '.join(LOSSES)}"
         )
     return reshaped(output, (()))
 

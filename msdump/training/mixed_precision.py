@@ -76,7 +76,7 @@ class MixedPrecision:
         """Raise InputError for a layer without operators."""
         for path in self._layers:
             if path and path not in self._met:
-                raise InputError(f"precision: no operator lies in layer {path!r}{name_hint(path, self._met)}")
+                raise InputError(f"precision: layer {path!r} has no operators{name_hint(path, self._met)}")
 
     def _layer(self, place: Place) -> tuple[str, DType | None]:
         """Return path and element type of the innermost layer around a place with a type in ``layers``."""
@@ -201,6 +201,6 @@ def layers_of(choice: str | Mapping[str, str] | None) -> Layers:
     for text in texts.values():
         if text not in _TYPES:
             raise InputError(
-                f"unknown precision {text!r}: allowed are {', '.join(_TYPES)}{name_hint(text, _TYPES)}"
+                f"unknown precision {text!r}: must be one of {', '.join(_TYPES)}{name_hint(text, _TYPES)}"
             )
     return {path: _TYPES[text] for path, text in texts.items() if path or text != FLOAT32.name}

@@ -75,7 +75,7 @@ class Options:
             InputError: With all faults and the allowed values.
         """
         faults = [
-            f"{name} is {getattr(self, name)}, allowed is {rule.text}"
+            f"{name} is {getattr(self, name)}; must be {rule.text}"
             for name, rule in self.rules.items()
             if not rule.holds(getattr(self, name))
         ]
@@ -100,7 +100,9 @@ def parsed(choice: Any, kinds: Mapping[str, Callable[..., Any]], title: str, *, 
         return text
     name, _, rest = text.partition(":")
     if name not in kinds:
-        raise InputError(f"unknown {title} {name!r}: allowed are {', '.join(kinds)}{name_hint(name, kinds)}")
+        raise InputError(
+            f"unknown {title} {name!r}: must be one of {', '.join(kinds)}{name_hint(name, kinds)}"
+        )
     return built(kinds[name], rest, f"{title} {text!r}")
 
 
@@ -129,7 +131,7 @@ def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str)
         return kind(**{name: _value(name, value, allowed) for name, value in named.items()})
     except InputError as error:
         example = ", ".join(f"{option}={_shown(default)}" for option, default in allowed.items())
-        told = f"the options are {example}" if allowed else "it has no options"
+        told = f"the options are {example}" if allowed else "there are no options"
         raise InputError(f"{title}: {error}; {told}") from None
 
 
@@ -142,7 +144,7 @@ def _named(text: str, allowed: Iterable[str]) -> dict[str, str]:
         is_named |= bool(equals)
         if not equals:
             if is_named:
-                raise InputError(f"{part!r} stands behind an option with a name")
+                raise InputError(f"{part!r} has no name, but follows an option with a name")
             name, value = next(names, ""), name
             if not name:
                 raise InputError(f"{part!r} is one value too many")
@@ -160,12 +162,12 @@ def _value(name: str, text: Any, defaults: Mapping[str, Any]) -> Any:
         return text
     if isinstance(defaults[name], bool):
         if (flag := _FLAGS.get(text.lower())) is None:
-            raise InputError(f"{name} is {text!r}, allowed is true or false")
+            raise InputError(f"{name} is {text!r}; must be true or false")
         return flag
     try:
         first, *others = map(float, text.split())
     except ValueError:
-        raise InputError(f"{name} is {text!r}, a number is expected") from None
+        raise InputError(f"{name} is {text!r}; must be a number") from None
     return (first, *others) if others else first
 
 

@@ -84,10 +84,11 @@ class Optimizers:
         others = [item.name for item, _ in parts[""]] if "" not in self.by_pattern else ()
         if others:
             raise InputError(
-                f"no optimizer for {_listed(others)}; add one without a pattern, or do not train them"
+                f"no optimizer for {_listed(others)}; add an optimizer without a pattern, or "
+                "leave them out of trainable"
             )
         if trained and not all(parts[pattern] for pattern in self.by_pattern):
-            raise InputError("the optimizer without a pattern has no parameters: others have them all")
+            raise InputError("the optimizer without a pattern has no parameters: other optimizers have all")
         groups = _partition(trained, self.groups, "group")
         for pattern, optimizer in self.by_pattern.items():
             own = {item.name for item, _ in parts[pattern]}

@@ -207,6 +207,6 @@ def _filled(loss: StepTensor, number: StepTensor) -> StepTensor:
 def _no_rule(node: StepOperator) -> str:
     kind = node.op_type if node.domain == MINDSPORE_DOMAIN else f"{node.domain or 'ai.onnx'}.{node.op_type}"
     return (
-        f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{node.place.source}; exclude what "
-        "it leads to from training (trainable), or add a rule (msdump.training.rules)"
+        f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{node.place.source}; leave the "
+        "parameters before it out of training (trainable), or add a rule (msdump.training.rules)"
     )

@@ -186,6 +186,6 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 def _chosen(choices: type[_Choice], name: str, title: str) -> _Choice:
     if name not in set(choices):
         raise InputError(
-            f"unknown {title} {name!r}: allowed are {', '.join(choices)}{name_hint(name, choices)}"
+            f"unknown {title} {name!r}: must be one of {', '.join(choices)}{name_hint(name, choices)}"
         )
     return choices(name)

@@ -657,7 +657,7 @@ class StepWriter(Tape):
             kind = types[name]
             if kind.dtype is None or kind.shape is None:
                 raise GraphError(
-                    f"{self.place.path}: the rank of what {node.op_type} writes is not known; "
+                    f"{self.place.path}: the rank of the output of {node.op_type} is unknown; "
                     "give the model's dynamic dimensions sizes"
                 )
             results.append(StepTensor(name, kind.dtype, kind.shape))

@@ -31,36 +31,46 @@ def _nodes():
 
 SCOPE = f"Default/{BLOCK}".replace(".", "[.]")
 CASES = [
-    ("attn", "2 operators contain 'attn': name-regex(.*attn.*)", 2),
-    ("ATTN", "2 operators contain 'ATTN': name-regex(.*attn.*)", 2),
-    ("attention", "2 operators contain 'attention': name-regex(.*Attention.*)", 2),
-    ("Gemm", "ONNX's Gemm is called so here: 'Dense'", 2),
-    (f"{BLOCK}/q-Linear/Gemm", f"the ONNX node is called 'Default/{BLOCK}/q-Linear/Dense-op0' here", 1),
-    (f"/{BLOCK}/q-Linear/Gemm", f"the ONNX node is called 'Default/{BLOCK}/q-Linear/Dense-op0' here", 1),
-    ("transformer.h.0.attn", f"a module of 2 operators: name-regex({SCOPE}/.+)", 2),
-    ("transformer.h.0.attn.q", f"a module of 1 operator: name-regex({SCOPE}/q-Linear/.+)", 1),
-    (f"Default/{BLOCK}", f"a scope of 2 operators: name-regex({SCOPE}/.+)", 2),
-    (f"{BLOCK}/", f"a scope of 2 operators: name-regex({SCOPE}/.+)", 2),
+    ("attn", "2 operators contain 'attn'; write name-regex(.*attn.*)", 2),
+    ("ATTN", "2 operators contain 'ATTN'; write name-regex(.*attn.*)", 2),
+    ("attention", "2 operators contain 'attention'; write name-regex(.*Attention.*)", 2),
+    ("Gemm", "the type of ONNX's Gemm is 'Dense' here", 2),
+    (f"{BLOCK}/q-Linear/Gemm", f"the full name of this ONNX node is 'Default/{BLOCK}/q-Linear/Dense-op0'", 1),
+    (
+        f"/{BLOCK}/q-Linear/Gemm",
+        f"the full name of this ONNX node is 'Default/{BLOCK}/q-Linear/Dense-op0'",
+        1,
+    ),
+    ("transformer.h.0.attn", f"a module of 2 operators; write name-regex({SCOPE}/.+)", 2),
+    ("transformer.h.0.attn.q", f"a module of 1 operator; write name-regex({SCOPE}/q-Linear/.+)", 1),
+    (f"Default/{BLOCK}", f"a scope of 2 operators; write name-regex({SCOPE}/.+)", 2),
+    (f"{BLOCK}/", f"a scope of 2 operators; write name-regex({SCOPE}/.+)", 2),
     (
         "Default_transformer_act-ReLU_ReLU-op0",
-        "files call 'Default/transformer/act-ReLU/ReLU-op0' so",
+        "the full name for this file name is 'Default/transformer/act-ReLU/ReLU-op0'",
         1,
     ),
     (
         "ReLU.Default_transformer_act-ReLU_ReLU-op0.0.0.1795223329689102.output.0.DefaultFormat.npy",
-        "files call 'Default/transformer/act-ReLU/ReLU-op0' so",
+        "the full name for this file name is 'Default/transformer/act-ReLU/ReLU-op0'",
         1,
     ),
     ("ReLUs", "did you mean 'ReLU'?", 1),
     ("Default/transformer/act-ReLU/ReLU-op1", "did you mean 'Default/transformer/act-ReLU/ReLU-op0'?", 1),
     (
         "name-regex(attn|Dense)",
-        "it must match whole names; it matches a part of 2 operators: name-regex(.*(?:attn|Dense).*)",
+        (
+            "the expression must match a whole name, but matches parts of 2 operators only; write "
+            "name-regex(.*(?:attn|Dense).*)"
+        ),
         2,
     ),
     (
         "name-regex(h.0)",
-        "it must match whole names; it matches a part of 2 operators: name-regex(.*h.0.*)",
+        (
+            "the expression must match a whole name, but matches parts of 2 operators only; write "
+            "name-regex(.*h.0.*)"
+        ),
         2,
     ),
     ("name-regex(bert.*)", "", None),
@@ -78,7 +88,7 @@ def test_what_selects_nothing_is_answered_with_what_does(item, hint, count):
     assert not any(pattern.matches(name) for name in names)
     assert hint == suggest_for(pattern, nodes)
     if count is not None:
-        answer = re.search(r"'([^' ]+)'(?!:)|(name-regex\(.*\))", hint.partition("contain")[2] or hint)
+        answer = re.search(r"'([^' ]+)'(?![:;])|(name-regex\(.*\))", hint.partition("contain")[2] or hint)
         found = parse_kernel(answer[1] or answer[2], searches=False)
         assert count == sum(found.matches(name) for name in names)
 

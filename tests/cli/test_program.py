@@ -264,7 +264,7 @@ class TestRun:
         """Items of kernels that matched nothing are named once, when the run is over."""
         done = call("run", MINI, "--config", config(dump_mode=1, kernels=["Conv2D", "LSTM"]))
 
-        assert done.stderr.count("kernels that matched nothing that ran: LSTM") == 1
+        assert done.stderr.count("items of kernels that matched no operator that ran: LSTM") == 1
 
 
 FILE = io.BytesIO()
@@ -397,7 +397,7 @@ class TestRefusal:
 
         setting = option[2:].replace("-", "_")
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr == f"msdump: error: {setting} = {value!r}: {allowed} are allowed\n"
+        assert done.stderr == f"msdump: error: {setting} = {value!r}: must be one of {allowed}\n"
 
     def test_missing_configuration_names_the_option(self):
         """A --config that is not there is reported as such."""
@@ -530,7 +530,7 @@ LONG = str(GRAPHS / "transformer.onnx")
 HINTS = {
     "Default/conv1-Conv2d/Conv2D-op1": f" (did you mean '{CONV}'?)",
     "Conv2F": " (did you mean 'Conv2D'?)",
-    "Default/fc-Dense": " (a scope of 2 operators: name-regex(Default/fc-Dense/.+))",
+    "Default/fc-Dense": " (a scope of 2 operators; write name-regex(Default/fc-Dense/.+))",
     "name-regex(.*Pool.*)": "",
 }
 CHECKED = {
@@ -647,7 +647,11 @@ class TestCheck:
     ("variable", "text", "message"),
     [
         (env.DEVICE_ID, 5000 * "1", f"DEVICE_ID = '{79 * '1'}...: a device number"),
-        (env.DEVICE_ID, "2147483648", "DEVICE_ID = '2147483648': a device number (0, 1, ... 2147483647) is"),
+        (
+            env.DEVICE_ID,
+            "2147483648",
+            "DEVICE_ID = '2147483648': must be a device number (0, 1, ... 2147483647)",
+        ),
     ],
 )
 def test_number_of_the_environment_that_is_too_large(monkeypatch, variable, text, message):
@@ -668,7 +672,7 @@ def test_operators_are_found_by_any_text(config):
     assert 0 == result.exit_code
     _, found = result.stdout.split("\n\n")
     head, *listed = found.splitlines()
-    assert "'fc': a module of 2 operators: name-regex(Default/fc-Dense/.+)" == head
+    assert "'fc': a module of 2 operators; write name-regex(Default/fc-Dense/.+)" == head
     names = ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"]
     assert names == [line.split()[1] for line in listed]
     assert "--find needs --model" in call("check", config(), "--find", "fc").stderr

@@ -123,7 +123,7 @@ REFUSED = {
     "launcher of no ranks": (
         ("rank0.onnx",),
         {"RANK": "0", "WORLD_SIZE": "0"},
-        "WORLD_SIZE = '0': a number of processes from 1 is expected",
+        "WORLD_SIZE = '0': must be a number of processes from 1",
     ),
 }
 

@@ -84,7 +84,7 @@ def test_the_newest_is_read(dump, caplog):
     assert values(opened) <= {11, 12}
     assert [0, 1] == [each.number for each in opened.runs]
     assert (FIRST, SECOND) == (opened.runs[0].time, opened.runs[1].time)
-    assert f"holds 2 runs, 0 ({FIRST}), 1 ({SECOND}); the newest, 1, is taken" in caplog.text
+    assert f"holds 2 runs, 0 ({FIRST}), 1 ({SECOND}); the newest, 1, is read" in caplog.text
 
 
 @pytest.mark.parametrize("execution", [0, int(FIRST)])
@@ -169,7 +169,7 @@ def test_an_earlier_run_that_went_further(tmp_path, caplog):
 
     assert {11, 2, 3} == values(open_dump(tmp_path))
 
-    assert 1 == caplog.text.count("was left by an earlier run")
+    assert 1 == caplog.text.count("is of an earlier run")
     assert "Net/0/1: was left" in caplog.text
 
 

@@ -98,21 +98,24 @@ def test_optimizers_and_groups_by_patterns(tmp_path, model):
     ("arguments", "words"),
     [
         (["--loss", "mze"], "unknown loss 'mze'"),
-        (["--optimizer", "momentun"], "unknown optimizer 'momentun': allowed are"),
-        (["--optimizer", "momentum:fast"], "learning_rate is 'fast', a number is expected"),
+        (["--optimizer", "momentun"], "unknown optimizer 'momentun': must be one of"),
+        (["--optimizer", "momentum:fast"], "learning_rate is 'fast'; must be a number"),
         (["--optimizer", "fc9*=sgd", "--optimizer", "adam"], "optimizer 'fc9*': no trained parameter has"),
-        (["--optimizer", "fc1*=sgd"], "no optimizer for fc2.weight, fc2.bias; add one without a pattern"),
+        (
+            ["--optimizer", "fc1*=sgd"],
+            "no optimizer for fc2.weight, fc2.bias; add an optimizer without a pattern",
+        ),
         (["--optimizer", "sgd", "--optimizer", "adam"], "--optimizer: the network is given twice"),
-        (["--group", "*.bias"], "group '': learning_rate is '*.bias', a number is expected; the options are"),
+        (["--group", "*.bias"], "group '': learning_rate is '*.bias'; must be a number; the options are"),
         (["--group", "*.bias=lr=1"], "group '*.bias': unknown option 'lr'"),
         (["--group", "*.bias=", "--group", "*.bias="], "--group: *.bias is given twice"),
-        (["--trainable", "fc9.weight"], "no parameters to train: fc9.weight; there are fc1.weight"),
+        (["--trainable", "fc9.weight"], "no such parameters: fc9.weight; there are fc1.weight"),
         (["--dim", "N"], "'N' is not NAME=SIZE"),
         (["--precision", "fc1=int8"], "unknown precision 'int8'"),
         (["--precision", "float16", "--precision", "float16"], "--precision: the network is given twice"),
         (["--loss-scale", "-1"], "value is -1.0, allowed is more than 0"),
         (["--accumulate", "mean"], "steps is 0, allowed is a whole number from 1"),
-        (["--clip-gradients", "norm:1"], "unknown clipping 'norm': allowed are global_norm, value"),
+        (["--clip-gradients", "norm:1"], "unknown clipping 'norm': must be one of global_norm, value"),
         (["--device-target", "TPU"], "unknown device 'TPU'"),
         (["--output", "step.txt"], "its name must end in .onnx"),
     ],
@@ -184,7 +187,7 @@ def test_messages_name_the_file(tmp_path, caplog, opset):
 
     assert f"{path}: nothing is trained" in caplog.text
     assert refused.exit_code == 2
-    assert refused.stderr.startswith(f"msdump: error: {path}: no parameters to train: weight")
+    assert refused.stderr.startswith(f"msdump: error: {path}: no such parameters: weight")
 
 
 def test_models_that_cannot_be_converted_are_named(tmp_path):

@@ -140,16 +140,19 @@ def test_groups():
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: communication.create_group("", [0]), "group = '': a name is expected"),
+        (lambda: communication.create_group("", [0]), "group = '': must be a name"),
         (lambda: communication.create_group("hccl_world_group", [0]), "there is a group 'hccl_world_group'"),
-        (lambda: communication.create_group("a", "0"), "rank_ids = '0': a list of ranks is expected"),
-        (lambda: communication.create_group("a", [1]), "rank 1: there are 0 to 0"),
-        (lambda: communication.create_group("a", [0, 0]), "rank_ids = [0, 0]: a rank stands twice"),
+        (lambda: communication.create_group("a", "0"), "rank_ids = '0': must be a list of ranks"),
+        (lambda: communication.create_group("a", [1]), "rank 1: must be from 0 to 0"),
+        (lambda: communication.create_group("a", [0, 0]), "rank_ids = [0, 0]: a rank is listed twice"),
         (
             lambda: communication.destroy_group("a"),
-            "no group 'a': msdump.communication.create_group makes it",
+            "no group 'a', only 'hccl_world_group'; create it",
         ),
-        (lambda: communication.destroy_group("nccl_world_group"), "is the group of all ranks, which stays"),
+        (
+            lambda: communication.destroy_group("nccl_world_group"),
+            "is the group of all ranks and cannot be destroyed",
+        ),
         (
             lambda: communication.get_world_rank_from_group_rank("hccl_world_group", 1),
             "no rank 1, only 0 to 0",
@@ -231,14 +234,14 @@ def test_calls_of_many_tensors_and_long_names(tmp_path):
 
 REFUSED = {
     "reduction": (one("AllReduce", op="mean"), "attribute 'op' = 'mean': sum, max, min, prod are allowed"),
-    "no destination": (one("Send"), "attribute 'dest_rank' = None: a number from 0 is expected"),
+    "no destination": (one("Send"), "attribute 'dest_rank' = None: must be a number from 0"),
     "negative root": (
         one("Broadcast", root_rank=-1),
-        "attribute 'root_rank' = -1: a number from 0 is expected",
+        "attribute 'root_rank' = -1: must be a number from 0",
     ),
     "no shape": (
         one("Receive", inputs=(), src_rank=0, dtype=1),
-        "attribute 'shape' = None: dimensions from 0 are expected",
+        "attribute 'shape' = None: must be a list of dimensions from 0",
     ),
     "no type": (
         one("Receive", inputs=(), src_rank=0, dtype="float", shape=[1]),
@@ -260,11 +263,11 @@ def test_faulty_nodes_are_refused_at_load(made, expected):
 FAILING = {
     "count": (
         one("AllGather", rank_size=4),
-        "the model was made for 4 ranks, and group 'hccl_world_group' has 2",
+        "the model is made for 4 ranks, but group 'hccl_world_group' has 2",
     ),
     "parts": (
         one("ReduceScatter", x=(5, 2)),
-        "ReduceScatter of 2 ranks: axis 0 of shape (5, 2) cannot be cut into 2 equal parts",
+        "ReduceScatter of 2 ranks: axis 0 of shape (5, 2) cannot be split into 2 equal parts",
     ),
     "axis": (
         one("AllGather", domain="com.microsoft", axis=7, x=(5, 2)),

@@ -167,8 +167,8 @@ def test_rank_that_two_processes_were_told(tmp_path):
     out, _ = start().communicate("\n", 60)
 
     assert (
-        f"another process dumps into {tmp_path}/dump/rank_1 as rank 1 of its launcher:"
-        " two processes were told this rank (here by MindSpore), or two jobs share the path"
+        f"another process dumps into {tmp_path}/dump/rank_1 as rank 1:"
+        " two processes have this rank (set by MindSpore), or two jobs share the path"
     ) in refused
     assert "loaded\n" == out
 

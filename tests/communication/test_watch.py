@@ -177,7 +177,7 @@ def test_rank_that_stays_away_is_not_waited_for_again(configured, caplog):
         communication.spawn(2, work)
 
     (line,) = told(caplog)
-    assert "watch rules compare ranks no more" in line
+    assert "watch rules no longer compare ranks" in line
     assert "rank 1 has ended its program" in line
 
 

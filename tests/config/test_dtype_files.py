@@ -18,19 +18,19 @@ FAULTS = [
     ("customize_dtypes", "add1", "must be NAME::InputDtype"),
     ("customize_dtypes", "add1::InputDtype:int8,OutputDtype:float16", "not none of them"),
     ("customize_dtypes", "add1::InputDtype:float16,float32,OutputDtype:float16", "not more than one of them"),
-    ("customize_dtypes", "add1::InputDtype:floot16,OutputDtype:float16", "'floot16' is no element type"),
+    ("customize_dtypes", "add1::InputDtype:floot16,OutputDtype:float16", "'floot16' is not an element type"),
     (
         "customize_dtypes",
         "a::InputDtype:float16,OutputDtype:float16\na::InputDtype:bfloat16,OutputDtype:float16",
-        "'a' has other types in line 1",
+        "'a' has other element types in line 1",
     ),
-    ("keep_dtype", "OpType::", "one operator type must stand behind OpType::"),
+    ("keep_dtype", "OpType::", "must have one operator type after OpType::"),
     (
         "keep_dtype",
         "OpType::\na::InputDtype:float16,OutputDtype:float16",
-        ":2: types belong into a customize",
+        ":2: element types belong in a customize",
     ),
-    ("keep_dtype", b"\xff", "is no UTF-8 text (byte 0); keep_dtype must be"),
+    ("keep_dtype", b"\xff", "is not UTF-8 text (byte 0); keep_dtype must be"),
     ("modify_mixlist", "[]", "must hold one JSON object"),
     (
         "modify_mixlist",
@@ -46,7 +46,7 @@ FAULTS = [
     (
         "modify_mixlist",
         '{"white-list": {"to-add": ["A"]}, "black-list": {"to-add": ["A"]}}',
-        "is added to the white-list, too",
+        "is added to the white-list too",
     ),
     (
         "modify_mixlist",

@@ -62,7 +62,7 @@ SHAPE = "is neither a number nor a range"
         ("\u0661", SHAPE, "    \u0661\n    ^"),
         ("all|1", SHAPE, "    all|1\n    ^^^"),
         ("ALL", "write 'all' in lower case", "    ALL\n    ^^^"),
-        ("0|8-5", "the range 8-5 runs backwards; write 5-8", "    0|8-5\n      ^^^"),
+        ("0|8-5", "the range 8-5 begins above its end; write 5-8", "    0|8-5\n      ^^^"),
         (str(BIGGEST + 1), "does not fit into 64 bit", f"    {BIGGEST + 1}\n    {'^' * 20}"),
         ("1-" + "9" * 30, "does not fit into 64 bit", f"    1-{'9' * 30}\n    {'^' * 32}"),
     ],
@@ -106,7 +106,7 @@ def test_membership_equals_brute_force(spans, separator):
 
 
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
-LONG = "repetitions make it longer than 100000 characters; use smaller ones, or * and +"
+LONG = "repetitions make the expression longer than 100000 characters; use smaller counts, or * and +"
 
 
 @pytest.mark.parametrize(

@@ -80,33 +80,33 @@ def test_contradiction_names_both(launch, caplog, variables, expected):
         identity()
 
     told = [record.getMessage() for record in caplog.records]
-    assert [f"{text} contradict each other; {text.split()[0]} holds" for text in expected] == told
+    assert [f"{text} contradict each other; {text.split()[0]} is used" for text in expected] == told
 
 
 NONSENSE = {
     "no ranks": (
         {"RANK_ID": "0", "RANK_SIZE": "0"},
-        "RANK_SIZE = '0': a number of processes from 1 is expected",
+        "RANK_SIZE = '0': must be a number of processes from 1",
     ),
     "text as size": (
         {"RANK": "0", "WORLD_SIZE": "two"},
-        "WORLD_SIZE = 'two': a number of processes from 1 is expected",
+        "WORLD_SIZE = 'two': must be a number of processes from 1",
     ),
     "negative size": (
         {"PMI_RANK": "0", "PMI_SIZE": "-2"},
-        "PMI_SIZE = '-2': a number of processes from 1 is expected",
+        "PMI_SIZE = '-2': must be a number of processes from 1",
     ),
     "rank beyond": (
         {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "2"},
-        "OMPI_COMM_WORLD_RANK = '2': a rank from 0 to 1 is expected, since OMPI_COMM_WORLD_SIZE = '2'",
+        "OMPI_COMM_WORLD_RANK = '2': must be a rank from 0 to 1, since OMPI_COMM_WORLD_SIZE = '2'",
     ),
     "text as rank": (
         {"RANK": "first", "WORLD_SIZE": "2"},
-        "RANK = 'first': a rank from 0 to 1 is expected, since WORLD_SIZE = '2'",
+        "RANK = 'first': must be a rank from 0 to 1, since WORLD_SIZE = '2'",
     ),
     "text as local rank": (
         {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "a"},
-        "LOCAL_RANK = 'a': a number from 0 is expected",
+        "LOCAL_RANK = 'a': must be a number from 0",
     ),
 }
 

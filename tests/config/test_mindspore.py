@@ -51,7 +51,7 @@ def test_block_without_effect_is_read(compile_plan):
     assert plan.what.sample_count is None
     assert plan.files.is_async
     assert len(warnings) == 1
-    assert "is read and checked, and has no effect under jit_level O2" in str(warnings[0])
+    assert "has no effect under jit_level O2" in str(warnings[0])
     with pytest.raises(ConfigValueError) as caught:
         compile_plan("O2", {"e2e_dump_settings": {"enable": "yes", "sample_mode": 9}})
     assert ["enable", "sample_mode"] == [p.path.rpartition(".")[2] for p in caught.value.problems]
@@ -73,7 +73,7 @@ GE_STEPS = {
     "range": ("5-6", None),
     "range of one": ("5-5", "the graph engine takes no range of one number; write 5"),
     "100 segments": ("|".join(map(str, range(100))), None),
-    "101 segments": ("|".join(map(str, range(101))), "takes 100 segments at most, these are 101"),
+    "101 segments": ("|".join(map(str, range(101))), "takes at most 100 segments, 101 are given"),
 }
 
 
@@ -100,10 +100,8 @@ def test_ge_dump_forbids_exception_mode(compile_plan, monkeypatch):
 
 
 ODD = "/data/my.models/a b/c+d.e"
-IN_FILE = f"dump.json:1: $.common_dump_settings.path = '{ODD}': MindSpore itself refuses a path with '. +'"
-IN_VARIABLE = (
-    "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': MindSpore itself refuses a path with '.'"
-)
+IN_FILE = f"dump.json:1: $.common_dump_settings.path = '{ODD}': MindSpore refuses a path with '. +'"
+IN_VARIABLE = "dump.json: MS_DIAGNOSTIC_DATA_PATH = '/a.b/debug_dump': MindSpore refuses a path with '.'"
 PATHS = {
     "empty": ("CPU", "/diag/", "", "/diag/debug_dump", []),
     "missing": ("CPU", "/diag/", GONE, "/diag/debug_dump", []),
@@ -148,7 +146,7 @@ def test_diagnostic_path_follows_the_rules_of_a_path(compile_plan, monkeypatch):
         ({"whatever": 0}, "$.common_dump_settings.whatever is unknown and ignored"),
         (
             {"common_dump_settings": {"trans_flag": True}},
-            "$.common_dump_settings.trans_flag is unknown and ignored (it belongs into $.e2e_dump_settings)",
+            "$.common_dump_settings.trans_flag is unknown and ignored (it belongs in $.e2e_dump_settings)",
         ),
     ],
 )
@@ -177,13 +175,13 @@ def test_unknown_top_key_warns(compile_plan, caplog):
         'dump.json:1: $["odd key"] is unknown and ignored',
         (
             "dump.json:1: $.e2e_dump_settings.enable is missing: "
-            "the documents ask for true on CPU and GPU; true is used"
+            "MindSpore documents true for CPU and GPU; true is used"
         ),
     ]
 
 
-RANK = "{name} = '{text}' has no effect: there is one rank, its files go to rank_0"
-USELESS = "{name} = '{text}' has no effect under {where}, which dumps every output"
+RANK = "{name} = '{text}' has no effect: there is one rank, and files go to rank_0"
+USELESS = "{name} = '{text}' has no effect under {where}: every output is dumped"
 VARIABLES = [
     ("CPU", "RANK_ID", "4", RANK),
     ("O0", "RANK", "1", RANK),
@@ -243,11 +241,11 @@ def test_all_faults_come_at_once_sorted_by_line(caplog):
     assert str(caught.value) == (
         "d.json:6: $.common_dump_settings.net_name = 'My Net': must be 1 to 255 letters, digits, '_' or '-'\n"
         "d.json:7: $.common_dump_settings.iteration = '0 | 8-5 | x': "
-        "the range 8-5 runs backwards; write 5-8\n"
+        "the range 8-5 begins above its end; write 5-8\n"
         "    0 | 8-5 | x\n"
         "        ^^^\n"
         "d.json:7: $.common_dump_settings.iteration = '0 | 8-5 | x': 'x' is neither a number nor a range; "
-        "write numbers and ranges joined by '|', as in '0|5-8|100-120', or 'all' alone\n"
+        "write numbers and ranges joined by '|', such as '0|5-8|100-120', or 'all'\n"
         "    0 | 8-5 | x\n"
         "              ^\n"
         "d.json:8: $.common_dump_settings.saved_data = 'tensors': must be 'tensor', 'statistic' or 'full' "
@@ -261,7 +259,10 @@ def test_all_faults_come_at_once_sorted_by_line(caplog):
         "d.json:13: $.e2e_dump_settings.enable = 'true': must be true or false (did you mean true?)"
     )
     assert [record.getMessage() for record in caplog.records] == [
-        "d.json:4: $.common_dump_settings.dump_mode stands more than once in its object; the last one counts",
+        (
+            "d.json:4: $.common_dump_settings.dump_mode is given more than once in its object; the "
+            "last value is used"
+        ),
         "d.json:13: $.e2e_dump_settings.tran_flag is unknown and ignored (did you mean 'trans_flag'?)",
     ]
     assert {"msdump.config"} == {record.name for record in caplog.records}

@@ -109,7 +109,7 @@ BAD_VALUES = [
     # mode, key, value, fragment
     *[("CPU", key, GONE, f"$.common_dump_settings.{key} is missing: must be ") for key in REQUIRED],
     *[("O2", key, GONE, f"$.common_dump_settings.{key} is missing: must be ") for key in REQUIRED],
-    ("O2", "op_debug_mode", GONE, "op_debug_mode is missing: Ascend O2 needs it"),
+    ("O2", "op_debug_mode", GONE, "op_debug_mode is missing: Ascend O2 requires"),
     *[("CPU", "dump_mode", value, "must be 0 (all operators), 1") for value in (*NOT_UNSIGNED, 3, False)],
     *[("CPU", "input_output", value, "must be 0 (inputs and outputs)") for value in (*NOT_UNSIGNED, 3)],
     *[("O0", "op_debug_mode", value, "must be 0 (off), 3") for value in (*NOT_UNSIGNED, 5)],
@@ -230,4 +230,4 @@ def test_bad_value_that_nothing_reads_only_warns(mode, changes, fragment, compil
     assert plan.files.path == "/dump"
     assert len(warnings) == 1
     assert fragment in warnings[0]
-    assert warnings[0].endswith("; not read with these settings")
+    assert warnings[0].endswith("; ignored under the present settings")

@@ -86,11 +86,11 @@ def test_translation_matches_the_same_names(expression, matching, missing):
     assert [] == [text for text in missing if compiled.fullmatch(text)]
 
 
-REPEATED = "nothing stands here that"
+REPEATED = "there is nothing before"
 FAULTS = [
     # expression, message, where the fault begins and ends
     *[
-        (text, "ECMAScript has no such bracket; behind (? stands ':', '=' or '!'", (start, start + 2))
+        (text, "ECMAScript has no such bracket; only ':', '=' or '!' may follow (?", (start, start + 2))
         for text, start in {"(?<=a)b": 0, "(?P<n>fc).*": 0, "a(?s).*": 1, "(?>D).*": 0, "(?": 0}.items()
     ],
     ("{", "a repetition is {n}, {n,} or {n,m}; write \\{ for the character", (0, 1)),
@@ -99,13 +99,17 @@ FAULTS = [
         for text in ("{1", "{,3}", "{}", "{x}", "{1,2,3}")
     ],
     *[
-        (text, f"{REPEATED} '*' could repeat; write \\* for the character", (start, start + 1))
+        (text, f"{REPEATED} '*' to repeat; write \\* for the character", (start, start + 1))
         for text, start in {"*a": 0, "a|*": 2, "(*)": 1, "^*": 1, r"\b*": 2, "a+*": 2, "a{2}*": 4}.items()
     ],
-    ("a++", f"{REPEATED} '+' could repeat; write \\+ for the character", (2, 3)),
+    ("a++", f"{REPEATED} '+' to repeat; write \\+ for the character", (2, 3)),
     ("a{2,1}", "min repeat greater than max repeat", (1, 6)),
     *[
-        (text, "repetitions make it longer than 100000 characters; use smaller ones, or * and +", span)
+        (
+            text,
+            "repetitions make the expression longer than 100000 characters; use smaller counts, or * and +",
+            span,
+        )
         for text, span in {
             "a{99999999999999}": (1, 17),
             "(a{1000}){200}": (9, 14),
@@ -119,14 +123,14 @@ FAULTS = [
     ("b[[:alpha:]", "the class of characters is not closed", (1, 2)),
     ("[a\\", "the class of characters is not closed", (0, 1)),
     ("[z-a]", "bad character range", (0, 5)),
-    (r"[\B]", "\\B has no meaning here in a class of characters; write the character", (1, 3)),
-    ("a[[.x.]]", "[. has no meaning here in a class of characters; write the character", (2, 4)),
+    (r"[\B]", "\\B has no meaning in a class of characters; write the character", (1, 3)),
+    ("a[[.x.]]", "[. has no meaning in a class of characters; write the character", (2, 4)),
     ("[[:digits:]]", "no character class [:digits:] (did you mean 'digit'?)", (1, 11)),
     ("a\\", "the escape is not complete; write \\\\ for a backslash", (1, 2)),
     (r"\x4", "the escape is not complete; write \\\\ for a backslash", (0, 1)),
     (r"[\u12g4]", "the escape is not complete; write \\\\ for a backslash", (1, 2)),
     (r"(a)\2", "invalid group reference", (3, 5)),
-    (101 * "(" + 101 * ")", "more than 100 brackets stand inside each other", (100, 101)),
+    (101 * "(" + 101 * ")", "more than 100 brackets are nested", (100, 101)),
 ]
 
 

@@ -34,8 +34,11 @@ REFUSED = [
     *_modes(("CPU",), ({"saved_data": "statistic"}, "the CPU has no statistics")),
     *_modes(("CPU",), ({"saved_data": "full"}, "use 'tensor', or device_target GPU or Ascend")),
     *_modes(HOST, *[({"op_debug_mode": n}, "only Ascend detects overflows") for n in (1, 2, 3, 4)]),
-    *_modes(ALL_MODES, ({"overflow_number": 0}, "belongs to op_debug_mode 3; remove it")),
-    *_modes(ASCEND, ({"overflow_number": 1, "op_debug_mode": 4, "input_output": 1}, "belongs to op_debug")),
+    *_modes(ALL_MODES, ({"overflow_number": 0}, "has an effect only with op_debug_mode 3; remove it")),
+    *_modes(
+        ASCEND,
+        ({"overflow_number": 1, "op_debug_mode": 4, "input_output": 1}, "has an effect only with op_debug"),
+    ),
     *_modes(("O2",), ({"saved_data": "statistic"}, "need file_format 'npy'")),
     *_modes(("O2",), ({"saved_data": "full", "file_format": "bin"}, "need file_format 'npy'")),
 ]
@@ -55,8 +58,8 @@ FORCED = [
     # modes, changes, fragment of the warning, plan field, value
     *_modes(
         HOST,
-        ({"enable": False}, "enable = false: the documents ask for true on CPU", "is_async", False),
-        ({"enable": GONE}, "enable is missing: the documents ask for true on CPU", "is_async", False),
+        ({"enable": False}, "enable = false: MindSpore documents true for CPU", "is_async", False),
+        ({"enable": GONE}, "enable is missing: MindSpore documents true for CPU", "is_async", False),
         ({"e2e_dump_settings": GONE}, "$.e2e_dump_settings.enable is missing", "is_async", False),
         ({"stat_calc_mode": "device"}, "only Ascend computes statistics on the device", "statistics", None),
         ({"sample_mode": 1}, "only Ascend O0 and O1 sample tensors; 0 is used", "sample_count", None),
@@ -84,7 +87,7 @@ FORCED = [
         ({"e2e_dump_settings": GONE}, "$.e2e_dump_settings is missing: the dump is async", "is_async", True),
         (
             {"op_debug_mode": 3, "iteration": "1-2", "saved_data": "full"},
-            "the documents promise statistics only with op_debug_mode 0",
+            "MindSpore documents statistics only for op_debug_mode 0",
             "statistics",
             StatisticSpec(),
         ),
@@ -129,31 +132,31 @@ FORCED = [
         ("O2",),
         (
             {"e2e_dump_settings": {"enable": True}},
-            "is given: is read and checked, and has no effect under jit_level O2",
+            "is given: has no effect under jit_level O2",
             "is_async",
             True,
         ),
         (
             {"op_debug_mode": 3, "overflow_number": 2},
-            "takes effect only with file_format 'npy'; 0 is used",
+            "has an effect only with file_format 'npy'; 0 is used",
             "overflow_limit",
             0,
         ),
         (
             {"op_debug_mode": 3, "iteration": "1-2"},
-            "iteration = '1-2': op_debug_mode 3 watches every iteration under Ascend O2; 'all' is used",
+            "iteration = '1-2': op_debug_mode 3 covers every iteration under Ascend O2; 'all' is used",
             "iterations",
             IterationSet(),
         ),
         (
             {"op_debug_mode": 3, "saved_data": "full", "file_format": "npy"},
-            "the documents promise statistics only with op_debug_mode 0",
+            "MindSpore documents statistics only for op_debug_mode 0",
             "statistics",
             StatisticSpec(),
         ),
         (
             {"dump_mode": 1, "kernels": ["Conv2D"]},
-            "Ascend O2 documents full names and name-regex(...), not types",
+            "MindSpore documents full names and name-regex(...) for Ascend O2, not types",
             "selector.mode",
             DumpMode.KERNELS,
         ),
@@ -162,13 +165,13 @@ FORCED = [
         ASCEND,
         (
             {"op_debug_mode": 1},
-            "= 1: an old number of overflow detection; 3 is used",
+            "= 1: an old value for overflow detection; 3 is used",
             "trigger",
             Trigger.OVERFLOW,
         ),
         (
             {"op_debug_mode": 2},
-            "= 2: an old number of overflow detection; 3 is used",
+            "= 2: an old value for overflow detection; 3 is used",
             "trigger",
             Trigger.OVERFLOW,
         ),
@@ -198,7 +201,7 @@ FORCED = [
         ),
         (
             {"op_debug_mode": 4, "input_output": 1, "iteration": "1-2"},
-            "iteration = '1-2': op_debug_mode 4 watches every iteration; 'all' is used",
+            "iteration = '1-2': op_debug_mode 4 covers every iteration; 'all' is used",
             "iterations",
             IterationSet(),
         ),
@@ -213,17 +216,17 @@ FORCED = [
         ("GPU", *ASCEND),
         (
             {"support_device": [1, 2]},
-            "support_device = [1, 2]: device 0 is not among them: nothing is dumped",
+            "support_device = [1, 2]: device 0 is not in the list: nothing is dumped",
             "is_enabled",
             False,
         ),
     ),
-    *_modes(ALL_MODES, ({"support_device": [0, 0]}, "a device stands twice", "is_enabled", True)),
+    *_modes(ALL_MODES, ({"support_device": [0, 0]}, "a device is listed twice", "is_enabled", True)),
     *_modes(
         ALL_MODES[:-1],
         (
             {"dump_mode": 1, "kernels": ["Add", "Add", "add"]},
-            "kernels[1] = 'Add': stands more than once",
+            "kernels[1] = 'Add': is listed more than once",
             "selector.mode",
             DumpMode.KERNELS,
         ),
@@ -237,19 +240,19 @@ FORCED_TOGETHER = [
         KERNEL_BY_KERNEL,
         (
             {"op_debug_mode": 3, "saved_data": "statistic", "stat_calc_mode": "device"},
-            ("only with op_debug_mode 0", "op_debug_mode 3 computes statistics on the host; 'host' is used"),
+            ("only for op_debug_mode 0", "op_debug_mode 3 computes statistics on the host; 'host' is used"),
             "statistics",
             StatisticSpec(),
         ),
         (
             {"op_debug_mode": 3, "saved_data": "statistic", "stat_calc_mode": "device", "enable": False},
-            ("only with op_debug_mode 0", "op_debug_mode 3 computes statistics on the host; 'host' is used"),
+            ("only for op_debug_mode 0", "op_debug_mode 3 computes statistics on the host; 'host' is used"),
             "statistics.on_device",
             False,
         ),
         (
             {"op_debug_mode": 1, "overflow_number": 2},
-            ("an old number of overflow detection; 3 is used",),
+            ("an old value for overflow detection; 3 is used",),
             "overflow_limit",
             2,
         ),
@@ -258,7 +261,7 @@ FORCED_TOGETHER = [
             | {"stat_calc_mode": "device", "sample_mode": 1, "save_kernel_args": True, "enable": False},
             (
                 "op_debug_mode 4 chooses the operators; 0 is used",
-                "op_debug_mode 4 watches every iteration; 'all' is used",
+                "op_debug_mode 4 covers every iteration; 'all' is used",
                 "op_debug_mode 4 dumps the inputs of the failing operator; 1 is used",
                 "op_debug_mode 4 has no statistics; 'tensor' is used",
                 "the device computes statistics only with saved_data 'statistic'; 'host' is used",
@@ -297,7 +300,7 @@ def test_rules_force_values_with_a_warning_each(mode, changes, fragments, outcom
 
 MODE_OF = {"CPU": Mode.CPU, "GPU": Mode.GPU, "O0": Mode.O0_O1, "O1": Mode.O0_O1, "O2": Mode.O2}
 ELSEWHERE = {
-    "Ascend O2 needs it",  # with the keys that are missing
+    "Ascend O2 requires",  # with the keys that are missing
     "not possible with ENABLE_MS_GE_DUMP=1",  # with the variable
 }
 

@@ -12,8 +12,10 @@ from msdump.config import read
 from msdump.config.source import parse, show
 from msdump.errors import ConfigSyntaxError
 
-NAN = 's.json:1: invalid JSON at column 13: NaN is no JSON number\n    {"NaN": [0, NaN]}\n                ^'
-HALF = "s.json:1: invalid JSON at column 2: this text holds half of a pair of surrogates"
+NAN = (
+    's.json:1: invalid JSON at column 13: NaN is not a JSON number\n    {"NaN": [0, NaN]}\n                ^'
+)
+HALF = "s.json:1: invalid JSON at column 2: this text contains half of a surrogate pair"
 SYNTAX_ERRORS = [
     # bytes, beginning of the message, its hint
     (
@@ -30,13 +32,17 @@ SYNTAX_ERRORS = [
     (b'{"NaN": [0, NaN]}', NAN, ""),
     (
         b"[-Infinity]",
-        "s.json:1: invalid JSON at column 2: -Infinity is no JSON number\n    [-Infinity]\n     ^",
+        "s.json:1: invalid JSON at column 2: -Infinity is not a JSON number\n    [-Infinity]\n     ^",
         "",
     ),
-    (b'{"a": [NaN\0]}', "s.json:1: invalid JSON at column 8: NaN\\x00 is no JSON number\n", ""),
-    (b"[NaNNaN]", "s.json:1: invalid JSON at column 2: NaNNaN is no JSON number\n", ""),
-    (b"[-" + 4301 * b"1" + b"]", f"s.json:1: invalid JSON at column 2: -{19 * '1'} is no JSON number\n", ""),
-    (b"[1," + b"9" * 5000 + b"]", f"s.json:1: invalid JSON at column 4: {20 * '9'} is no JSON number", ""),
+    (b'{"a": [NaN\0]}', "s.json:1: invalid JSON at column 8: NaN\\x00 is not a JSON number\n", ""),
+    (b"[NaNNaN]", "s.json:1: invalid JSON at column 2: NaNNaN is not a JSON number\n", ""),
+    (
+        b"[-" + 4301 * b"1" + b"]",
+        f"s.json:1: invalid JSON at column 2: -{19 * '1'} is not a JSON number\n",
+        "",
+    ),
+    (b"[1," + b"9" * 5000 + b"]", f"s.json:1: invalid JSON at column 4: {20 * '9'} is not a JSON number", ""),
     (rb'["a\ud800"]', HALF, ""),
     (rb'{"\uDFFF": 1}', HALF, ""),
     (b"", "s.json: the file is empty; it must hold one JSON object", ""),
@@ -44,10 +50,10 @@ SYNTAX_ERRORS = [
     (b'{"a": "\xe4"}', "s.json: not UTF-8 text: byte 0xe4 at offset 7", ""),
     ("{}".encode("utf-16"), "s.json: not UTF-8 text: byte 0xff at offset 0", ""),
     (b"[" * 200_000, "s.json: not readable: brackets are nested too deeply", ""),
-    (b"{'a': 1}", "s.json:1: ", "(strings stand in double quotes)"),
+    (b"{'a': 1}", "s.json:1: ", "(write texts in double quotes)"),
     (b'{"a": 1, // one\n}', "s.json:1: ", "(JSON has no comments)"),
     (b'{"a": # one\n}', "s.json:1: ", "(JSON has no comments)"),
-    (b'{"a": True}', "s.json:1: ", "(JSON writes true, false and null)"),
+    (b'{"a": True}', "s.json:1: ", "(write true, false and null in lower case)"),
     (b'{"a": 1,\n}', "s.json:", "(remove the comma before the closing bracket)"),
     (b"[1, ]", "s.json:1: ", "(remove the comma before the closing bracket)"),
 ]

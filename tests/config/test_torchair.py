@@ -113,8 +113,8 @@ def test_overflow(mode):
         ),
         ({"dumpPath": None}, "ge.exec.dumpPath: is missing or empty (E10058)"),
         ({"dumpPath": ""}, "ge.exec.dumpPath: is missing or empty (E10058)"),
-        ({"dumpPath": "gone"}, "ge.exec.dumpPath = 'gone': is no directory"),
-        ({"dumpPath": "x" * 300}, f"dumpPath = '{'x' * 300}': is no directory"),
+        ({"dumpPath": "gone"}, "ge.exec.dumpPath = 'gone': is not a directory"),
+        ({"dumpPath": "x" * 300}, f"dumpPath = '{'x' * 300}': is not a directory"),
         ({"enableDump": "yes"}, "ge.exec.enableDump = 'yes': must be one of 0, 1"),
         (
             {"dumpMode": "outputs"},
@@ -125,14 +125,14 @@ def test_overflow(mode):
             {"dumpDebugMode": "aicore"},
             "ge.exec.dumpDebugMode = 'aicore': must be one of aicore_overflow, atomic_overflow, all",
         ),
-        ({"dumpStep": "5-2"}, "ge.exec.dumpStep = '5-2': the range 5-2 runs backwards"),
+        ({"dumpStep": "5-2"}, "ge.exec.dumpStep = '5-2': the range 5-2 begins above its end"),
         ({"dumpStep": "5-5"}, "ge.exec.dumpStep = '5-5': the graph engine takes no range"),
         ({"dumpStep": "1|"}, "ge.exec.dumpStep = '1|': a segment is empty"),
         (
             {"dumpStep": "|".join(str(2 * step) for step in range(101))},
-            "the graph engine takes 100 segments at most, these are 101",
+            "the graph engine takes at most 100 segments, 101",
         ),
-        ({"dumpSteps": "1"}, "ge.exec.dumpSteps: is no option of a dump"),
+        ({"dumpSteps": "1"}, "ge.exec.dumpSteps: is not an option of a dump"),
     ],
 )
 def test_faults(changes, message):
@@ -237,4 +237,4 @@ def test_options_win(tmp_path, caplog):
         plan = torchair.plan(given, CONTEXT)
 
     assert plan.what.keeps_inputs
-    assert "is not read, enable_dump is set too" in caplog.text
+    assert "is ignored, since enable_dump is set too" in caplog.text

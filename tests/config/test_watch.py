@@ -80,10 +80,10 @@ def test_target_is_what_the_keys_say(rule, expected, read):
         ({"condition": "tensor_too_large", "max_gt": True}, "= true: must be a number, or null for none"),
         ({"condition": "tensor_too_large", "max_gt": "5"}, "= '5': must be a number, or null for none"),
         ({"condition": "tensor_all_zero", "zero_percentage_ge": 101}, "a number from 0 to 100"),
-        ({"condition": "tensor_all_zero", "zero_percentage_ge": None}, "limits nothing"),
+        ({"condition": "tensor_all_zero", "zero_percentage_ge": None}, "has no limit"),
         (
             {"condition": "tensor_range", "range_percentage_lt": 5},
-            "lacks range_start_inclusive and range_end",
+            "needs range_start_inclusive and range_end",
         ),
         (
             {
@@ -92,12 +92,12 @@ def test_target_is_what_the_keys_say(rule, expected, read):
                 "range_start_inclusive": 2,
                 "range_end_inclusive": 1,
             },
-            "its range runs backwards, from 2 to 1",
+            "the range starts at 2, above its end 1",
         ),
-        ({"condition": "loss_spike", "window": None}, "lacks window"),
+        ({"condition": "loss_spike", "window": None}, "needs window"),
         ({"condition": "loss_spike", "window": 0}, "a whole number from 1"),
         ({"condition": "loss_spike", "role": "los"}, "(did you mean 'loss'?)"),
-        ({"condition": "loss_spike", "iterations": "5-2"}, "runs backwards; write 2-5"),
+        ({"condition": "loss_spike", "iterations": "5-2"}, "begins above its end; write 2-5"),
         ({"condition": "tensor_overflow", "operators": ["name-regex(("]}, "name-regex"),
         ({"condition": "tensor_overflow", "operators": [3]}, "$[0].operators[0] = 3: must be a text"),
         ({"condition": "tensor_overflow", "slot": -1}, "a whole number from 0"),
@@ -133,7 +133,7 @@ def test_rules_of_one_condition_have_different_names(read):
     assert ["tensor_overflow", "tensor_overflow 2", "mine"] == [
         each.name for each in read([rule, rule, {**rule, "name": "mine"}])
     ]
-    with pytest.raises(ConfigError, match="two rules are named 'mine'"):
+    with pytest.raises(ConfigError, match="two rules have the name 'mine'"):
         read([{**rule, "name": "mine"}, {**rule, "name": "mine"}])
 
 

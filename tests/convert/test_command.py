@@ -48,7 +48,7 @@ class TestCommand:
         done = self.call(image.parent, "-out", tmp_path / "out")
 
         assert done.exit_code == 1
-        assert f"msdump: error: {bad} at byte 0: no dump file: 3 bytes" in done.stderr
+        assert f"msdump: error: {bad} at byte 0: not a dump file: 3 bytes" in done.stderr
         assert "failed    1 dump file, 1 error;" in done.stdout
 
     def test_many_failures_are_counted(self, tmp_path):
@@ -59,9 +59,9 @@ class TestCommand:
         short = self.call(tmp_path, "-out", tmp_path / "out")
         long = self.call(tmp_path, "-out", tmp_path / "out", "--verbose")
 
-        assert short.stderr.count("no dump file") == 10
+        assert short.stderr.count("not a dump file") == 10
         assert "and 2 more (--verbose shows all)" in short.stderr
-        assert long.stderr.count("no dump file") == 12
+        assert long.stderr.count("not a dump file") == 12
 
     def test_msaccucmps_options(self, tmp_path, image):
         """The options have msaccucmp's spelling, commas between files and one index."""

@@ -40,8 +40,8 @@ def broken(size, tensor, **changes):
 
 HALVES = dumped.tensor(np.arange(4, dtype="f2"))
 FAILURES = {
-    "no dump file": (b"hello, world", Target(), "", 11, "no dump file: it says"),
-    "empty": (b"", Target(), "", 11, "no dump file: 0 bytes"),
+    "no dump file": (b"hello, world", Target(), "", 11, "not a dump file: the header should"),
+    "empty": (b"", Target(), "", 11, "not a dump file: 0 bytes"),
     "truncated": (broken(-1, HALVES), Target(), "", 11, "truncated: the tensors have 8 bytes"),
     "too few bytes": (
         broken(None, HALVES, shape=(5,)),
@@ -60,7 +60,7 @@ FAILURES = {
         "no conversion from NC1K",
     ),
     "index": (broken(None, HALVES), Target("NCHW", only=("output", 1)), "", 12, "output 1 is out of range"),
-    "no record": (broken(None, HALVES), Target(), "output:0", 11, "no overflow record"),
+    "no record": (broken(None, HALVES), Target(), "output:0", 11, "not an overflow record"),
 }
 
 
@@ -202,8 +202,8 @@ REFUSED = {
     "shape without format": (Target(shape=(1, 2)), 1, 6, "-s takes effect only with -f"),
     "index without format": (Target(only=("input", 0)), 1, 6, "-o and -i takes effect only with -f"),
     "scripts without format": (Target(scripts="x"), 1, 6, "-c takes effect only with -f"),
-    "shape for two": (Target("ND", shape=(1, 2)), 2, 6, "-s is for a single dump file, there are 2"),
-    "index for two": (Target("ND", only=("input", 0)), 2, 6, "-o and -i is for a single dump file"),
+    "shape for two": (Target("ND", shape=(1, 2)), 2, 6, "-s is for one dump file, 2"),
+    "index for two": (Target("ND", only=("input", 0)), 2, 6, "-o and -i is for one dump file"),
     "short shape": (Target("ND", shape=(3,)), 1, 23, "must have two or more dimensions"),
     "zero in a shape": (Target("ND", shape=(3, 0)), 1, 23, "each greater than 0"),
     "no scripts": (Target("ND", scripts="/nowhere"), 1, 3, "has no folder format_convert"),
@@ -227,7 +227,12 @@ UNUSABLE = {
     "nothing": (["other"], "out", 6, "no dump file to convert; 1 other files were skipped"),
     "no such path": (["nowhere"], "out", 3, "nowhere: no such file or directory"),
     "an output that is a file": (["a"], "other/a.csv", 3, "no directory to write to"),
-    "results of one name": ([f"a/{NAME}", f"b/{NAME}"], "out", None, "would have results of the same names"),
+    "results of one name": (
+        [f"a/{NAME}", f"b/{NAME}"],
+        "out",
+        None,
+        "would have results with the same names",
+    ),
 }
 
 

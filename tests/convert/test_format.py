@@ -238,8 +238,8 @@ REFUSED = {
         "give -s",
     ),
     "given shape of another tensor": ("NC1HWC0", (2, 2, 3, 4, 16), IMAGE, "NCHW", (2, 3), 23, "of -s (2, 3)"),
-    "given shape too large": ("NCHW", IMAGE, IMAGE, "NHWC", (2, 3, 4, 21), 23, "is no part of the shape"),
-    "given shape of another size": ("NCHW", IMAGE, IMAGE, "NCHW", (2, 3), 23, "not as many elements"),
+    "given shape too large": ("NCHW", IMAGE, IMAGE, "NHWC", (2, 3, 4, 21), 23, "is not a part of the shape"),
+    "given shape of another size": ("NCHW", IMAGE, IMAGE, "NCHW", (2, 3), 23, "another number of elements"),
     "vector as an image": ("NC1HWC0", (1, 1, 1, 1, 16), (3,), "NHWC", (), 23, "has no NHWC form"),
     "channels of C04": ("NCHW", IMAGE, IMAGE, "FRACTAL_Z_C04", (), 23, "4 channels or less"),
 }

@@ -92,7 +92,9 @@ class TestScripts:
         path = Path(scripts, "format_convert", "convert_ND_to_NCHW.py")
         path.chmod(0o620)
 
-        with pytest.raises(ToolError, match=r"others may change it; run chmod go-w on it") as unsafe:
+        with pytest.raises(
+            ToolError, match=r"other users may change the script; run chmod go-w on it"
+        ) as unsafe:
             convert([image], tmp_path / "out", Target("NCHW", scripts=scripts))
         path.chmod(0o600)
         path.write_bytes(bytes((1 << 20) + 1))

@@ -332,7 +332,7 @@ REFUSALS = {
     "rank 5": ("NC1HWC0", (1, 2, 3, 4, 5), "<f2", 1, r"NC1HWC0 holds tensors of rank 4 or less, got shape"),
     "NZ scalar": ("FRACTAL_NZ", (), "<f2", 1, r"FRACTAL_NZ holds tensors of rank 1 or more, got shape \(\)"),
     "channel last": ("ChannelLast", (3,), "<f2", 1, r"rank 2 or more, got shape \(3,\)"),
-    "groups": ("NC1HWC0", (4, 4, 1, 1), "<f2", 2, r"only FRACTAL_Z knows groups, got 2 groups for NC1HWC0"),
+    "groups": ("NC1HWC0", (4, 4, 1, 1), "<f2", 2, r"only FRACTAL_Z has groups, got 2 groups for NC1HWC0"),
     "odd groups": ("FRACTAL_Z", (5, 4, 1, 1), "<f2", 2, r"2 groups do not divide the 5 outputs"),
     "C04": ("FRACTAL_Z_C04", (5, 5, 1, 1), "<f2", 1, r"holds weights of 4 channels or less, got shape"),
     "bytes unknown": (
@@ -342,7 +342,7 @@ REFUSALS = {
         1,
         r"only the shape of ND_RNN_BIAS is known, not its bytes",
     ),
-    "text": ("NC1HWC0", (1, 2, 3, 4), "O", 1, r"text has no device format"),
+    "text": ("NC1HWC0", (1, 2, 3, 4), "O", 1, r"tensors of text have no device format"),
 }
 
 

@@ -60,7 +60,7 @@ def test_a_limit_that_is_too_small_names_the_tensor():
 
     assert (
         "tensor 'conv1 output' of 2000 bytes does not fit the device: 1536 of 4096 bytes are in use by 2"
-        " tensors, the largest free piece has 1536 bytes; raise max_device_memory"
+        " tensors, the largest free block has 1536 bytes; raise max_device_memory"
     ) == str(refusal.value)
     assert ["conv1.weight", "h"] == list(memory.blocks)
     assert 1536 == memory.in_use

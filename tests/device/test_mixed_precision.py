@@ -145,7 +145,7 @@ def test_files_without_effect(caplog):
     """Lists are refused outside mixed precision, as by CANN; a warning names a mode that keeps all types."""
     graph = loader.load(model())
 
-    with pytest.raises(InputError, match="needs a precision_mode of mixed"):
+    with pytest.raises(InputError, match="needs a precision_mode with mixed"):
         check_operator_dtypes(graph, PrecisionMode.FORCE_FP16, OperatorDtypes(lists=MixLists("/f.json")))
     check_operator_dtypes(graph, PrecisionMode.MUST_KEEP_ORIGIN_DTYPE, kept("product"))
 

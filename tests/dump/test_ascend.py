@@ -183,9 +183,11 @@ def test_recurrent_weights(door, caplog, enable):
     assert [("0", "FRACTAL_NZ"), *((slot, "DefaultFormat") for slot in "123")] == fields
     for slot, name in enumerate(("w", "r", "b"), 1):
         assert trees.same_bits(weights[name], load(door)[f"LSTM input {slot}"])
-    told = [r.getMessage() for r in caplog.records if "is saved as on the host" in r.getMessage()]
+    told = [r.getMessage() for r in caplog.records if "is saved in the host's format" in r.getMessage()]
     (line,) = told
-    assert line.startswith("Default/lstm/LSTM-op0: input.1 is saved as on the host: trans_flag false cannot")
+    assert line.startswith(
+        "Default/lstm/LSTM-op0: input.1 is saved in the host's format: trans_flag false cannot"
+    )
     assert line.endswith(" FRACTAL_ZN_RNN")
 
 
@@ -252,8 +254,8 @@ def test_fused_away_by_kernels(door, caplog):
 
     told = [r.getMessage() for r in caplog.records if "is fused into" in r.getMessage()]
     assert [
-        f"{door.folder}/data_dump.json: kernels: {name} is fused into {FUSED} and cannot be seen inside it;"
-        " dump that, or use jit_level O0"
+        f"{door.folder}/data_dump.json: kernels: {name} is fused into {FUSED};"
+        f" dump {FUSED}, or use jit_level O0"
         for name in hidden
     ] == told
     assert trees.tensors(door.rank) == []
@@ -368,7 +370,7 @@ def test_useless_output(door, caplog, enable, value, expected):
 
     network = door.dump(onnx.parser.parse_model(FLASH), feeds, context=O0, enable=enable, input_output=2)
 
-    reason = "not used by other operators; MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT=0 dumps them"
+    reason = "useless to other operators; MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT=0 dumps them"
     assert (0 if value == "0" else 1) == network.summary.skipped.get(reason, 0)
     assert expected == {int(m["slot"]) for m, _ in trees.tensors(door.rank)}
     assert (value == "2") == any("IGNORE_USELESS" in r.getMessage() for r in caplog.records)

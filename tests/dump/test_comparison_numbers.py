@@ -86,7 +86,7 @@ def test_a_torn_graph_of_numbers_that_are_others(dump, side, message, caplog):
 
     assert set() == {*verdicts} - {"unchecked"}
     assert (message == "whole") == (not verdicts)
-    assert "the file of its graph breaks off behind" in caplog.text
+    assert "the graph file ends after" in caplog.text
 
 
 @pytest.mark.parametrize(

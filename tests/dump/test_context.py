@@ -81,22 +81,25 @@ def test_context_of_each_network(door):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"device_target": "TPU"}, "device_target = 'TPU': CPU, GPU, Ascend are allowed"),
-        ({"jit_level": "O3"}, "jit_level = 'O3': O0, O1, O2 are allowed"),
+        ({"device_target": "TPU"}, "device_target = 'TPU': must be one of CPU, GPU, Ascend"),
+        ({"jit_level": "O3"}, "jit_level = 'O3': must be one of O0, O1, O2"),
         (
             {"ascend_config": {"exception_dump": 2}},
-            r"ascend_config\['exception_dump'\] = 2: '0', '1', '2' are allowed",
+            r"ascend_config\['exception_dump'\] = 2: must be one of '0', '1', '2'",
         ),
-        ({"device_id": -1}, r"device_id = -1: a device number \(0, 1, ... 2147483647\) is expected"),
+        ({"device_id": -1}, r"device_id = -1: must be a device number \(0, 1, ... 2147483647\)"),
         ({"device_id": True}, "device_id = True"),
-        ({"device_id": 1 << 31}, "device_id = 2147483648: a device number"),
-        ({"device_id": 10**5000}, "device_id = a number of more digits: a device number"),
-        ({"max_device_memory": f"{5000 * '9'}GB"}, f"max_device_memory = '{79 * '9'}...: a size such as"),
-        ({"reserve_class_name_in_scope": 0}, "reserve_class_name_in_scope = 0: True or False is expected"),
+        ({"device_id": 1 << 31}, "device_id = 2147483648: must be a device number"),
+        ({"device_id": 10**5000}, "device_id = a number of more digits: must be a device number"),
+        (
+            {"max_device_memory": f"{5000 * '9'}GB"},
+            f"max_device_memory = '{79 * '9'}...: must be a size such as",
+        ),
+        ({"reserve_class_name_in_scope": 0}, "reserve_class_name_in_scope = 0: must be True or False"),
         ({"mode": 0}, "set_context has no setting 'mode'; it has device_target, "),
         (
             {"ascend_config": {"fusion_switch": True}},
-            r"ascend_config\['fusion_switch'\] = True: 'on' or 'off' is expected",
+            r"ascend_config\['fusion_switch'\] = True: must be 'on' or 'off'",
         ),
     ],
     ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
@@ -127,7 +130,7 @@ def test_wrong_environment(door):
     """A wrong variable is named at the load."""
     door.monkeypatch.setenv("DEVICE_TARGET", "NPU")
 
-    with pytest.raises(ValueError, match="DEVICE_TARGET = 'NPU': CPU, GPU, Ascend are allowed"):
+    with pytest.raises(ValueError, match="DEVICE_TARGET = 'NPU': must be one of CPU, GPU, Ascend"):
         door.load(nets.mini())
 
 

@@ -47,7 +47,7 @@ def test_programs_are_kept_apart(door, context, changes, caplog):
     assert [1, 2, 3] == [largest(execution) for execution in found]
     assert 3 == largest(iterations[-1])
     assert [0, 1, 2] == [execution.number for execution in found]
-    told = "holds files of 3 executions (numbers 0-2); the last whole one, 2, is taken"
+    told = "holds files of 3 executions (numbers 0-2); the last complete one, 2, is read"
     assert [told] == [record.getMessage().partition(": ")[2] for record in caplog.records]
     assert 1 == largest(iterations[0].execution(0))
     with pytest.raises(DumpReadError, match="no execution 3: there are 3, numbers from 0"):
@@ -275,7 +275,7 @@ def test_keep_counts(door, caplog, steps, held):
     (message,) = [r.getMessage() for r in caplog.records if "already holds" in r.getMessage()]
     assert f"already holds {held} (" in message
     assert f"of network Net in {'1 directory' if steps == 1 else '2 directories'}" in message
-    assert "'replace' removes them first" in message
+    assert "'replace' removes the earlier files" in message
 
 
 def test_a_run_that_goes_on(door, caplog):

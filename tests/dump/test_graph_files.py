@@ -73,7 +73,7 @@ def test_bad_level(place, caplog):
     place.monkeypatch.setenv(env.SAVE_GRAPHS, "all")
 
     assert {} == saved(place, **CPU)
-    assert ["MS_DEV_SAVE_GRAPHS = 'all': 0, 1, 2 or 3 is expected; no graphs are saved"] == caplog.messages
+    assert ["MS_DEV_SAVE_GRAPHS = 'all': must be 0, 1, 2 or 3; no graphs are saved"] == caplog.messages
 
 
 def test_every_graph_has_a_number_of_its_own(place):

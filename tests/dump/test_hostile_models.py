@@ -102,20 +102,20 @@ def sizes(*numbers):
 
 
 REFUSED = {
-    "place with NUL": (stored("a\0b"), "initializer 'w': external data 'a\\x00b' holds a NUL"),
-    "place that is no text": (no_utf8(), "the text b'\\xff\\xfe\\xff\\xfe\\xff' is no UTF-8"),
+    "place with NUL": (stored("a\0b"), "initializer 'w': external data 'a\\x00b' contains a NUL byte"),
+    "place that is no text": (no_utf8(), "the text b'\\xff\\xfe\\xff\\xfe\\xff' is not UTF-8"),
     "absolute place": (stored("/etc/passwd"), "external data '/etc/passwd' is outside the model's folder"),
     "place of a device": (stored("zero"), "external data 'zero' is outside the model's folder"),
     "place of a pipe": (stored("pipe"), "external data file 'pipe' cannot be read: not a regular file"),
     "long place": (stored("n" * 5000), "nnn cannot be read: File name too long"),
-    "long offset": (stored(offset="9" * 5000), "999 is no number of bytes"),
+    "long offset": (stored(offset="9" * 5000), "999 must be a number of bytes"),
     "weight of 2^40 elements": (
         with_weight(TensorProto(name="w", data_type=1, dims=[MANY])),
         "initializer 'w': cannot reshape array of size 0",
     ),
     "weight of negative size": (
         with_weight(TensorProto(name="w", data_type=1, dims=[-4], float_data=[1] * 4)),
-        "initializer 'w' has the shape (-4,): sizes begin at 0",
+        "initializer 'w' has the shape (-4,): sizes must be 0 or more",
     ),
     "sparse weight": (sparse(), "sparse initializer 'w': Unable to allocate"),
     "weight twice": (
@@ -143,7 +143,7 @@ REFUSED = {
         "attribute 'sampling_ratio'",
     ),
     "hidden size": (one("RNN", "x x x", shape=[1, 1, 1], hidden_size=HUGE), "attribute 'hidden_size'"),
-    "element type": (one("Cast", to=99), "node 'bad' (Cast): attribute 'to' is no element type"),
+    "element type": (one("Cast", to=99), "node 'bad' (Cast): attribute 'to' is not an element type"),
     "function of itself": (functions(f="f"), "functions call each other: own::f calls own::f"),
     "ring of functions": (functions(f="g", g="f"), "own::f calls own::g calls own::f"),
 }

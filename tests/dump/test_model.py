@@ -122,7 +122,7 @@ class TestLoop:
 
         expected = [two.train_step(*element) for _ in range(2) for element in batches(3)]
         assert expected[1::2] == losses
-        with pytest.raises(InputError, match="data_sink: network: a network, or its method"):
+        with pytest.raises(InputError, match="data_sink: network: must be a network, or its method"):
             msdump.data_sink(lambda x: x, batches())
 
     def test_callback_may_stop(self):
@@ -190,13 +190,13 @@ class TestLoop:
     @pytest.mark.parametrize(
         ("call", "words"),
         [
-            (lambda model: model.train(0, batches()), "epoch = 0: a number from 1 is expected"),
+            (lambda model: model.train(0, batches()), "epoch = 0: must be a number from 1"),
             (lambda model: model.train(1.5, batches()), "epoch = 1.5"),
             (lambda model: model.train(1, []), "no batches left"),
             (lambda model: model.train(2, iter(batches())), "no batches left"),
             (
                 lambda model: model.train(1, batches(), dataset_sink_mode=True, sink_size=0),
-                "Model.train: sink_size = 0: a number from 1 is expected",
+                "Model.train: sink_size = 0: must be a number from 1",
             ),
             (lambda model: model.eval(batches()), "metrics are needed"),
             (
@@ -208,7 +208,7 @@ class TestLoop:
                 lambda model: msdump.Model(
                     model.train_network, msdump.load(msdump.training.eval_graph(dense())), ["loss"]
                 ).eval(batches()),
-                "eval_network has a state of its own",
+                "eval_network has its own state",
             ),
         ],
     )
@@ -230,7 +230,7 @@ class TestLoop:
         other = dense()
         other.graph.initializer[0].name = other.graph.node[0].input[1] = "kernel"
         other.graph.initializer[1].name = other.graph.node[0].input[2] = "offset"
-        with pytest.raises(InputError, match="no initializer has the name of a variable"):
+        with pytest.raises(InputError, match="no initializer has the name of a trained variable"):
             msdump.load(msdump.training.eval_graph(other), state_of=network)
 
 

@@ -73,7 +73,7 @@ def test_faulty_files(door):
 
     with pytest.raises(ConfigError, match=r"keep\.cfg:2"):
         door.dump(nets.mini(), nets.mini_feeds(), context=O0, keep_dtype=faulty)
-    with pytest.raises(InputError, match="needs a precision_mode of mixed precision"):
+    with pytest.raises(InputError, match="needs a precision_mode with mixed precision"):
         door.dump(nets.mini(), nets.mini_feeds(), context=O0, modify_mixlist=written(door, "mix.json", "{}"))
     door.dump(nets.mini(), nets.mini_feeds(), context={"device_target": "CPU"}, keep_dtype=faulty)
 

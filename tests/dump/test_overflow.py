@@ -116,7 +116,10 @@ def test_bad_inputs_are_told(door, caplog):
 
     assert told(caplog) == [
         "overflow: Default/first/Add-op0 in step 0: output.0 inf (1); its inputs were finite",
-        "overflow: Default/second/Neg-op0 in step 0: output.0 -inf (1); its input.0 was already bad",
+        (
+            "overflow: Default/second/Neg-op0 in step 0: output.0 -inf (1); its input.0 already held "
+            "NaN or infinity"
+        ),
     ]
 
 
@@ -125,7 +128,7 @@ CAUSES = {
         [nets.node("Cast", "d", "y", "op/Op", to=nets.FLOAT)],
         [nets.value("d", [1], onnx.TensorProto.DOUBLE)],
         {"d": np.array([np.inf])},
-        "op/Cast-op0 in step 0: output.0 inf (1); its input.0 was already bad",
+        "op/Cast-op0 in step 0: output.0 inf (1); its input.0 already held NaN or infinity",
     ),
     "beyond float32": (
         [nets.node("Cast", "d", "y", "op/Op", to=nets.FLOAT)],
@@ -139,14 +142,14 @@ CAUSES = {
         {"s": [np.array([1, np.inf], np.float32), np.ones(1, np.float32)]},
         (
             "op/ConcatFromSequence-op0 in step 0: output.0 inf (1);"
-            " its input.0 is no tensor and was not looked at"
+            " its input.0 is not a tensor and was not checked"
         ),
     ),
     "absent": (
         [nets.node("Clip", "x - m", "y", "op/Op")],
         [nets.value("x", [1]), nets.value("m", [])],
         {"x": np.ones(1, np.float32), "m": np.array(-np.inf, np.float32)},
-        "op/ClipByValue-op0 in step 0: output.0 -inf (1); its input.2 was already bad",
+        "op/ClipByValue-op0 in step 0: output.0 -inf (1); its input.2 already held NaN or infinity",
     ),
     "none": (
         [helper.make_node("RandomNormal", [], ["y"], name="op/Op", shape=[1], mean=np.inf)],
@@ -211,7 +214,9 @@ def test_saturated_weights(door, caplog, enable, value, make, shape, x, name):
     held = {65519: 65504, 65520: 65504, -70000: -65504}.get(value, 0)
     assert network.run(feeds)["y"].reshape(-1)[-1] == held
     assert len(trees.tensors(door.rank)) == (0 if value == 65519 else 6)
-    expected = f"overflow: Default/{name} in step 0: output.0 saturated; its input.1 was already bad"
+    expected = (
+        f"overflow: Default/{name} in step 0: output.0 saturated; its input.1 already held NaN or infinity"
+    )
     assert told(caplog)[:1] == ([] if value == 65519 else [expected])
 
 
@@ -255,7 +260,7 @@ def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
     )
 
     assert len(trees.tensors(door.rank)) == 3
-    assert told(caplog)[0].endswith("; its input.0 was already bad")
+    assert told(caplog)[0].endswith("; its input.0 already held NaN or infinity")
 
 
 def test_clean_in_bfloat16(door):

@@ -125,9 +125,9 @@ def test_unused_kernels_of_each_configuration(door, caplog):
 
     told = [record.getMessage() for record in caplog.records if "matched nothing" in record.getMessage()]
     assert {
-        "config (2): kernels that matched nothing that ran: LSTM",
-        "config: kernels that matched nothing that ran: Softmax",
-        f"{file}: kernels that matched nothing that ran: Softmax",
+        "config (2): items of kernels that matched no operator that ran: LSTM",
+        "config: items of kernels that matched no operator that ran: Softmax",
+        f"{file}: items of kernels that matched no operator that ran: Softmax",
     } == set(told)
 
 
@@ -152,13 +152,13 @@ FAULTY = {
     "text": (config("/dump", iteration="5-3"), "config: $.common_dump_settings.iteration = '5-3': "),
     "type": (
         config("/dump", kernels=["a", {1}]),
-        "config: $.common_dump_settings.kernels[1] = '{1}': set is no value of JSON; ",
+        "config: $.common_dump_settings.kernels[1] = '{1}': set is not a value of JSON; ",
     ),
     "number": (
         {"common_dump_settings": {"a": float("nan")}},
         "config: $.common_dump_settings.a = 'nan': float",
     ),
-    "endless": (Endless(), "config: $ is nested too deeply, or holds itself"),
+    "endless": (Endless(), "config: $ is nested too deeply, or contains itself"),
     "empty": ({}, "config: $"),
 }
 
@@ -188,9 +188,7 @@ def test_faulty_file(door):
 
 def test_no_configuration(door):
     """Values other than a path or a mapping, and a missing file, are refused."""
-    with pytest.raises(
-        InputError, match=r"config = 3: the path of a \.json file or a dictionary is expected"
-    ):
+    with pytest.raises(InputError, match=r"config = 3: must be the path of a \.json file or a dictionary"):
         msdump.load(nets.cosine(), config=3)
     with pytest.raises(ConfigSyntaxError, match=r"none\.json: no such file; config must be the path"):
         msdump.load(nets.cosine(), config=door.folder / "none.json")

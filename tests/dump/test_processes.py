@@ -45,8 +45,9 @@ def test_script(python, tmp_path):
     code, out, err = finish(python(RUN, MINDSPORE_DUMP_CONFIG="dump.json"))
 
     assert (0, "(1, 3)\n" * 2) == (code, out)
-    assert f"{tmp_path}/dump.json: kernels that matched nothing that ran: Softmax\n" == path_warnings.without(
-        err, tmp_path
+    assert (
+        f"{tmp_path}/dump.json: items of kernels that matched no operator that ran: Softmax\n"
+        == path_warnings.without(err, tmp_path)
     )
     assert [
         ".dump_metadata/config.json",

@@ -101,7 +101,11 @@ def test_second_run_adds(door, caplog):
     history = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
     assert history.read_text() == "0\n1\n0\n1\n"
     assert b'"all"' in (door.rank / ".dump_metadata" / "data_dump.json").read_bytes()
-    kept = [record.getMessage() for record in caplog.records if "already exists, kept" in record.getMessage()]
+    kept = [
+        record.getMessage()
+        for record in caplog.records
+        if "already exists and is kept" in record.getMessage()
+    ]
     assert len(kept) == 2
 
 

@@ -69,7 +69,9 @@ def test_unused_kernels_are_named_once_at_the_end(door, caplog):
     assert during == []
     told = [record.getMessage() for record in caplog.records if "matched nothing" in record.getMessage()]
     unused = "Softmax, Default/none-op0 (did you mean 'Default/relu-ReLU/ReLU-op0'?)"
-    assert [f"{door.folder}/data_dump.json: kernels that matched nothing that ran: {unused}"] == told
+    assert [
+        f"{door.folder}/data_dump.json: items of kernels that matched no operator that ran: {unused}"
+    ] == told
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_set_dump_of_a_name_that_nothing_has(door, caplog, name, hint):
     door.process.close()
 
     told = [record.getMessage() for record in caplog.records if "set_dump" in record.getMessage()]
-    assert [f"{door.folder}/data_dump.json: set_dump met no operator or scope named {name}{hint}"] == told
+    assert [f"{door.folder}/data_dump.json: set_dump found no operator or scope {name}{hint}"] == told
 
 
 @pytest.mark.parametrize(

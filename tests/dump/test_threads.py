@@ -82,7 +82,7 @@ def test_call_from_within_a_run(during):
     """A network that is called from within its own run refuses, and the run goes on."""
 
     def call(network):
-        with pytest.raises(ReentryError, match="called from within its own run; call it when the run has"):
+        with pytest.raises(ReentryError, match="called during its own run; call it after the run"):
             network.run(ZERO)
         return True
 

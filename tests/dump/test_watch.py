@@ -331,7 +331,10 @@ def test_rules_look_into_loops(door, caplog):
         ({"watch": [3]}, "$.msdump.watch[0]"),
         ({"watch": {}}, "a list of watch rules"),
         ({"watch": [{"condition": "ranks_disagree"}]}, "at the end of a step"),
-        ({"watch": [{"condition": "operator_overflow"}], "input_output": 1}, "input_output = 1 leaves out"),
+        (
+            {"watch": [{"condition": "operator_overflow"}], "input_output": 1},
+            "input_output = 1 leaves them out",
+        ),
         ({"on_hit": "sotp"}, "did you mean 'stop'?"),
         ({"history": -1}, "a whole number from 0"),
         ({"history_bytes": 0}, "a whole number of bytes from 1"),

@@ -349,8 +349,8 @@ VARINT_MAX = "ffffffffffffffffff01"
 HOSTILE = {
     "empty": ("", 0, "0 bytes, a header needs more than 8"),
     "only a length": ("0000000000000000", 0, "8 bytes, a header needs more than 8"),
-    "length overflows": ("ffffffffffffffff 0a", 0, "says 18446744073709551615 bytes of header, 1 are there"),
-    "text file": ("7b22616263223a2031327d", 0, "bytes of header, 3 are there"),
+    "length overflows": ("ffffffffffffffff 0a", 0, "should have 18446744073709551615 bytes, 1 are left"),
+    "text file": ("7b22616263223a2031327d", 0, "bytes, 3 are left"),
     "field overflows": (
         f"0b00000000000000 1a{VARINT_MAX}",
         8,
@@ -364,17 +364,17 @@ HOSTILE = {
     "sizes overflow": (
         f"0d00000000000000 1a0b30{VARINT_MAX} 00",
         21,
-        "truncated: the tensors have 18446744073709551615 bytes by the header, 1 are there",
+        "truncated: the tensors have 18446744073709551615 bytes by the header, the file has 1",
     ),
     "bytes are missing": (
         ONE_FILE[:-1].hex(),
         45,
-        "truncated: the tensors have 4 bytes by the header, 3 are there",
+        "truncated: the tensors have 4 bytes by the header, the file has 3",
     ),
     "bytes too many": (
         ONE_FILE.hex() + "00",
         45,
-        "too long: the tensors have 4 bytes by the header, 5 are there",
+        "too long: the tensors have 4 bytes by the header, the file has 5",
     ),
 }
 

@@ -152,10 +152,10 @@ CORRUPT = {
     "no version": (GOOD[:6], 6, "unknown .npy version"),
     "unknown version": (b"\x93NUMPY\x04\x00" + GOOD[8:], 6, r"unknown .npy version \(4, 0\)"),
     "no length": (GOOD[:9], 9, "no length field"),
-    "torn header": (GOOD[:100], 100, "it says 128 bytes, the file has 100"),
+    "torn header": (GOOD[:100], 100, "it should have 128 bytes, the file has 100"),
     "giant header": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff", 8, "over the 1048576 bytes allowed"),
-    "no elements": (GOOD, 128, "needs 24 bytes, 0 are there"),
-    "torn elements": (GOOD + bytes(23), 151, "needs 24 bytes, 23 are there"),
+    "no elements": (GOOD, 128, "needs 24 bytes, the file has 0"),
+    "torn elements": (GOOD + bytes(23), 151, "needs 24 bytes, the file has 23"),
     "code": (with_text("__import__('os').system('true')"), 10, "not a .npy header"),
     "objects": (with_text("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), 10, "'|O'"),
     "records": (

@@ -134,8 +134,8 @@ def test_records_come_back(unit, data):
 
 
 BAD = {
-    "empty": (b"", "no overflow record: 0 bytes without 0x5a5a5a5a at their start, not 2048"),
-    "old, short": (bytes(2047), "no overflow record: 2047 bytes"),
+    "empty": (b"", "not an overflow record: 0 bytes without 0x5a5a5a5a at the start, not 2048"),
+    "old, short": (bytes(2047), "not an overflow record: 2047 bytes"),
     "only a head": (bytes.fromhex(HEAD), "truncated: an overflow record of AIC has 112 bytes, 24 are there"),
     "short of version 1": (
         op_debug.encode(with_version_1())[:112],

@@ -33,8 +33,8 @@ NOTHING = graph_of("g () => (float[1] y) { y = Constant<value_floats=[1.0]>() }"
 FAULTS = {
     "missing": (PAIR, (X,), {}, r"input 'lengths' \(int64, shape \(N,\)\) is missing"),
     "all missing": (PAIR, (), {}, r"input 'x' \(float32, shape \(N, 3\)\) is missing; input 'lengths'"),
-    "too many": (PAIR, (X, LENGTHS, X), {}, r"3 inputs given, the network takes 2 \(x, lengths\)"),
-    "too many for none": (NOTHING, (X,), {}, "1 inputs given, the network takes none"),
+    "too many": (PAIR, (X, LENGTHS, X), {}, r"3 inputs given, the network has 2 \(x, lengths\)"),
+    "too many for none": (NOTHING, (X,), {}, "1 inputs given, the network has none"),
     "twice": (PAIR, (X, LENGTHS), {"x": X}, "input 'x' is given twice"),
     "unknown": (
         PAIR,
@@ -42,7 +42,7 @@ FAULTS = {
         {"length": LENGTHS},
         r"no input 'length'; the inputs are x, lengths \(did you mean 'lengths'",
     ),
-    "unknown for none": (NOTHING, (), {"x": X}, "no input 'x'; the network takes none"),
+    "unknown for none": (NOTHING, (), {"x": X}, "no input 'x'; the network has none"),
     "dtype": (
         PAIR,
         (X.astype(np.float64), LENGTHS),
@@ -55,8 +55,8 @@ FAULTS = {
     "two faults": (PAIR, (X.T, LENGTHS.astype(np.int32)), {}, r"input 'x': .*; input 'lengths': dtype int32"),
     "none": (PAIR, (None, LENGTHS), {}, r"input 'x': None given, float32, shape \(N, 3\) expected"),
     "no tensor": (PAIR, ({}, LENGTHS), {}, "input 'x': an array of objects holds|dtype"),
-    "ragged": (PAIR, ([[1.0], [1.0, 2.0]], LENGTHS), {}, "input 'x': .* is no tensor of float32"),
-    "text for number": (PAIR, ("many", LENGTHS), {}, "input 'x': 'many' is no tensor of float32"),
+    "ragged": (PAIR, ([[1.0], [1.0, 2.0]], LENGTHS), {}, "input 'x': .* is not a tensor of float32"),
+    "text for number": (PAIR, ("many", LENGTHS), {}, "input 'x': 'many' is not a tensor of float32"),
     "float for integer": (
         PAIR,
         (X, [1.5, 2.0]),
@@ -64,7 +64,7 @@ FAULTS = {
         r"input 'lengths': \[1.5, 2.0\] would lose its value as int64",
     ),
     "number for bool": (BOOLS, ([0, 2],), {}, "input 'x': .* would lose its value as bool"),
-    "overflow": (BYTES, ([1, 300],), {}, "input 'x': .* is no tensor of uint8"),
+    "overflow": (BYTES, ([1, 300],), {}, "input 'x': .* is not a tensor of uint8"),
     "tensor for sequence": (SEQUENCE, (X,), {}, "input 'x': ndarray given, a list of tensors expected"),
     "dtype in sequence": (SEQUENCE, ([X[0], LENGTHS],), {}, "input 'x': dtype int64 given, float32 expected"),
     "objects": (TEXTS, (np.array(["a", 1], object),), {}, "input 'x': an array of objects holds 1"),

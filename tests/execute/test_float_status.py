@@ -96,8 +96,8 @@ def test_devices_without_status_tell_zeros_and_warn_once(monkeypatch, caplog, ta
     [
         ({"inputs": ("zeros", "x")}, r"node 'clear' \(NPUClearFloatStatusV2\): 2 inputs and 1 outputs"),
         ({"inputs": ()}, r"node 'clear' \(NPUClearFloatStatusV2\): 0 inputs and 1 outputs"),
-        ({"dtype": np.float32}, r"its input is not int32 of shape \(8,\)"),
-        ({"shape": (4,)}, r"its input is not int32 of shape \(8,\)"),
+        ({"dtype": np.float32}, r"the input must be int32 of shape \(8,\)"),
+        ({"shape": (4,)}, r"the input must be int32 of shape \(8,\)"),
     ],
 )
 def test_other_slots_are_refused(changes, words):

@@ -203,7 +203,7 @@ def test_a_loss_that_is_not_finite_is_told_once(caplog):
             assert np.isnan(network.train_step(steps.X, steps.T))
 
     assert 1 == len(caplog.records)
-    assert "the loss is not finite: Default/Log-op0 made" in caplog.text
+    assert "the loss is not finite: Default/Log-op0 has finite inputs" in caplog.text
     assert 3 == network.runs
 
 
@@ -226,7 +226,7 @@ def test_a_state_is_not_loaded_within_a_step():
         log.removeHandler(handler)
 
     assert 1 == len(refused)
-    assert "called from within its own run" in refused[0]
+    assert "called during its own run" in refused[0]
     assert [1] == network.state()["step"].tolist()
 
 
@@ -237,13 +237,17 @@ def test_a_state_that_is_not_finite_is_told(caplog):
 
     network.train_step(steps.X, steps.T)
 
-    assert "the loss is not finite: 'w' held such values before the step" in caplog.text
+    assert "the loss is not finite: 'w' held NaN or infinity before the step" in caplog.text
 
 
 BATCHES = {
-    "a batch with NaN": (np.nan, "t", "'t' held such values before the step"),
-    "an infinity that makes the loss": (np.inf, "t", "'t' held such values before the step"),
-    "a mask of infinities": (-np.inf, "mask", "Default/Log-op0 made the first one of finite inputs"),
+    "a batch with NaN": (np.nan, "t", "'t' held NaN or infinity before the step"),
+    "an infinity that makes the loss": (np.inf, "t", "'t' held NaN or infinity before the step"),
+    "a mask of infinities": (
+        -np.inf,
+        "mask",
+        "Default/Log-op0 has finite inputs and the first output with NaN or infinity",
+    ),
 }
 
 

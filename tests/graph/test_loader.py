@@ -30,11 +30,14 @@ def model_of(text, **initializers):
 
 FILES = {
     "text": (b"not a model at all, just text", "no protobuf message|no ONNX model|truncated"),
-    "empty": (b"", "the file is empty; an ONNX model is expected"),
+    "empty": (b"", "the file is empty; give an ONNX model"),
     "npy": (b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}", "no protobuf message|no ONNX model|truncated"),
     "zip": (b"PK\x03\x04" + bytes(40), "no protobuf message|no ONNX model|truncated"),
-    "other message": (onnx.TensorProto(name="t", dims=[1]).SerializeToString(), "no ONNX model"),
-    "no graph": (onnx.ModelProto(ir_version=10).SerializeToString(), "no ONNX model: it has no graph"),
+    "other message": (onnx.TensorProto(name="t", dims=[1]).SerializeToString(), "not an ONNX model"),
+    "no graph": (
+        onnx.ModelProto(ir_version=10).SerializeToString(),
+        "not an ONNX model: the message has no graph",
+    ),
 }
 
 
@@ -87,11 +90,11 @@ def test_damaged_models_load_or_are_refused(name, generator):
 NEWER = {
     "IR version": (
         lambda m: setattr(m, "ir_version", 999),
-        r"IR version 999 is newer than the installed onnx package knows \(\d+\); upgrade onnx",
+        r"IR version 999 is newer than the installed onnx package supports \(\d+\); upgrade onnx",
     ),
     "opset": (
         lambda m: setattr(m.opset_import[0], "version", 999),
-        r"opset 999 is newer than the installed onnx package knows \(\d+\); upgrade onnx",
+        r"opset 999 is newer than the installed onnx package supports \(\d+\); upgrade onnx",
     ),
 }
 
@@ -126,11 +129,11 @@ def _not_utf8(data):
 FAULTS = {
     "undefined value": (
         lambda m: m.graph.node[0].input.__setitem__(0, "ghost"),
-        r"node 'n' \(Relu\) reads value 'ghost', which no node, input or initializer makes",
+        r"node 'n' \(Relu\) reads value 'ghost', which no node, input or initializer provides",
     ),
     "double producer": (
         lambda m: m.graph.node.add(op_type="Neg", name="m", input=["x"], output=["y"]),
-        "node 'm' writes value 'y', which node 'n' already makes",
+        "node 'm' writes value 'y', which node 'n' already provides",
     ),
     "cycle": (
         lambda m: m.graph.node[0].input.__setitem__(0, "y"),
@@ -138,7 +141,7 @@ FAULTS = {
     ),
     "output of nobody": (
         lambda m: m.graph.output.add(name="z"),
-        "graph output 'z': no node, input or initializer makes it",
+        "graph output 'z': no node, input or initializer has this output",
     ),
     "nameless output": (lambda m: m.graph.output.add(), "graph output '': no node"),
     "input twice": (lambda m: m.graph.input.add(name="x"), "graph input 'x': is listed twice"),
@@ -147,12 +150,12 @@ FAULTS = {
         lambda m: m.graph.node.extend(
             helper.make_node("Constant", [], ["c"], name=name, value_int=1) for name in "pq"
         ),
-        "node 'q' writes value 'c', which an initializer or a constant already makes",
+        "node 'q' writes value 'c', which an initializer or a constant already has",
     ),
     "attribute without type": (_no_type, r"node 'n' \(Relu\): attribute 'alpha' has no type"),
     "attribute of wrong type": (
         _wrong_type,
-        r"node 'n' \(LeakyRelu\): attribute 'alpha' is of type STRING, FLOAT is expected",
+        r"node 'n' \(LeakyRelu\): attribute 'alpha' is of type STRING; must be of type FLOAT",
     ),
     "attribute without value": (_no_value, r"node 'n' \(Relu\): attribute 'then_branch' has no value"),
     "faulty initializer": (
@@ -185,7 +188,7 @@ def test_names_that_are_no_text():
     """Names that are no UTF-8 are refused."""
     data = model_of(RELU).SerializeToString()
 
-    with pytest.raises(GraphError, match=r"the text .* is no UTF-8"):
+    with pytest.raises(GraphError, match=r"the text .* is not UTF-8"):
         loader.load(_not_utf8(data))
 
 

@@ -46,10 +46,10 @@ FAULTS = {
     "absolute": ({"location": "/etc/hostname"}, "external data '/etc/hostname' is outside"),
     "link outside": ({"location": "link.bin"}, "external data 'link.bin' is outside the model's folder"),
     "unnamed": ({"location": ""}, "external data '' is outside"),
-    "truncated": ({"offset": 4}, "'w.bin' has 2400 bytes, bytes 4 to 2404 are wanted; is the file truncated"),
+    "truncated": ({"offset": 4}, "'w.bin' has 2400 bytes, bytes 4 to 2404 are needed; is the file truncated"),
     "far": ({"offset": 10**12}, "'w.bin' has 2400 bytes, bytes 1000000000000 to"),
     "negative": ({"offset": -4}, "bytes -4 to"),
-    "no number": ({"offset": "four"}, "offset 'four' is no number"),
+    "no number": ({"offset": "four"}, "offset 'four' must be a number"),
     "too few": ({"length": 2396}, r"of shape \(600,\) \(600 elements of type 1\) has 2396 bytes of data"),
 }
 
@@ -71,7 +71,7 @@ def test_faulty_external_data(tmp_path, fields, message):
 
 def test_external_data_need_a_folder():
     """A model in memory with external data says that it must be loaded by its path."""
-    with pytest.raises(GraphError, match="a model in memory has no folder; load it by its path"):
+    with pytest.raises(GraphError, match="a model in memory has no folder; load the model by its path"):
         loader.load(model_of(external()))
 
 

@@ -205,8 +205,8 @@ def test_parts_of_a_dump_are_opened(tmp_path, depth):
 
 
 BROKEN = {
-    "no header": (b"x", 0, "no dump file: 1 bytes"),
-    "length": (struct.pack("<Q", 1 << 40) + b"x", 0, "1099511627776 bytes of header"),
+    "no header": (b"x", 0, "not a dump file: 1 bytes"),
+    "length": (struct.pack("<Q", 1 << 40) + b"x", 0, "1099511627776 bytes, 1 are left"),
     "torn": (conv()[:-4], None, "truncated"),
 }
 

@@ -333,8 +333,11 @@ def test_foreign_files_are_listed(root):
     ("path", "message"),
     [
         ("nowhere", "nowhere: no such directory; give the directory of a dump"),
-        ("file", "file: not a directory but a file; give the directory of a dump"),
-        ("empty", r"empty: no dump: it has neither rank_N nor time directories nor tensor files; give"),
+        ("file", "file: a file, not a directory; give the directory of a dump"),
+        (
+            "empty",
+            r"empty: not a dump: the directory has neither rank_N nor time directories nor tensor files",
+        ),
     ],
 )
 def test_what_is_no_dump(tmp_path, path, message):
@@ -355,7 +358,7 @@ CORRUPT = {
         "rank_0/Net/0/0/{first}",
         tensor_bytes(IMAGE)[:140],
         lambda dump: _first(dump).array,
-        (140, r"truncated: shape \(2, 1, 2, 2\) of '<f4' needs 32 bytes, 12 are there"),
+        (140, r"truncated: shape \(2, 1, 2, 2\) of '<f4' needs 32 bytes, the file has 12"),
     ),
     "empty tensor file": (
         "rank_0/Net/0/0/{first}",
@@ -466,7 +469,9 @@ class TestAbove:
         for name in ("a", "b"):
             Writer(tmp_path / name).graph(0, [3])
 
-        with pytest.raises(DumpReadError, match=r"several dumps below it, such as .*/a and .*/b; give one"):
+        with pytest.raises(
+            DumpReadError, match=r"the directory contains several dumps, such as .*/a and .*/b; give one"
+        ):
             open_dump(tmp_path)
 
 

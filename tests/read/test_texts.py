@@ -82,7 +82,7 @@ def test_what_a_kill_left_of_a_row_is_left_out(tmp_path, caplog, kind, data, exp
 
     assert expected == list(getattr(msdump.read, f"read_{kind}")(str(path)))
     assert [
-        f"{path}: the last row has no line feed and is left out: its program was killed"
+        f"{path}: the last row has no line feed and is left out: the program was killed"
     ] == caplog.messages
 
 

@@ -124,6 +124,4 @@ def test_a_library_of_another_record_is_not_used(monkeypatch, compile_kernel, tr
 
     assert compiled.load(library) is None
     (message,) = caplog.messages
-    assert message.startswith(
-        f"{library}: is of another version of msdump, so that numpy finds the statistics"
-    )
+    assert message.startswith(f"{library}: is of another version of msdump, so numpy computes the statistics")

@@ -137,12 +137,12 @@ def test_kept_outputs_of_a_type_that_numpy_lacks(tmp_path, forks):
 FAULTS = {
     "no model": (("no.onnx",), {"golden": "float64"}, "no.onnx"),
     "no variant": ((MINI,), {"golden": "float46"}, "no variant 'float46'"),
-    "no such output": ((MINI,), {"golden": {"z": X}}, "no outputs of"),
-    "no outputs": ((MINI,), {"golden": {}}, "no outputs of"),
+    "no such output": ((MINI,), {"golden": {"z": X}}, "not outputs of"),
+    "no outputs": ((MINI,), {"golden": {}}, "not outputs of"),
     "texts": ((STRINGS,), {"golden": {"loud": np.array(["a", "b", "c"])}}, "cannot be compared"),
     "a broken file": ((MINI,), {"golden": "broken.npz"}, "broken.npz"),
     "wrong inputs": ((MINI, {"q": X}), {"golden": "float64"}, "q"),
-    "no dump": ((MINI,), {"golden": "tests"}, "no dump that tells its configuration"),
+    "no dump": ((MINI,), {"golden": "tests"}, "not a dump with its configuration"),
     "no device": ((MINI,), {"golden": {"z": X}, "mine": "TPU"}, "it is a device and a level"),
 }
 

@@ -153,7 +153,7 @@ def test_faulty_losses_are_told(caplog):
 
     network.train_step(np.array([[1, 2], [np.inf, 3]], np.float32), np.zeros((2, 2), np.float32))
 
-    assert "iteration 0: the loss is not finite: 'inputs0' held such values" in caplog.text
+    assert "iteration 0: the loss is not finite: 'inputs0' held NaN or infinity" in caplog.text
 
 
 @pytest.mark.parametrize("label", [-1, 4])
@@ -269,7 +269,7 @@ def test_own_loss():
 
 def test_own_loss_is_a_number():
     """With "none" an output of several elements is refused; one of a single element is taken."""
-    with pytest.raises(GraphError, match=r"output 'y0' .* shape \(4, 3\) is no loss of its own"):
+    with pytest.raises(GraphError, match=r"output 'y0' .* shape \(4, 3\) is not a loss"):
         step_graph(one_operator("Neg", [_SCORES], {}), "none")
 
     assert () == tuple(

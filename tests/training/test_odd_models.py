@@ -72,7 +72,7 @@ net (float[1,2,3,3] x) => (float[1,2,3,3] y)
 UNREADABLE = {
     "missing": (lambda _path: None, "model.onnx: the model cannot be read: No such file or directory"),
     "folder": (pathlib.Path.mkdir, "model.onnx: the model cannot be read: Is a directory"),
-    "empty": (pathlib.Path.touch, "model.onnx: the file is empty; an ONNX model is expected"),
+    "empty": (pathlib.Path.touch, "model.onnx: the file is empty; give an ONNX model"),
     "text": (lambda path: path.write_text("127.0.0.1 localhost"), "model.onnx: no protobuf message"),
 }
 
@@ -219,5 +219,5 @@ def test_a_new_value_of_no_variable():
         return WEIGHTED.write(output, labels)
 
     loss = Loss("Renaming", WEIGHTED.label, write)
-    with pytest.raises(GraphError, match=r"\(did you mean 'beta2_power'\?\); give new values to the tensors"):
+    with pytest.raises(GraphError, match=r"\(did you mean 'beta2_power'\?\); use the names of the tensors"):
         step_graph(one_operator("Neg", [np.ones(2, np.float32)], {}), loss, "adam")

@@ -123,14 +123,14 @@ class _ModelNames:
             hint = alike(name, running)
             _log.warning("%s: model %s has no such operator%s", subject, self._model, hint)
         elif name not in self._running:
-            why = "the device runs no task for it, so it is never dumped"
+            why = "the device runs no task for the operator, so no file is written"
             _log.warning("%s: %s of model %s", subject, why, self._model)
 
     def warn_of_compiled(self, subject: str, name: str) -> None:
         """Warn as ``warn_of_layer`` does, and of an operator that is fused into another one."""
         if name in self._nodes and name not in self.compiled:
             fused = self._nodes[name].operator.full_name
-            _log.warning("%s: is fused into %r and cannot be seen inside it; name that", subject, fused)
+            _log.warning("%s: is fused into %r; name the fused operator", subject, fused)
         else:
             self.warn_of_layer(subject, name)
 
@@ -149,7 +149,7 @@ class _ModelNames:
         for io, index in sorted(slots):
             count = max(len(node.inputs if io is IO.INPUT else node.declared_outputs) for node in nodes)
             if index >= count:
-                number = f"there are {count}, counted from 0" if count else "there is none"
+                number = f"there are {count}, counted from 0" if count else "there are none"
                 _log.warning("%s: pos '%s%d': %s in model %s", subject, io, index, number, self._model)
 
 
@@ -351,14 +351,18 @@ def _parsed(entry: Blocked, source: str) -> frozenset[Slot]:
     [(<IO.INPUT: 'input'>, 0), (<IO.OUTPUT: 'output'>, 2)]
     """
     if not entry.positions:
-        _log.warning("%s: the black list entry %r has no pos, so it leaves nothing out", source, entry.name)
+        _log.warning(
+            "%s: the black list entry %r has no pos and has no effect; add a pos such as 'input0'",
+            source,
+            entry.name,
+        )
     slots = set()
     # vendor: CANN checks positions only now, and ignores faulty ones
     for text in entry.positions:
         match = _POSITION.fullmatch(text)
         if match is None:
             _log.warning(
-                "%s: pos %r of %r is ignored: 'input' or 'output' and an index, as in 'input0', are expected",
+                "%s: pos %r of %r is ignored: must be 'input' or 'output' and an index, as in 'input0'",
                 source,
                 text,
                 entry.name,

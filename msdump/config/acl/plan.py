@@ -94,10 +94,10 @@ def _usable(name: str) -> str | None:
     try:
         _make(directory)
     except (OSError, ValueError) as error:
-        _log.warning("%s = %r is passed over: it cannot be made: %s", name, text, error)
+        _log.warning("%s = %r is skipped: the directory cannot be made: %s", name, text, error)
         return None
     if not os.access(directory, os.R_OK | os.W_OK):
-        _log.warning("%s = %r is passed over: it is not readable and writable", name, text)
+        _log.warning("%s = %r is skipped: the directory is not readable and writable", name, text)
         return None
     return str(directory)
 
@@ -194,19 +194,25 @@ def _warn(document: Document, top: dict[str, Any], section: DumpSection) -> None
         report.warn_of_keys(("dump", "dump_list", index), item, DumpListItem.model_fields)
     report.warn_of_keys((_MSDUMP_BLOCK,), top.get(_MSDUMP_BLOCK, {}), MsdumpSettings.model_fields)
     if _MINDSPORE_ONLY in top.get(_MSDUMP_BLOCK, {}):
-        message = "has no effect here: files are named as CANN names them"
+        message = "has no effect here: files have the names that CANN documents"
         report.warn((_MSDUMP_BLOCK, _MINDSPORE_ONLY), message, of_key=True)
     # an exception dump covers every operator that fails, whatever dump_list names
     if section.dump_scene not in {"", Scene.WATCHER} and section.dump_list:
-        message = "is not read: dump_scene turns an exception dump on"
+        message = "is ignored: dump_scene turns an exception dump on"
         report.warn(("dump", "dump_list"), message, of_key=True)
     if not _dumps(section):
-        report.warn(("dump",), "asks for no dump: give dump_list an item, or set one of the switches")
+        report.warn(
+            ("dump",),
+            "selects no dump: add an item to dump_list, or set dump_scene, dump_debug or dump_stats",
+        )
     if iterations(section.dump_step) is None:
-        report.warn(("dump", "dump_step"), f"= {show(section.dump_step)}: is malformed and not read")
+        report.warn(("dump", "dump_step"), f"= {show(section.dump_step)}: is malformed and ignored")
     remote = remote_path(section.dump_path)
     if remote is not None:
-        message = f"= {show(section.dump_path)}: no other host is reached; files go to {remote} on this one"
+        message = (
+            f"= {show(section.dump_path)}: msdump reaches no other host; files are written "
+            f"to {remote} on this host"
+        )
         report.warn(("dump", "dump_path"), message)
     report.close()
 

@@ -106,7 +106,7 @@ def _configuration(config_path: Any) -> bytes:
     if not config_path:
         return b""
     if not isinstance(config_path, str):
-        raise invalid_argument("aclInit", config_path, "configPath", "a path is expected")
+        raise invalid_argument("aclInit", config_path, "configPath", "must be a path")
     return faults.read_file(config_path)
 
 

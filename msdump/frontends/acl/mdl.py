@@ -96,7 +96,7 @@ def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | Non
     if dtype is None or dtype is STRING or value.type.kind != "tensor":
         raise AclError(
             AclCode.UNSUPPORTED_DATA_TYPE,
-            f"input {value.name!r} is no tensor of numbers; memory cannot hold it",
+            f"input {value.name!r} is not a tensor of numbers; memory cannot hold the value",
         )
     shape = _shape_of(value, dtype, len(view)) if set_shape is None else set_shape
     return to_array(view, dtype, shape, f"input {value.name!r}", AclCode.MODEL_INPUT_NOT_MATCH)
@@ -111,7 +111,7 @@ def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
         raise AclError(
             AclCode.MODEL_INPUT_NOT_MATCH,
             f"input {value.name!r}: shape {value.type.shape} is open, and a buffer of {size} bytes does not"
-            " tell it; describe it with acl.mdl.set_dataset_tensor_desc",
+            " define the shape; describe the input with acl.mdl.set_dataset_tensor_desc",
         )
     return tuple(elements // fixed if dim < 0 else dim for dim in shape)
 
@@ -119,7 +119,8 @@ def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
 def _tensor(name: str, item: Any) -> np.ndarray:
     if not isinstance(item, np.ndarray) or item.dtype.kind == "O":
         raise AclError(
-            AclCode.UNSUPPORTED_DATA_TYPE, f"output {name!r} is no tensor of numbers; memory cannot hold it"
+            AclCode.UNSUPPORTED_DATA_TYPE,
+            f"output {name!r} is not a tensor of numbers; memory cannot hold the value",
         )
     return item
 
@@ -282,7 +283,7 @@ def _index(values: Sequence[Value], name: str) -> int:
         if value.name == name:
             return index
     names = ", ".join(value.name for value in values)
-    raise invalid(f"no input or output is named {name!r}; there are {names}")
+    raise invalid(f"no input or output has the name {name!r}; there are {names}")
 
 
 _REPEATED: Final = "This API cannot be called repeatedly"

@@ -81,7 +81,7 @@ class Memory:
         """Give memory of the device back."""
         with self._lock:
             if not isinstance(address, int) or address not in self._blocks:
-                raise invalid(f"{shown(address)} is no address that malloc gave")
+                raise invalid(f"{shown(address)} is not an address returned by malloc")
             self._device.release(id(self._blocks.pop(address)))
             self._addresses.remove(address)
 
@@ -97,7 +97,7 @@ class Memory:
         """Give memory of the host back."""
         block = self._host_blocks.pop(address, None) if isinstance(address, int) else None
         if block is None:
-            raise invalid(f"{shown(address)} is no address that malloc_host gave")
+            raise invalid(f"{shown(address)} is not an address returned by malloc_host")
         self._lent.pop(id(block), None)
 
     def lend(self, owner: bytes | bytearray | np.ndarray) -> int:
@@ -124,13 +124,13 @@ class Memory:
     def view(self, address: Any, size: Any, *, writes: bool = False) -> memoryview:
         """Return bytes of device or host; AclError where there is no such memory, or not that much of it."""
         if not isinstance(address, int) or not isinstance(size, int) or size < 0 or not 0 < address < _MOST:
-            raise invalid(f"{shown(address)} with {size!r} bytes is no memory")
+            raise invalid(f"{shown(address)} with {size!r} bytes is not memory")
         start = self._block(address)
         if start is not None:
             data, offset = self._blocks[start], address - start
             if offset + size > len(data):
                 raise invalid(
-                    f"{shown(address)}: {size} bytes were asked for, {len(data) - offset} are there",
+                    f"{shown(address)}: {size} bytes are needed, {len(data) - offset} are left",
                 )
             return memoryview(data)[offset : offset + size]
         view = self._host_view(address, size, writes=writes) if size else memoryview(b"")
@@ -175,7 +175,7 @@ def _is_mapped(start: int, size: int, *, writes: bool) -> bool:
 
 def _check_size(size: Any) -> None:
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size < _MOST:
-        raise invalid(f"{size!r} is no number of bytes from 1")
+        raise invalid(f"{size!r}: must be a number of bytes from 1")
 
 
 def shown(address: Any) -> str:

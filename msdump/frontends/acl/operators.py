@@ -47,7 +47,7 @@ def set_model_dir(model_dir: Any) -> None:
     Codes: 100003 for a missing directory.
     """
     if not isinstance(model_dir, str) or not os.path.isdir(model_dir):
-        raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is no directory")
+        raise AclError(AclCode.INVALID_FILE, f"set_model_dir: {model_dir!r} is not a directory")
 
 
 @state.value(0)
@@ -63,7 +63,7 @@ def create_tensor_desc(data_type: Any, dims: Sequence[Any], tensor_format: int) 
         raise AclError(AclCode.UNSUPPORTED_DATA_TYPE, f"aclDataType {data_type!r} is not supported")
     shape = dimensions(dims)
     if not isinstance(tensor_format, int):
-        raise invalid(f"aclFormat {tensor_format!r}: a number is expected")
+        raise invalid(f"aclFormat {tensor_format!r}: must be a number")
     return state.current().handles.add(TensorDesc(data_type, shape, tensor_format))
 
 

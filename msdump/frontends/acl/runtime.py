@@ -147,7 +147,7 @@ def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
     if not isinstance(size, int) or not isinstance(max_size, int) or not 0 <= size <= max_size:
         raise invalid(f"{size!r} bytes do not fit into {max_size!r}")
     if not isinstance(value, int):
-        raise invalid(f"value {value!r}: a number is expected")
+        raise invalid(f"value {value!r}: must be a number")
     view = state.current().memory.view(ptr, size, writes=True)
     if size:
         view[:] = bytes([value & 0xFF]) * size
@@ -157,14 +157,14 @@ def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind:
     """Copy bytes between two (address, size); see ``memcpy``."""
     (dst, dst_size), (src, src_size) = target, source
     if not isinstance(kind, int) or kind not in _KINDS:
-        raise invalid(f"kind {kind!r}: 0 to 3 are allowed")
+        raise invalid(f"kind {kind!r}: must be from 0 to 3")
     is_sized = isinstance(src_size, int) and isinstance(dst_size, int)
     if not is_sized or not 0 <= src_size <= dst_size:
         raise invalid(f"{src_size!r} bytes do not fit into {dst_size!r}")
     for name, address, is_device in zip(("dst", "src"), (dst, src), _KINDS[kind], strict=True):
         if acl.memory.is_device(address) != is_device:
             side = "device" if is_device else "host"
-            raise invalid(f"{name} = {shown(address)} is no memory of the {side}")
+            raise invalid(f"{name} = {shown(address)} is not memory of the {side}")
     contents = acl.memory.view(src, src_size)
     if src_size:
         acl.memory.view(dst, dst_size, writes=True)[:src_size] = contents
@@ -172,7 +172,7 @@ def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind:
 
 def _device(device_id: Any) -> int:
     if not isinstance(device_id, int) or not 0 <= device_id < DEVICES:
-        raise AclError(AclCode.INVALID_DEVICE, f"device {device_id!r}: there are 0 to {DEVICES - 1}")
+        raise AclError(AclCode.INVALID_DEVICE, f"device {device_id!r}: must be from 0 to {DEVICES - 1}")
     return device_id
 
 

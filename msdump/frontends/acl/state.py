@@ -79,7 +79,7 @@ class Configuration:
         unmet = [name for name in dict.fromkeys(wanted) if name not in self.names]
         if self.names and unmet:
             _log.warning(
-                "%s: model_name %s: no such model was loaded; loaded were %s",
+                "%s: model_name %s: no such model was loaded; the loaded models are %s",
                 *(self.plan.source, *(", ".join(map(repr, names)) for names in (unmet, self.names))),
             )
         if self.runs and not self.has_dumped:
@@ -218,7 +218,7 @@ class Handles:
         item = self._objects.get(handle) if isinstance(handle, int) else None
         if not isinstance(item, kind):
             name = getattr(kind, "TITLE", kind.__name__)
-            raise invalid(f"{handle!r} is no handle of a {name}; was it destroyed?")
+            raise invalid(f"{handle!r} is not a handle of a {name}; was it destroyed?")
         return item
 
     def remove(self, handle: Any, kind: type[T]) -> T:
@@ -392,21 +392,21 @@ def item_at(items: Sequence[T], index: Any) -> T:
 def text(value: Any, name: str, expected: str = "a text") -> str:
     """Return an argument that must be a text; 100000 if it is none."""
     if not isinstance(value, str):
-        raise invalid(f"{name} = {value!r}: {expected} is expected")
+        raise invalid(f"{name} = {value!r}: must be {expected}")
     return value
 
 
 def dimensions(value: Any) -> tuple[int, ...]:
     """Return an argument that must be a shape; 100000 if it is no list of numbers from 0."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(dim, int) and dim >= 0 for dim in value):
-        raise invalid(f"shape {value!r}: a list of dimensions from 0 is expected")
+        raise invalid(f"shape {value!r}: must be a list of dimensions from 0")
     return tuple(value)
 
 
 def handles(value: Any, name: str) -> list[Any]:
     """Return an argument that must be a list of handles; 100000 if it is none."""
     if not isinstance(value, (list, tuple)):
-        raise invalid(f"{name} = {value!r}: a list of handles is expected")
+        raise invalid(f"{name} = {value!r}: must be a list of handles")
     return list(value)
 
 
@@ -524,7 +524,7 @@ def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryvi
         return memoryview(b"")
     if buffer.address and not acl.memory.is_device(buffer.address):
         raise invalid(
-            f"{buffer.address:#x} is no memory of the device; copy the tensor there with acl.rt.memcpy",
+            f"{buffer.address:#x} is not memory of the device; copy the tensor there with acl.rt.memcpy",
         )
     return acl.memory.view(buffer.address, buffer.size, writes=writes)
 

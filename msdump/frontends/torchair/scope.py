@@ -30,7 +30,7 @@ def data_dump() -> AbstractContextManager[None]:
     if not hasattr(traceback, "annotate"):
         raise NotAvailableError(
             "torchair.scope.data_dump needs torch.fx.traceback.annotate, which this PyTorch lacks:"
-            " update it, or name the operators in dump_layer"
+            " update PyTorch, or name the operators in dump_layer"
         )
     marking: AbstractContextManager[None] = traceback.annotate({_MARK: True})
     return marking

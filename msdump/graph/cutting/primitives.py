@@ -65,7 +65,7 @@ class PrimitiveCall:
             return tensor[2].tolist()
         if default is None:
             raise UnsupportedOpError(
-                f"{self.op_type}: the graph file does not tell its {name or f'input {slot}'}"
+                f"{self.op_type}: the graph file does not contain its {name or f'input {slot}'}"
             )
         return default
 
@@ -240,7 +240,7 @@ def _layer_norm(call: PrimitiveCall) -> str:
 def _cast(call: PrimitiveCall) -> str:
     dtype = call.result
     if dtype is None:
-        raise UnsupportedOpError(f"{call.op_type}: the graph file does not tell the type that it makes")
+        raise UnsupportedOpError(f"{call.op_type}: the graph file does not contain the type of its output")
     narrow, wide = call.node("Cast", call.x(0), to=dtype.onnx), host_type(dtype)
     return narrow if wide is dtype or wide is None else call.node("Cast", narrow, to=wide.onnx)
 

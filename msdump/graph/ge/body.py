@@ -142,7 +142,7 @@ class CallBody(OnnxBody):
         """Return an attribute that must be a list of ``count`` integers."""
         numbers = self[name]
         if not isinstance(numbers, list) or len(numbers) != count:
-            raise self.fault(f"attribute {name!r} = {numbers!r}: a list of {count} is expected")
+            raise self.fault(f"attribute {name!r} = {numbers!r}: must be a list of {count}")
         return [int(item) for item in numbers]
 
     def fault(self, message: str) -> InputError:

@@ -116,7 +116,7 @@ def _filled(value: int) -> GeOperator:
 def _checked_cast(call: CallBody) -> Value:
     wanted = next((row for row in DTYPES if row.acl == call["dst_type"]), None)
     if wanted is None:
-        raise call.fault(f"attribute 'dst_type' = {call['dst_type']}: no aclDataType")
+        raise call.fault(f"attribute 'dst_type' = {call['dst_type']}: must be a number of aclDataType")
     return call.cast(call.x[0], wanted)
 
 

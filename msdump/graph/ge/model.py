@@ -146,8 +146,8 @@ def onnx_name(op_type: str) -> str:
         if name is not None and onnx.defs.has(name, OPSET, ""):
             return name
     raise UnsupportedOpError(
-        f"operator {op_type!r} is not known; names of ONNX, MindSpore and GE such as 'Add', 'ReLU' and"
-        " 'MatMulV2' are"
+        f"operator {op_type!r} is unknown; must be a name of ONNX, MindSpore or GE, such as 'Add', 'ReLU' or"
+        " 'MatMulV2'"
     )
 
 

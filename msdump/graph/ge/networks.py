@@ -51,9 +51,9 @@ def layout(call: CallBody) -> AxisOrder:
     """
     name, shape = call["data_format"] or described(call).name, call.inputs[0].shape
     if name not in {_HOST, _LAST}:
-        raise call.fault(f"attribute 'data_format' = {name!r}: {_HOST} or {_LAST} is expected")
+        raise call.fault(f"attribute 'data_format' = {name!r}: must be {_HOST} or {_LAST}")
     if len(shape) != IMAGE:
-        raise call.fault(f"input 0 of shape {shape}: {IMAGE} dimensions expected")
+        raise call.fault(f"input 0 of shape {shape}: must have {IMAGE} dimensions")
     if name == _LAST:
         call.kind = f"{call.kind}Of{name}"
     return AxisOrder(name)
@@ -147,7 +147,7 @@ def _pooled(op_type: str, padding: Callable[[CallBody], dict[str, Any]]) -> Call
 
 def _named_padding(call: CallBody) -> dict[str, Any]:
     if call["padding"] not in _SAME:
-        raise call.fault(f"attribute 'padding' = {call['padding']!r}: SAME or VALID is expected")
+        raise call.fault(f"attribute 'padding' = {call['padding']!r}: must be SAME or VALID")
     return {"auto_pad": _SAME[call["padding"]]}
 
 

@@ -252,7 +252,7 @@ class _Writer:
             prefix=f"c{number}",
         )
         if written.has_status:
-            raise UnlinkableError(number, "it tells an overflow status")
+            raise UnlinkableError(number, "the operator returns an overflow status")
         for place, proto in enumerate(written.protos):
             proto.name = f"{number}.{place}"
             rename_body_values(proto, names, f"b{number}_{place}")
@@ -264,7 +264,7 @@ class _Writer:
         if self.graph.opsets.get("", 0) <= opset:
             return
         if node.bodies:
-            raise UnlinkableError(self.count, "its bodies may not mean the same in an older opset")
+            raise UnlinkableError(self.count, "the bodies may have another meaning in an older opset")
         try:
             for member in node.members:
                 onenode.lowered_opset(member, self.graph.opsets[""], self.limits.opset)

@@ -60,7 +60,7 @@ def stomped_bytes(node: Node) -> int:
             if entry.key == KEY:
                 if not entry.value.isdecimal():
                     raise GraphError(
-                        f"node {part.name!r}: metadata {KEY} = {entry.value!r}: a number of bytes is expected"
+                        f"node {part.name!r}: metadata {KEY} = {entry.value!r}: must be a number of bytes"
                     )
                 count = int(entry.value)
     return count

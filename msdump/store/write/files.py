@@ -36,15 +36,15 @@ REMEDIES: Final = {
     errno.EACCES: "give the user write permission or choose another path",
     errno.EPERM: "give the user write permission or choose another path",
     errno.EROFS: "choose a path on a writable file system",
-    errno.ENOENT: "the directory was removed or moved while the run went on: put it back",
-    errno.ENOTDIR: "remove the file that stands where a directory must be, or choose another path",
+    errno.ENOENT: "the directory was removed or moved during the run; put it back",
+    errno.ENOTDIR: "remove the file at the place of the directory, or choose another path",
     errno.EFBIG: "raise the file size limit (ulimit -f)",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ELOOP: "remove the link, or choose another path; below the path of a dump no link is followed",
+    errno.ELOOP: "remove the link, or choose another path; msdump follows no links below the path of a dump",
     errno.EMLINK: "remove the file, or choose another path",
-    errno.EINVAL: "remove what stands there, or choose another path",
+    errno.EINVAL: "remove the file, or choose another path",
     errno.EISDIR: "remove the directory, or choose another path",
-    errno.EEXIST: "two runs write into the same directory: give each its own path",
+    errno.EEXIST: "two runs write into the same directory; give each its own path",
 }
 """What to do about a failure, by error number."""
 
@@ -157,7 +157,7 @@ class DiskFiles:
                 self._keep_rows(key, file)
                 return was_empty
             file.close()
-        raise OSError(errno.EBUSY, "the file comes and goes", name)
+        raise OSError(errno.EBUSY, "the file was created and removed several times", name)
 
     def exists(self, directory: str, name: str) -> bool:
         """Return whether a name is taken."""
@@ -232,7 +232,11 @@ class DiskFiles:
             try:
                 stale.close()
             except OSError as error:
-                _log.error("%s: closing it failed: %s; rows may be missing", "/".join(key), cause_of(error))
+                _log.error(
+                    "%s: the file could not be closed: %s; rows may be missing",
+                    "/".join(key),
+                    cause_of(error),
+                )
 
 
 class TracedFiles(DiskFiles):

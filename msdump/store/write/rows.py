@@ -146,7 +146,7 @@ def _open_as(flags: int, directory: int, name: str) -> int:
         return os.open(name, flags, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, "a symbolic link stands in its place", name) from error
+            raise OSError(errno.ELOOP, "the file is a symbolic link", name) from error
         raise
 
 

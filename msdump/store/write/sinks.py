@@ -283,7 +283,7 @@ class SyncSink:
         """Write a file unless it exists, which is only logged."""
         with self._lock:
             if self._files.exists(artifact.directory, artifact.name):
-                _log.warning("%s already exists, kept", path_of(artifact))
+                _log.warning("%s already exists and is kept", path_of(artifact))
                 return
             self.write(artifact)
 
@@ -366,7 +366,7 @@ class SyncSink:
         if Reason.OVER_LIMIT not in self._skipped:
             _log.warning(
                 "%s of %d bytes is skipped: %d of max_bytes %d are used; "
-                "it and every other file that does not fit is counted as skipped",
+                "raise max_bytes or dump less; further skipped files are only counted",
                 path,
                 size,
                 self._budget.used,

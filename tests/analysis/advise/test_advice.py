@@ -247,7 +247,7 @@ REFUSED = {
         UnsupportedOpError,
         "in every run",
     ),
-    "no truth": ("float[4] x", "float[4] y", "z = Sub(x, x) y = Div(x, z)", InputError, "NaN or infinities"),
+    "no truth": ("float[4] x", "float[4] y", "z = Sub(x, x) y = Div(x, z)", InputError, "NaN or infinity"),
 }
 
 

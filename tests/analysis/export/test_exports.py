@@ -219,7 +219,7 @@ def test_weights_in_other_files(dumps, tmp_path):
     code, _, told = call("report", dumps[0], "--annotate", path, tmp_path / "out.onnx")
 
     assert 2 == code
-    assert "its weights lie in other files" in told
+    assert "its weights are in other files" in told
 
 
 FAULTS = {

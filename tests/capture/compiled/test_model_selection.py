@@ -231,11 +231,11 @@ USELESS = {
     ),
     "no position": (
         ModelItem(blocked_names=(Blocked("conv1"),)),
-        "the black list entry 'conv1' has no pos, so it leaves nothing out",
+        "the black list entry 'conv1' has no pos and has no effect; add a pos such as 'input0'",
     ),
     "no task": (
         ModelItem(layers=("conv2",)),
-        "layer 'conv2': the device runs no task for it, so it is never dumped of model inner",
+        "layer 'conv2': the device runs no task for the operator, so no file is written of model inner",
     ),
 }
 

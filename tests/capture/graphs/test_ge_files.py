@@ -149,9 +149,9 @@ def test_bad_variables(monkeypatch, caplog):
         assert not StageFiles(0, Counters(), is_dumped=False).is_wanted
 
     assert [
-        "DUMP_GE_GRAPH = 'yes': 1, 2 or 3 is expected; no graph files are written",
+        "DUMP_GE_GRAPH = 'yes': must be 1, 2 or 3; no graph files are written",
         "DUMP_GRAPH_FORMAT = 'ge_proto|readable|pdf': ge_readable files are not written",
-        "DUMP_GRAPH_FORMAT = 'ge_proto|readable|pdf': 'pdf' is unknown; ge_proto and onnx are allowed",
+        "DUMP_GRAPH_FORMAT = 'ge_proto|readable|pdf': 'pdf' is unknown; must be ge_proto or onnx",
     ] == caplog.messages
 
 

@@ -70,7 +70,7 @@ def test_directories_are_made_for_the_owner(ask, tmp_path):
             {"scene": "watcher"},
             "ASCEND_DUMP_SCENE = 'watcher' has no effect: it must be aic_err_brief_dump/aic_err_detail_dump",
         ),
-        ({"collect": "file/a"}, "NPU_COLLECT_PATH = 'file/a' is passed over: it cannot be made"),
+        ({"collect": "file/a"}, "NPU_COLLECT_PATH = 'file/a' is skipped: the directory cannot be made"),
     ],
     ids=["scene", "path"],
 )

@@ -195,7 +195,7 @@ def test_remote_path_is_local(caplog, tmp_path):
     plan = plan_of({"dump_path": f"10.0.0.1:{tmp_path}/there", "dump_list": [{}]})
 
     assert f"{tmp_path}/there" == plan.files.path
-    assert "no other host is reached" in caplog.text
+    assert "msdump reaches no other host" in caplog.text
 
 
 def test_own_settings():
@@ -223,9 +223,12 @@ def test_operators_of_other_types(tmp_path):
 def test_section_that_asks_for_nothing(section, caplog):
     """A path alone is no dump; that is said."""
     assert plan_of(section) is None
-    assert ["acl.json:1: $.dump asks for no dump: give dump_list an item, or set one of the switches"] == (
-        caplog.messages
-    )
+    assert [
+        (
+            "acl.json:1: $.dump selects no dump: add an item to dump_list, or set dump_scene, "
+            "dump_debug or dump_stats"
+        )
+    ] == (caplog.messages)
 
 
 ITEM = '"dump_path": ".", "dump_list": [{}]'
@@ -240,16 +243,16 @@ WARNINGS = {
         "$.msdump.max_byte is unknown and ignored (did you mean 'max_bytes'?)"
     ),
     f'{{"dump": {{{ITEM}}}, "msdump": {{"naming": "2.7"}}}}': (
-        "$.msdump.naming has no effect here: files are named as CANN names them"
+        "$.msdump.naming has no effect here: files have the names that CANN documents"
     ),
     f'{{"dump": {{"dump_path": "a", {ITEM}}}}}': (
-        "$.dump.dump_path stands more than once in its object; the last one counts"
+        "$.dump.dump_path is given more than once in its object; the last value is used"
     ),
     '{"dump": {"dump_scene": "lite_exception", "dump_list": [{}]}}': (
-        "$.dump.dump_list is not read: dump_scene turns an exception dump on"
+        "$.dump.dump_list is ignored: dump_scene turns an exception dump on"
     ),
     '{"dump": {"dump_path": ".", "dump_debug": "on", "dump_step": "a"}}': (
-        "$.dump.dump_step = 'a': is malformed and not read"
+        "$.dump.dump_step = 'a': is malformed and ignored"
     ),
 }
 

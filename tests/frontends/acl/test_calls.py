@@ -216,7 +216,7 @@ def test_handle_of_another_kind_is_refused(script, caplog):
     acl.init()
 
     assert 100000 == acl.destroy_data_buffer(acl.mdl.create_dataset())
-    assert "is no handle of a data buffer" in caplog.text
+    assert "is not a handle of a data buffer" in caplog.text
 
 
 def test_description_tells_inputs_and_outputs(script):

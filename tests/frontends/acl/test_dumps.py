@@ -544,7 +544,7 @@ UNMET = {
     ),
     "model": (
         {"dump_list": [{"model_name": "nett"}, {"model_name": "net"}]},
-        "model_name 'nett': no such model was loaded; loaded were 'net', 'graph'",
+        "model_name 'nett': no such model was loaded; the loaded models are 'net', 'graph'",
     ),
 }
 

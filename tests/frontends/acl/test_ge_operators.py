@@ -348,12 +348,12 @@ def test_types_follow_the_first_input(started, op_type, dtype):
 
 
 WRONG = {
-    "rank": ("Conv2D", [CUBE, KERNEL], CONV, "input 0 of shape (2, 3, 4): 4 dimensions expected"),
+    "rank": ("Conv2D", [CUBE, KERNEL], CONV, "input 0 of shape (2, 3, 4): must have 4 dimensions"),
     "layout": (
         "Conv2D",
         [IMAGE, KERNEL],
         CONV | {"data_format": "NDHWC"},
-        "'data_format' = 'NDHWC': NCHW or NHWC is expected",
+        "'data_format' = 'NDHWC': must be NCHW or NHWC",
     ),
 }
 

@@ -263,13 +263,13 @@ def test_computers_without_device_memory_do_not_see_the_fault(script):
 
 
 def test_size_that_is_no_number_is_refused(script, caplog):
-    """A model with metadata that is no number of bytes is not loaded, and the log has the reason."""
+    """A model with metadata that must be a number of bytes is not loaded, and the log has the reason."""
     begin(script, {"watcher_nodes": ["softmax"]})
 
     model_id, ret = acl.mdl.load_from_file(script.save(network(stomped="many")))
 
     assert (0, 100013) == (model_id, ret)
-    message = "node 'transpose': metadata msdump.stomp = 'many': a number of bytes is expected"
+    message = "node 'transpose': metadata msdump.stomp = 'many': must be a number of bytes"
     assert message in caplog.text
 
 
@@ -303,7 +303,7 @@ def test_names_that_are_of_no_use_are_told(script, caplog):
     said = [message.partition(": ")[2] for message in messages if "acl.json" in message]
     assert [
         "layer 'nowhere': model graph has no such operator; it has 'conv', 'convrelu', 'relu', ...",
-        "watcher_nodes 'relu': is fused into 'convrelu' and cannot be seen inside it; name that",
+        "watcher_nodes 'relu': is fused into 'convrelu'; name the fused operator",
         "watcher_nodes 'none': model graph has no such operator; it has 'conv', 'convrelu', 'relu', ...",
     ] == said
     assert [] == names(script)

@@ -62,8 +62,8 @@ def test_large_initializers_are_the_same_arrays(tmp_path):
     assert graph.training.step.weights["big"] is graph.weights["big"]
 
 
-STEP = "initializer 'step' cannot take output 'loss': the one is int32, the other float32"
-SHAPE = "initializer 'm' cannot take output 'loss': the one has shape [3, 2], the other []"
+STEP = "initializer 'step' cannot have output 'loss' as its new value: the one is int32, the other float32"
+SHAPE = "initializer 'm' cannot have output 'loss' as its new value: the one has shape [3, 2], the other []"
 
 FAULTS = {
     "initializer": ([("ww", "w_new")], "there is no initializer 'ww' (did you mean 'w'?)"),
@@ -98,7 +98,8 @@ def test_initial_values_are_checked():
     steps.bind(model.training_info[0].initialization_binding, {"w": "first"})
 
     with pytest.raises(
-        GraphError, match=r"initialization_binding: .*'w' cannot take output 'first': .*\[3, 2\]"
+        GraphError,
+        match=r"initialization_binding: .*'w' cannot have output 'first' as its new value: .*\[3, 2\]",
     ):
         loader.load(model)
 
@@ -117,10 +118,10 @@ def asking(op_type):
 ALONE = {
     "several steps": (
         lambda model: model.training_info.add().CopyFrom(model.training_info[0]),
-        "training_info describes 2 steps, one is supported",
+        "training_info describes 2 steps, but only one is supported",
     ),
-    "Gradient": (asking("Gradient"), "<ModelProto>: training_info: node 'grad': Gradient asks"),
-    "GraphCall": (asking("GraphCall"), "<ModelProto>: training_info: node 'grad': GraphCall asks"),
+    "Gradient": (asking("Gradient"), "<ModelProto>: training_info: node 'grad': Gradient requires"),
+    "GraphCall": (asking("GraphCall"), "<ModelProto>: training_info: node 'grad': GraphCall requires"),
 }
 
 

@@ -42,7 +42,7 @@ def test_a_file_in_the_way_is_named(tmp_path, below):
 
     assert (
         f"dump path '{tmp_path}/file{below}' cannot be created ('{tmp_path}/file' is not a directory): "
-        "Not a directory; remove the file that stands where a directory must be, or choose another path"
+        "Not a directory; remove the file at the place of the directory, or choose another path"
     ) == str(raised.value)
 
 

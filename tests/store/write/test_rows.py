@@ -117,8 +117,8 @@ def folder(path, victim):
 
 
 PLANTS = {
-    "link": (link, "a symbolic link stands in its place"),
-    "dangling link": (dangling, "a symbolic link stands in its place"),
+    "link": (link, "the file is a symbolic link"),
+    "dangling link": (dangling, "the file is a symbolic link"),
     "hard link": (hard_link, "2 names"),
     "pipe": (pipe, "not a regular file but a pipe"),
     "directory": (folder, "Is a directory"),
@@ -167,7 +167,7 @@ def test_a_read_only_victim_of_ones_own_keeps_its_mode(as_user, user_dir):
     os.chown(user_dir / "dump", user_dir.stat().st_uid, -1)
     (user_dir / "dump" / "s.csv").symlink_to(victim)
 
-    assert "a symbolic link stands in its place" == as_user(_append_as_user, str(user_dir / "dump"))
+    assert "the file is a symbolic link" == as_user(_append_as_user, str(user_dir / "dump"))
     assert (b"secret", 0o400) == (victim.read_bytes(), victim.stat().st_mode & 0o777)
 
 

@@ -163,7 +163,7 @@ class TestEverySink:
         sink.keep(tensor(folder, "config.json", b"new"))
 
         assert harness.read(sink, f"{folder}/config.json") == b"headold"
-        assert [f"{folder}/config.json already exists, kept"] == caplog.messages
+        assert [f"{folder}/config.json already exists and is kept"] == caplog.messages
 
     def test_failure_raises_with_path_and_remedy(self, harness, folder, caplog):
         """A file that cannot be written raises, is logged and counted, and does not appear."""

@@ -105,7 +105,7 @@ class TestFolder:
             found = read_folder(str(tmp_path))
 
         assert ["a"] == [*found.operators]
-        assert [f"{tmp_path}: left out 2 files without the name of a dump file, such as 'x.txt'"] == [
+        assert [f"{tmp_path}: left out 2 files with names that are not of dump files, such as 'x.txt'"] == [
             record.getMessage() for record in caplog.records
         ]
 
