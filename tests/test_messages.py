@@ -1,0 +1,48 @@
+"""The page of messages quotes messages that the source has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts import messages
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "messages.md"
+QUOTED = re.findall(r"^\| `(.+?)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def templates():
+    """Return the templates of the source, with ``{}`` for each placeholder."""
+    return {messages.normal(each.text) for each in messages.templates()}
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_quoted(templates, quoted):
+    """A quoted message is a template of the source, behind a file, a key or a value."""
+    text = messages.normal(quoted)
+    behind = [each for each in templates if text.endswith(each)]
+    rest = min((text.removesuffix(each) for each in behind), key=len, default=text)
+    assert "" == re.sub(r"[{}:=, ]", "", rest)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("raise ValueError(f'no {a.b} in {c()}; add {d!r} here')", {"no {b} in {c} ; add {d} here"}),
+        ("log.warning('%s: %d left out', a, b)", {"{...}: {...} left out"}),
+        ("def f(m):\n    raise E(m)\n\ndef g():\n    f('a file is missing')", {"a file is missing"}),
+        ("t = 'the file is empty'\nraise E(t)", {"the file is empty"}),
+        ("def f():\n    return 'too many bytes given'\n\nraise E(f())", {"too many bytes given"}),
+        ("print('no message at all')", set()),
+        ("raise E(re.match(r'^\\d of \\w words$', t))", set()),
+    ],
+)
+def test_templates(monkeypatch, tmp_path, source, expected):
+    """Templates are the strings of raised errors and log lines, through variables and functions."""
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "module.py").write_text(source)
+    monkeypatch.setattr(messages, "PACKAGE", tmp_path)
+    assert {each.replace(" ;", ";") for each in expected} == {each.text for each in messages.templates()}
