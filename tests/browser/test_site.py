@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from tests.browser import dumps
@@ -39,11 +41,13 @@ def test_first_page_has_four_doors(site, page):
         ("segment", "glossary.html#segment"),
         ("NC1HWC0", "glossary.html#nc1hwc0"),
         ("float16 NaN overflows", "how-to/first-overflow.html"),
+        ("is unknown and ignored", "reference/messages.html"),
+        ("data.json:4: $.common_dump_settings.dump_mode = 7: must be 0, 1 or 2", "reference/messages.html"),
     ],
 )
 def test_search_finds(site, page, query, found):
     """The search finds terms, problems and error messages."""
-    page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
+    page.goto(f"{(site / 'search.html').as_uri()}?q={quote(query)}")
     page.wait_for_function(
         "document.querySelector('#search-results .search-summary')?.textContent.includes('found')"
     )
