@@ -73,7 +73,7 @@ _LENGTHS_SLOT: Final = 4  # of a recurrent operator
 Sizes = Mapping[str, int]
 Shape = tuple[int, ...]
 
-_log = logging.getLogger("msdump.inputs")
+_log = logging.getLogger("msdump.analysis")
 
 
 @dataclass(frozen=True, slots=True)
