@@ -646,7 +646,7 @@ class TestCheck:
 @pytest.mark.parametrize(
     ("variable", "text", "message"),
     [
-        (env.DEVICE_ID, 5000 * "1", f"DEVICE_ID = '{79 * '1'}...: a device number"),
+        (env.DEVICE_ID, 5000 * "1", f"DEVICE_ID = '{79 * '1'}...: must be a device number"),
         (
             env.DEVICE_ID,
             "2147483648",

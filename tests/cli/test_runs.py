@@ -115,7 +115,7 @@ def test_all_are_there(dump):
 def test_compare_within_one_path(dump):
     """Two runs of one path are compared; without a choice the newest of each side is."""
     code, _, warned = run("compare", dump, dump)
-    assert (0, True) == (code, "the newest, 1, is taken" in warned)
+    assert (0, True) == (code, "the newest, 1, is read" in warned)
     assert 1 == run("compare", dump, dump, "--golden-execution", FIRST)[0]
     assert 0 == run("compare", dump, dump, "--execution", "0", "--golden-execution", FIRST)[0]
     assert 2 == run("compare", dump, dump, "--execution", "5")[0]
@@ -170,7 +170,7 @@ def test_an_earlier_run_that_went_further(tmp_path, caplog):
     assert {11, 2, 3} == values(open_dump(tmp_path))
 
     assert 1 == caplog.text.count("is of an earlier run")
-    assert "Net/0/1: was left" in caplog.text
+    assert "Net/0/1: is of an earlier run" in caplog.text
 
 
 def test_a_run_that_goes_on(tmp_path):

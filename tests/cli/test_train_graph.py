@@ -113,11 +113,11 @@ def test_optimizers_and_groups_by_patterns(tmp_path, model):
         (["--dim", "N"], "'N' is not NAME=SIZE"),
         (["--precision", "fc1=int8"], "unknown precision 'int8'"),
         (["--precision", "float16", "--precision", "float16"], "--precision: the network is given twice"),
-        (["--loss-scale", "-1"], "value is -1.0, allowed is more than 0"),
-        (["--accumulate", "mean"], "steps is 0, allowed is a whole number from 1"),
+        (["--loss-scale", "-1"], "value is -1.0; must be more than 0"),
+        (["--accumulate", "mean"], "steps is 0; must be a whole number from 1"),
         (["--clip-gradients", "norm:1"], "unknown clipping 'norm': must be one of global_norm, value"),
         (["--device-target", "TPU"], "unknown device 'TPU'"),
-        (["--output", "step.txt"], "its name must end in .onnx"),
+        (["--output", "step.txt"], "the name must end in .onnx"),
     ],
 )
 def test_wrong_options_are_refused(tmp_path, model, arguments, words):

@@ -233,7 +233,7 @@ def test_calls_of_many_tensors_and_long_names(tmp_path):
 
 
 REFUSED = {
-    "reduction": (one("AllReduce", op="mean"), "attribute 'op' = 'mean': sum, max, min, prod are allowed"),
+    "reduction": (one("AllReduce", op="mean"), "attribute 'op' = 'mean': must be one of sum, max, min, prod"),
     "no destination": (one("Send"), "attribute 'dest_rank' = None: must be a number from 0"),
     "negative root": (
         one("Broadcast", root_rank=-1),
@@ -299,7 +299,7 @@ def test_what_cannot_be_exchanged(made, expected):
 @pytest.mark.parametrize("size", [0, 65, "4", True])
 def test_number_of_ranks_is_checked(size):
     """No ranks, too many, and texts are refused."""
-    with pytest.raises(InputError, match="a number from 1 to 64 is expected"):
+    with pytest.raises(InputError, match="must be a number from 1 to 64"):
         communication.spawn(size, print)
 
 

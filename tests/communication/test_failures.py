@@ -253,7 +253,9 @@ def test_limit_is_checked(limit, text):
     """A time limit that is no number of seconds is refused."""
     limit(text)
 
-    with pytest.raises(InputError, match=f"MSDUMP_COMMUNICATION_TIMEOUT = '{text}': seconds above 0"):
+    with pytest.raises(
+        InputError, match=f"MSDUMP_COMMUNICATION_TIMEOUT = '{text}': must be a number of seconds above 0"
+    ):
         communication.spawn(2, print)
 
 

@@ -123,7 +123,7 @@ def test_unused_kernels_of_each_configuration(door, caplog):
         msdump.load(nets.cosine(), config=given).run(X)
     door.process.close()
 
-    told = [record.getMessage() for record in caplog.records if "matched nothing" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "matched no operator" in record.getMessage()]
     assert {
         "config (2): items of kernels that matched no operator that ran: LSTM",
         "config: items of kernels that matched no operator that ran: Softmax",

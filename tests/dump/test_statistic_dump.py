@@ -221,7 +221,7 @@ def test_advice_about_msprobe(door, caplog, categories, expected):
         identity(SIX), {"x": SIX}, steps=2, context=O0, saved_data="statistic", statistic_category=categories
     )
 
-    assert expected == len([r for r in caplog.records if "msprobe refuses" in r.getMessage()])
+    assert expected == len([r for r in caplog.records if "msprobe needs" in r.getMessage()])
 
 
 def test_gpu_computes_on_the_host(door, caplog):
