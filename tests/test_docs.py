@@ -30,10 +30,6 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 WANTED = ("graphs", "sample_nets", "scripts", "docs", "README.md")  # read by commands of pages
-VAGUE_STILL = (  # pages that wait for plain sentences
-    "ARCHITECTURE.md",
-)
-LINTED = [page for page in PAGES if page.name not in VAGUE_STILL]
 RUN = ("bash", "console", "python")
 SHOWN = ("text", "json", "sql")
 
@@ -235,7 +231,7 @@ def test_links_lead_somewhere(page):
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", LINTED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_prose_has_no_vague_words(page):
     """The prose of a page has no word of the list in scripts/budget.py."""
     assert budget.VAGUE.findall(prose(page)) == []

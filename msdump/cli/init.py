@@ -17,6 +17,7 @@ from msdump.store.write import make_directories, write_stream
 _FALLBACK: Final = "/tmp/dump"  # noqa: S108 - the user reads and may change it
 _PATH: Final = re.compile(r"/[A-Za-z0-9_/-]*")
 _WIDTH: Final = 11
+_MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
 
 
 @click.command(name="init", cls=sections.Command)
@@ -77,6 +78,7 @@ def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
     data = templates.render(templates.MODES[name], answers).encode()
     templates.MODES[name].check(data, target)
     write_stream(str(path.parent), path.name, (data,))
+    path.chmod(_MODE)
     click.echo(f"{'written':<{_WIDTH}}{target}: {templates.MODES[name].title}")
     for title, text in _commands(name, target, path):
         click.echo(f"{title:<{_WIDTH}}{text}")

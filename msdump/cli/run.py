@@ -339,7 +339,7 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         yield f"no dump: {run.no_dump}"
         if not run.request.has_config and run.completed:
             model = shlex.quote(run.request.model)
-            yield f"to dump: msdump init && msdump run {model} --config data_dump.json"
+            yield f"to dump: msdump init && msdump run {model} --config data_dump.json --device-target Ascend"
         return
     yield f"dumped   {_iterations(dump.iterations)}: {dump.files} files, {dump.bytes:,} bytes"
     yield f"into     {dump.path}"

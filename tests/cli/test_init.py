@@ -42,11 +42,12 @@ def commands(output):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_files_have_no_fault(folder, caplog, mode):
-    """The file of each mode is read without a warning."""
+    """The file of each mode is read without a warning, also by colleagues."""
     done = call("init", "--mode", mode)
 
     assert (0, "") == (done.exit_code, done.stderr)
     assert MODES[mode].check((folder / "data_dump.json").read_bytes(), "data_dump.json") is not None
+    assert 0o644 == (folder / "data_dump.json").stat().st_mode & 0o777
     assert [] == caplog.messages
 
 

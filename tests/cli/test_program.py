@@ -133,7 +133,7 @@ class TestRun:
             "input    x  float32 (1, 1, 6, 6)  normally distributed",
             "output   output  float32 (1, 3)  min -2.29314, max -0.0580594, mean -0.972081",
             "no dump: neither --config nor MINDSPORE_DUMP_CONFIG is given",
-            f"to dump: msdump init && msdump run {MINI} --config data_dump.json",
+            f"to dump: msdump init && msdump run {MINI} --config data_dump.json --device-target Ascend",
         ] == others
         assert list(tmp_path.iterdir()) == []
 

@@ -51,14 +51,14 @@ def test_limits_of_a_type(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ([], "$: is []"),
         ({"grwth": 1}, "did you mean 'growth'?"),
         ({"gain": -1}, "$.gain: is -1"),
         ({"gain": True}, "$.gain: is True"),
         ({"precision": "float17"}, "did you mean 'float16'?"),
         ({"types": 3}, "$.types: is 3"),
-        ({"types": {"int8": {}}}, "'int8' is none of"),
+        ({"types": {"int8": {}}}, "'int8' is not one of"),
         ({"types": {"float16": {"distanc": 1}}}, "did you mean 'distance'?"),
         ({"types": {"float16": {"ulps": "x"}}}, "$.types.float16.ulps: is 'x'"),
     ],
