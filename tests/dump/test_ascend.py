@@ -370,7 +370,7 @@ def test_useless_output(door, caplog, enable, value, expected):
 
     network = door.dump(onnx.parser.parse_model(FLASH), feeds, context=O0, enable=enable, input_output=2)
 
-    reason = "useless to other operators; MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT=0 dumps them"
+    reason = "not used by other operators; MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT=0 dumps them"
     assert (0 if value == "0" else 1) == network.summary.skipped.get(reason, 0)
     assert expected == {int(m["slot"]) for m, _ in trees.tensors(door.rank)}
     assert (value == "2") == any("IGNORE_USELESS" in r.getMessage() for r in caplog.records)

@@ -60,7 +60,7 @@ def test_missing_symbols_are_told_by_name():
         native.check(without, "9.9")
 
     assert str(caught.value).startswith(
-        "onnxruntime 9.9 has no OrtMemType.DEFAULT, OrtMemoryInfo among its internals"
+        "onnxruntime 9.9 has no OrtMemType.DEFAULT, OrtMemoryInfo among the internals that msdump needs"
     )
     assert str(caught.value).endswith(
         f"install onnxruntime {native.TESTED}, the newest that msdump was tested with"
