@@ -33,7 +33,8 @@ demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
 schema: ; $(PYTHON) -m msdump.config.reference docs/reference/config.md docs/schema/mindspore_dump.schema.json && $(PYTHON) scripts/gradients.py docs/reference/gradients.md && $(PYTHON) -m msdump.analysis.query.columns docs/reference/views.md && $(PYTHON) -m msdump.cli.documents docs/schema
 # The documentation as a site: build/docs/index.html
-docs: ; $(PYTHON) -m sphinx -q --fail-on-warning --keep-going docs build/docs
+docs: ; $(PYTHON) -c 'import sphinx' 2>/dev/null || bash scripts/setup.sh docs
+	$(PYTHON) -m sphinx -q --fail-on-warning --keep-going docs build/docs
 # Manual pages of msdump and its commands: man -l build/man/man1/msdump-run.1
 man: ; $(PYTHON) scripts/man.py build/man/man1
 # Lines, tokens and vague words of each room; lowers tests/budgets.csv where there are fewer now

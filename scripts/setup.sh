@@ -106,5 +106,9 @@ is_usable() {
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    if [[ ${1:-} == -* ]]; then
+        echo "usage: bash scripts/setup.sh [GROUP | +EXTRA]...  (groups and extras of pyproject.toml)" >&2
+        exit 2
+    fi
     setup_venv "$@"
 fi

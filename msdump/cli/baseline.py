@@ -35,6 +35,7 @@ _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
     help="Statistics, by their names in statistic_category; also md5.",
 )
 @sections.output(
+    "-o",
     "-out",
     "--output",
     required=True,

@@ -202,7 +202,13 @@ def _print_reruns(rerunning: Rerunning) -> None:
     "--strict", "is_strict", is_flag=True, help="Judge by all tensors, not by the network's outputs alone."
 )
 @sections.output(
-    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the table."
+    "-o",
+    "-out",
+    "--output",
+    default=".",
+    show_default=True,
+    type=click.Path(),
+    help="Directory of the table.",
 )
 @verdicts.view
 @documents.option

@@ -87,7 +87,13 @@ _conversion: Final = sections.Section("Conversion")
     help="Directory of user-defined conversions: DIR/format_convert/convert_SOURCE_to_TARGET.py.",
 )
 @sections.output(
-    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the results."
+    "-o",
+    "-out",
+    "--output",
+    default=".",
+    show_default=True,
+    type=click.Path(),
+    help="Directory of the results.",
 )
 @sections.output(
     *("-t", "--type", "kind"),

@@ -67,6 +67,7 @@ _NONE = (
     "directory", type=click.Path(), help="Directory with Opdebug files, also in directories below."
 )
 @sections.output(
+    "-o",
     "-out",
     "--output",
     default=".",

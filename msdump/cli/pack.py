@@ -21,7 +21,7 @@ DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"
     "--measure", "measures", is_flag=True, help="Read tensors without statistics and measure them."
 )
 @sections.output(
-    "-out", "--output", required=True, type=click.Path(), help="Directory of the pack, new or empty."
+    "-o", "-out", "--output", required=True, type=click.Path(), help="Directory of the pack, new or empty."
 )
 @documents.option
 @options.executor

@@ -354,9 +354,14 @@ def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
 
 
 def rounded_to(pairing: ModelPairs) -> str:
-    """Return the element type that most weights of one model are rounded to; "" for none."""
+    """Return the element type that most of one model's differing weights are rounded to; "" for none."""
     pairs = [each for graph in pairing.graphs.values() for each in graph.weights.values()]
-    other = [each for each in pairs if each[0] is not each[1] and each[0].shape == each[1].shape]
+    # Equal weights say nothing: many constants, such as 0.5, are numbers of every type.
+    other = [
+        (a, b)
+        for a, b in pairs
+        if a is not b and a.shape == b.shape and not np.array_equal(a, b, equal_nan=True)
+    ]
     for name in SHORTER:
         if 2 * sum(errors.is_rounding(*each, (name,)) for each in other) > len(other):
             return name
