@@ -64,6 +64,8 @@ class TensorError:
             integers and truth values.
         masked: Number of elements in masked lanes.
         changed: Number of elements that differ, of integers and truth values; else 0.
+        beside_masks: The error without all elements in masked lanes, if no other elements are misplaced; else
+            None. It is the error of a tensor that only a softmax reads.
     """
 
     is_same: bool
@@ -77,6 +79,7 @@ class TensorError:
     ulps: float = 0.0
     masked: int = 0
     changed: int = 0
+    beside_masks: TensorError | None = None
 
 
 SAME: Final = TensorError(is_same=True)
@@ -274,9 +277,18 @@ def measure(
     # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
     if not is_unlike and are_same(x, y):
         return SAME
-    sums = PairSums(len(x), unit=_coarser_unit(dtype, dumped.dtype, golden.dtype))
+    unit = _coarser_unit(dtype, dumped.dtype, golden.dtype)
+    error = _error(x, y, unit)
+    if not error.misplaced or error.masked:
+        return error
+    beside = _error(x, y, unit, drops_masks=True)
+    return error if beside.misplaced else replace(error, beside_masks=beside)
+
+
+def _error(x: np.ndarray, y: np.ndarray, unit: LastPlace | None, *, drops_masks: bool = False) -> TensorError:
+    sums = PairSums(len(x), unit=unit)
     with np.errstate(all="ignore"):
-        _find_scale(sums, x, y)
+        _find_scale(sums, x, y, drops_masks=drops_masks)
         _add_blocks(sums, x, y, is_verdict=True)
     return sums.error
 
@@ -508,7 +520,7 @@ def _largest(block: np.ndarray, chosen: np.ndarray) -> float:
     return max(float(kept.max(initial=0)), -float(kept.min(initial=0)))
 
 
-def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
+def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray, *, drops_masks: bool) -> None:
     """Set the golden tensor's scale, and the power of two for elements of float64."""
 
     def peak(side: Side, elements: np.ndarray) -> float:
@@ -525,7 +537,7 @@ def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         return
     pairs = zip(_blocks(x, 0), _blocks(y, 1), strict=True)
     outside = max(_largest(b, np.isfinite(b) & ~are_masked(a, b)) for a, b in pairs)
-    if may_be_masks(outside) and any(np.any(block <= MASK) for block in _blocks(y)):
+    if (drops_masks or may_be_masks(outside)) and any(np.any(block <= MASK) for block in _blocks(y)):
         sums.has_masks, sums.peak = True, outside
 
 

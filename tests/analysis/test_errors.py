@@ -53,7 +53,8 @@ def test_scores_and_error_together_are_those_of_each(data, length, types):
 
     expected = measure(dumped, golden)
     assert compare(dumped, golden) == scores
-    for name in TensorError.__dataclass_fields__:
+    assert repr(expected.beside_masks) == repr(error.beside_masks)
+    for name in TensorError.__dataclass_fields__.keys() - {"beside_masks"}:
         assert getattr(expected, name) == pytest.approx(getattr(error, name), rel=1e-12, nan_ok=True), name
 
 
@@ -287,3 +288,24 @@ def test_roundings_of_elements_that_are_not_aligned():
 
     assert [False, True] == [is_rounding(*each) for each in sides]
     assert ["", "float16"] == [rounded_to(*reversed(each)) for each in sides]
+
+
+@pytest.mark.parametrize(
+    ("dumped", "golden", "distance"),
+    [
+        ([0, -np.inf], [0, -3.4e38], 0),
+        ([1000, -np.inf], [2000, -3.4e38], 0.5),
+        ([-np.inf, -np.inf], [-3.4e38, -3.4e38], 0),
+        ([0, np.inf], [0, 3.4e38], None),
+        ([0, np.nan], [0, -3.4e38], None),
+        ([0, -np.inf], [0, -100], None),
+        ([np.inf, -np.inf], [0, -3.4e38], None),
+    ],
+    ids=["mask", "large_scores", "all", "positive", "nan", "small", "both"],
+)
+def test_errors_beside_masks(dumped, golden, distance):
+    """Very low elements alone may be left out of a tensor that only a softmax reads."""
+    error = measure(np.float32(dumped), np.float32(golden))
+
+    assert error.misplaced
+    assert distance == (None if error.beside_masks is None else error.beside_masks.distance)

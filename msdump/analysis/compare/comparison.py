@@ -47,6 +47,7 @@ from msdump.analysis.judge import (
     accuse,
     has_range,
     joined,
+    masking_operators,
     with_reach,
 )
 from msdump.device import INSERTED_PREFIX
@@ -241,11 +242,17 @@ class DumpComparison:
         is_trained = any(each.is_training for each in self.folders)
         is_inner = folder.mine.graph is not None and bool(folder.mine.graph.caller)
         is_evaluation = is_trained and not folder.is_training and not is_inner
+        masking = masking_operators(folder.mine.graph)
         measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
         for number, (execution, tensors) in enumerate(measured):
             known = folder.evidence(number, execution, tensors)
             yield self.explain(
-                replace(known, is_state=known.is_state or is_trained, is_evaluation=is_evaluation)
+                replace(
+                    known,
+                    is_state=known.is_state or is_trained,
+                    is_evaluation=is_evaluation,
+                    is_masking=known.operator.shown_name in masking,
+                )
             )
 
     def facts(self, folder: ComparedFolder) -> tuple[Fact, ...]:

@@ -258,6 +258,7 @@ class _Run:
             is_random=golden is not None and _is_random(mine.node, golden.node),
             own=own,
             propagated=propagated,
+            is_masking=place.full_name in self._comparison.places.masking,
             returned=frozenset(
                 source.slot
                 for source in self._comparison.places.results.values()

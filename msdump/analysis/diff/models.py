@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msdump.analysis.diff.lockstep import Ran
 from msdump.analysis.diff.pairing import Pairing, pair_graphs, pair_models, sharing_weights
-from msdump.analysis.judge import OperatorPlace, coarser
+from msdump.analysis.judge import OperatorPlace, coarser, masking_operators
 from msdump.analysis.rerun import Arithmetic
 from msdump.device import float_status_of
 from msdump.errors import InputError, name_hint
@@ -34,7 +34,7 @@ from msdump.execute import (
 from msdump.graph import IN_MEMORY, Graph, Node, loader
 from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
-from msdump.read import ABSENT, GraphOperator, SourceKind, ValueSource
+from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.store import names
 
 _LOOPS: Final = frozenset({"Loop", "Scan"})
@@ -53,6 +53,7 @@ class Places:
         before: Number of operators in the runs before.
         count: Number of operators so far.
         results: The sources of the network's results, by name.
+        masking: Full names of operators with outputs that reach nothing but a softmax.
     """
 
     graph: Graph
@@ -60,6 +61,7 @@ class Places:
     before: int = 0
     count: int = 0
     results: dict[str, ValueSource] = field(init=False)
+    masking: frozenset[str] = field(init=False)
     _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
@@ -72,12 +74,20 @@ class Places:
         self._looping = frozenset(body.index for node in loops for body in node.bodies.values())
         sources = _sources(self.graph)
         self.results = {value.name: sources.get(value.name, ABSENT) for value in self.graph.results}
-        self._known = {}
+        self._known, masking = {}, frozenset[str]()
         for graph in self.graph.walk():
-            sources = _sources(graph)
+            sources, operators = _sources(graph), {}
             for node in graph.nodes:
                 reads = tuple(sources.get(name, ABSENT) for name in node.inputs)
-                self._known[graph.index, node.name] = self.of(node), reads
+                place = self.of(node)
+                self._known[graph.index, node.name] = place, reads
+                if not node.is_added:
+                    inner = (value.name for body in node.bodies.values() for value in body.inputs)
+                    reads += tuple(sources.get(name, ABSENT) for name in inner)
+                    operators[place.full_name] = GraphOperator(place.full_name, place.op_type, reads)
+            results = tuple(sources.get(value.name, ABSENT) for value in graph.results)
+            masking |= masking_operators(OperatorGraph(operators, outputs=results))
+        self.masking = masking
 
     def of(self, node: Node) -> OperatorPlace:
         """Return the place of an operator that has not run."""

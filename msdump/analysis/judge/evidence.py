@@ -232,6 +232,7 @@ class OperatorEvidence:
         is_evaluation: Whether another graph of its dump trains the weights that it reads.
         wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
         unread: Numbers of outputs without a reader, if other outputs are read or the operator writes inputs.
+        is_masking: Whether its outputs reach nothing but a softmax (``masking_operators``).
     """
 
     operator: OperatorPlace
@@ -250,6 +251,7 @@ class OperatorEvidence:
     is_evaluation: bool = False
     wrong_weights: Mapping[int, str] = field(default_factory=dict)
     unread: frozenset[int] = frozenset()
+    is_masking: bool = False
 
     def source(self, slot: int) -> ValueSource:
         """Return the source of an input, absent if unknown."""

@@ -22,7 +22,7 @@ from msdump.analysis.judge.evidence import (
     TensorVerdict,
     Verdict,
 )
-from msdump.analysis.judge.limits import TYPES
+from msdump.analysis.judge.limits import SOFTMAX, TO_SOFTMAX, TYPES
 from msdump.graph import written_inputs
 from msdump.read import OperatorGraph
 from msdump.record import IO, lies_in
@@ -459,6 +459,29 @@ def _reaches(finding: Finding, findings: Sequence[Finding], graph: OperatorGraph
         reached |= new
         pending += new
     return False if is_certain else None
+
+
+def masking_operators(graph: OperatorGraph | None) -> frozenset[str]:
+    """Return the full names of operators with outputs that reach nothing but a softmax.
+
+    Very low elements of these outputs are masks of attention: softmax turns them into zero. The outputs reach
+    the softmax directly or through sums, selections, casts and views.
+
+    Args:
+        graph: The graph that ran; None: no operator is known.
+    """
+    masking: set[str] = set()
+    if graph is None:
+        return frozenset()
+    for name in reversed([*graph.operators]):
+        readers = graph.used_by(name)
+        are_masking = all(
+            each.op_type in SOFTMAX or (each.op_type in TO_SOFTMAX and each.full_name in masking)
+            for each in readers
+        )
+        if readers and are_masking and not graph.is_output(name):
+            masking.add(name)
+    return frozenset(masking)
 
 
 def _is_struck(finding: Finding) -> bool:

@@ -71,6 +71,7 @@ class Judge:
     _findings: dict[str, Finding] = field(default_factory=dict)
     _carried: dict[str, float] = field(default_factory=dict)
     _random: set[str] = field(default_factory=set)
+    _masking: set[str] = field(default_factory=set)
     _has_differed: bool = False
     _has_accused: bool = False
     _is_exact: bool = True
@@ -82,6 +83,7 @@ class Judge:
 
     def finding(self, evidence: OperatorEvidence) -> Finding:
         """Return the verdict on the operator that ran next."""
+        evidence = self._beside_masks(evidence)
         place = evidence.operator
         carried = self._carried_to(evidence)
         results = self._tensors.results(evidence.tensors, evidence.arithmetic, carried)
@@ -109,6 +111,28 @@ class Judge:
         self._has_accused |= finding.is_accused
         self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
+
+    def _beside_masks(self, evidence: OperatorEvidence) -> OperatorEvidence:
+        """Return the evidence without the masked elements of tensors that only a softmax reads."""
+        if evidence.is_masking:
+            self._masking.add(evidence.operator.shown_name)
+        masked = {
+            (each.io, each.slot): replace(each, error=each.error.beside_masks)
+            for each in evidence.tensors
+            if each.error is not None and each.error.beside_masks is not None
+            if (evidence.is_masking if each.io is IO.OUTPUT else self._is_masking(evidence, each.slot))
+        }
+        if not masked:
+            return evidence
+        return replace(
+            evidence,
+            tensors=tuple(masked.get((each.io, each.slot), each) for each in evidence.tensors),
+            own=tuple(each for each in evidence.own if (each.io, each.slot) not in masked),
+        )
+
+    def _is_masking(self, evidence: OperatorEvidence, slot: int) -> bool:
+        source = evidence.source(slot)
+        return source.kind is SourceKind.OPERATOR and source.name in self._masking
 
     def network_outputs(self, outputs: Iterable[TensorEvidence]) -> tuple[TensorResult, ...]:
         """Return the verdicts on the network's results, behind its last operator."""

@@ -114,6 +114,19 @@ Where the output is small beside the inputs, as a difference of nearly equal ten
 its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
 less, not more."""
 
+SOFTMAX: Final = frozenset({"Softmax", "SoftmaxV2"})
+"""Types that turn every very low element into zero."""
+
+TO_SOFTMAX: Final = frozenset(
+    {
+        *("Add", "AddN", "AddV2", "Sub", "Select", "SelectV2", "Where", "MaskedFill", "Maximum"),
+        *("Cast", "TransData", "Identity", "Load", "Depend", "Reshape", "Transpose", "Squeeze", "Unsqueeze"),
+        *("ExpandDims", "Flatten", "BroadcastTo", "Expand", "Tile", "Slice", "StridedSlice", "Split"),
+        *("Concat", "ConcatD", "Gather", "GatherV2", "GatherD", "GatherNd", "Tril", "Triu", "Trilu"),
+    }
+)
+"""Types between an attention mask and the softmax: a very low element stays very low or is left out."""
+
 PRODUCTS: Final = frozenset(
     {"MatMul", "MatMulV2", "BatchMatMul", "BatchMatMulV2", "Dense", "Conv1D", "Conv2D", "Conv3D"}
 )

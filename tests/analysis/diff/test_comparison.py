@@ -328,3 +328,37 @@ def test_what_chance_makes_is_not_judged(compared, seed, verdict):
     findings = compared(text, "CPU").report.findings
 
     assert [verdict] * 2 == [each.verdict for each in findings]
+
+
+MASKS = {
+    "mask": ("", "keep, zero, low", "", "agrees"),
+    "views": (
+        "u = Unsqueeze(m, axis) v = Cast<to = 1>(u) w = Squeeze(v, axis)",
+        "keep, zero, low",
+        "w",
+        "agrees",
+    ),
+    "another reader": ("z = Exp(m)", "keep, zero, low", "", "Select"),
+    "a branch reads it": (
+        """z = If (c) <then_branch = g1 () => (float[4,4] a) { a = Exp(m) },
+           else_branch = g2 () => (float[4,4] b) { b = Identity(zeros) }>""",
+        *("keep, zero, low", "", "Select"),
+    ),
+    "a whole row": ("", "none, zero, low", "", "Softmax"),
+    "positive": ("", "keep, zero, large", "", "Select"),
+}
+
+
+@pytest.mark.parametrize(("more", "selected", "mask", "expected"), MASKS.values(), ids=MASKS)
+def test_masks_of_attention(compared, more, selected, mask, expected):
+    """Infinities in masks count if another operator than Softmax reads them, or if a whole row is masked."""
+    text = f"""g (float[4,4] s, bool c) => (float[4,4] y{", float[4,4] z" * ("z =" in more)})
+        <float[1] zero = {{0}}, float[1] low = {{-3.4e38}}, float[1] large = {{1e5}}, int64[1] axis = {{0}},
+         float[4,4] zeros = {{0,0,0,0, 0,0,0,0, 0,0,0,0, 0,0,0,0}},
+         bool[4,4] keep = {{1,0,0,0, 1,1,0,0, 1,1,1,0, 1,1,1,1}},
+         bool[4,4] none = {{1,0,0,0, 0,0,0,0, 1,1,1,0, 1,1,1,1}}>
+        {{ m = Where({selected}) {more} scores = Add(s, {mask or "m"}) y = Softmax(scores) }}"""
+    report = compared(text, "Ascend:force_fp16").report
+
+    found = [each.place.op_type for each in report.accused] or [report.verdict]
+    assert [expected] == found
