@@ -30,6 +30,8 @@ from msdump.read import (
     SourceKind,
     ValueForm,
     ValueSource,
+    describe_miss,
+    find_operators,
     parse_attributes,
     parse_value,
 )
@@ -150,20 +152,17 @@ def _by_name(folder: Iteration) -> dict[str, list[Record]]:
 
 def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration]) -> str:
     """Return the operator's name in the dump; InputError where there is none, or several."""
-    known = dict.fromkeys(listed)
-    onnx_names = {each: name for folder in folders for each, name in _onnx_names(folder) if name in known}
-    names = onnx_names | {sanitize(name): name for name in known} | {name: name for name in known}
-    found = names.get(asked) or names.get(sanitize(asked))
-    if found is not None:
-        return found
-    ends = [name for name in known if sanitize(name).endswith(f"_{sanitize(asked)}")]
-    if len(ends) == 1:
-        return ends[0]
-    if ends:
-        raise InputError(f"operator {asked!r} may be any of {', '.join(ends[:10])}; give its full name")
-    raise InputError(
-        f"the dump has no tensors of an operator {asked!r}{name_hint(asked, (*known, *onnx_names))}"
-    )
+    known: dict[str, set[str]] = {name: set() for name in listed}
+    for folder in folders:
+        for onnx_name, name in _onnx_names(folder):
+            if name in known:
+                known[name].add(onnx_name)
+    if not known:
+        raise InputError(f"the dump has no tensors of an operator {asked!r}")
+    found = find_operators(asked, known)
+    if len(found) != 1:
+        raise InputError(describe_miss(asked, known, found))
+    return found[0]
 
 
 def _onnx_names(folder: Iteration) -> Iterator[tuple[str, str]]:

@@ -18,11 +18,20 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes, reading
-from msdump.analysis.trend import Slot, alike
+from msdump.analysis.trend import Slot
 from msdump.device import formats
 from msdump.encode import TensorInfo, dump_data, dump_message, npy
 from msdump.errors import DAMAGED, DumpReadError, FormatError, ToolError
-from msdump.read import Dump, Iteration, Measurements, Record, has_name, load_file, read_bytes
+from msdump.read import (
+    Dump,
+    Iteration,
+    Measurements,
+    Record,
+    describe_miss,
+    find_operators,
+    load_file,
+    read_bytes,
+)
 from msdump.return_codes import ReturnCode
 from msdump.store import STATISTICS, OperatorFileKind, names, operator_names
 
@@ -274,33 +283,32 @@ def of_operator(
 
     Args:
         dump: The dump.
-        operator: Name of the operator: full, its last component, or as files spell it; ``*`` and ``?`` stand
-            for other characters.
+        operator: Name of the operator: full, its last component, as files spell it, or a part; ``*``
+            and ``?`` stand for other characters.
         slots: Inputs and outputs; empty: all.
         iteration: Number of the iteration; None: the first in which it ran.
         rank: Number of the rank; None: the first on which it ran.
 
     Raises:
-        ToolError: No such operator, or none of these inputs and outputs, was dumped there.
+        ToolError: No operator or several operators have the name, or none of these inputs and outputs was
+            dumped there.
         DumpReadError: The dump cannot be read.
     """
-    is_meant = has_name(operator)
-    runs: dict[tuple[object, ...], list[tuple[Iteration, Record]]] = {}
-    known: dict[str, None] = {}
+    runs: dict[str, dict[tuple[object, ...], list[tuple[Iteration, Record]]]] = {}
+    known: dict[str, set[str]] = {}
     for each in dump.iterations:
         if (iteration is not None and each.step != iteration) or (rank is not None and each.rank != rank):
             continue
         for record in each.tensors:
-            known.setdefault(record.full_name or record.op_name)
-            if is_meant(record):
-                run = (each.path, record.execution, record.pass_number, record.full_name or record.op_name)
-                runs.setdefault(run, []).append((each, record))
-    if not runs:
-        raise ToolError(
-            ReturnCode.PARAMETER, f"no operator {operator!r} was dumped there{alike(operator, [*known])}"
-        )
-    first = next(iter(runs.values()))
-    return ShownRun(tuple(_chosen(first, slots)), len(runs) - 1)
+            name = record.full_name or record.op_name
+            known.setdefault(name, set()).add(record.op_name)
+            run = each.path, record.execution, record.pass_number
+            runs.setdefault(name, {}).setdefault(run, []).append((each, record))
+    found = find_operators(operator, known)
+    if len(found) != 1:
+        raise ToolError(ReturnCode.PARAMETER, describe_miss(operator, known, found))
+    first, *others = runs[found[0]].values()
+    return ShownRun(tuple(_chosen(first, slots)), len(others))
 
 
 def _chosen(run: list[tuple[Iteration, Record]], slots: tuple[Slot, ...]) -> Iterator[InspectedTensor]:

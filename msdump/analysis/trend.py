@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.errors import DumpReadError, ToolError, name_hint
-from msdump.read import Cell, Dump, Execution, Iteration, Record, has_name
+from msdump.read import Cell, Dump, Execution, Iteration, Record, describe_miss, find_operators
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.statistics import STATISTICS, Nature
@@ -17,7 +17,6 @@ Slot = tuple[IO, int]
 """An input or output of an operator."""
 
 _SLOT: Final = re.compile(r"(input|output):([0-9]{1,6})")
-_LISTED: Final = 8  # most names in a message
 _COUNTED: Final = " count"
 _CATEGORIES: Final = {each.category for each in STATISTICS if each.nature is not Nature.DIGEST}
 _SHORT: Final = {name.removesuffix(_COUNTED): name for name in _CATEGORIES if name.endswith(_COUNTED)}
@@ -112,28 +111,26 @@ def trends(
 ) -> TrendReport:
     """Return the statistics of operators' tensors over the iterations of a dump.
 
-    Each rank and each execution has a series of its own. Names of operators are full, as files spell them
-    or their last component; ``*`` and ``?`` stand for other characters.
+    Each rank and each execution has a series of its own. Names of operators are full, as files spell them,
+    their last component or a part; ``*`` and ``?`` stand for other characters.
 
     Raises:
         ToolError: The dump has no such operator, or none of them has such an input or output.
     """
-    wanted = [has_name(name) for name in operators]
-    seen: dict[str, bool] = dict.fromkeys(operators, False)
-    present: dict[str, None] = {}
+    records = [*_records(dump)]
+    present: dict[str, set[str]] = {}
+    for _, _, record in records:
+        present.setdefault(record.full_name or record.op_name, set()).add(record.op_name)
+    wanted = {name for asked in operators for name in _found(asked, present)}
     there: set[Slot] = set()
     series: dict[tuple[object, ...], TensorTrend] = {}
     unreadable: list[str] = []
-    for iteration, execution, record in _records(dump):
-        present.setdefault(record.full_name or record.op_name)
-        hits = [name for name, matches in zip(operators, wanted, strict=True) if matches(record)]
-        for name in hits:
-            seen[name] = True
-        if not hits:
+    for iteration, execution, record in records:
+        operator, slot = record.full_name or record.op_name, (record.io, record.slot)
+        if operator not in wanted:
             continue
-        there.add((record.io, record.slot))
-        if (record.io, record.slot) in slots:
-            operator, slot = record.full_name or record.op_name, (record.io, record.slot)
+        there.add(slot)
+        if slot in slots:
             rank, network = iteration.rank, iteration.network or ""
             values = _values(record, categories, unreadable)
             trend = series.setdefault(
@@ -141,7 +138,7 @@ def trends(
                 TensorTrend(operator, record.op_type, slot, rank, network),
             )
             trend.points.append(TrendPoint(iteration.step, execution, record.pass_number, values))
-    _check(seen, present, there, slots)
+    _check(there, slots)
     for trend in series.values():
         trend.points.sort(key=lambda point: (point.iteration, point.pass_number))
     return TrendReport(list(series.values()), unreadable)
@@ -165,24 +162,14 @@ def _values(record: Record, categories: Sequence[str], unreadable: list[str]) ->
         return dict.fromkeys(categories)
 
 
-def _check(seen: Mapping[str, bool], present: Iterable[str], there: set[Slot], slots: Sequence[Slot]) -> None:
-    names = [*present]
-    for operator, is_there in seen.items():
-        if not is_there:
-            raise ToolError(
-                ReturnCode.PARAMETER, f"no operator {operator!r} was dumped{alike(operator, names)}"
-            )
+def _found(asked: str, present: Mapping[str, Collection[str]]) -> list[str]:
+    found = find_operators(asked, present)
+    if not found:
+        raise ToolError(ReturnCode.PARAMETER, describe_miss(asked, present))
+    return found
+
+
+def _check(there: set[Slot], slots: Sequence[Slot]) -> None:
     if not there & {*slots}:
         asked, has = (", ".join(f"{io}:{number}" for io, number in sorted(each)) for each in (slots, there))
         raise ToolError(ReturnCode.PARAMETER, f"no {asked} of these operators was dumped; there are {has}")
-
-
-def alike(operator: str, names: Sequence[str]) -> str:
-    """Return a hint for an unknown operator name: similar names, or else some existing ones."""
-    text = operator.strip("*?").lower()
-    like = [name for name in names if text and text in name.lower()]
-    hint = "" if like else name_hint(operator, [*names, *(name.rpartition("/")[2] for name in names)])
-    shown = like or ([] if hint else names)
-    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
-    there = f"; there are {', '.join(shown[:_LISTED])}{more}" if shown else ""
-    return f"{hint}{there}"

@@ -316,7 +316,7 @@ def _settle_place(plan: DumpPlan, place: RunPlace) -> None:
         )
     _log.warning(
         "%s: %s; this run adds files, and readers keep the executions apart"
-        " (msdump.existing: 'replace' removes the earlier files, 'refuse' is an error)",
+        ' ("msdump": {"existing": "replace"} removes the earlier files, "refuse" is an error)',
         plan.source,
         _found(plan, earlier),
     )

@@ -11,7 +11,6 @@ from typing import Any, Final
 import click
 
 from msdump import env
-from msdump.analysis import trend
 from msdump.analysis.explain import Explainer, Explanation, Situation, SlotAccount, file_of
 from msdump.cli import messages, options, sections
 from msdump.cli.program import FAILED, leave
@@ -212,8 +211,8 @@ def command(
     )
     explainer = Explainer(opened, situation, iteration)
     subject = explainer.find(operator)
-    if isinstance(subject, list):
-        messages.say(f"error: {dump}: no operator {operator!r}{trend.alike(operator, subject)}")
+    if isinstance(subject, str):
+        messages.say(f"error: {dump}: {subject}")
         leave(FAILED)
     print("\n".join(_explanation_lines(explainer.explain(subject), situation, opened)))
 

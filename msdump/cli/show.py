@@ -45,6 +45,7 @@ from msdump.store.write import write_stream
 
 _WIDEST: Final = 40  # columns of a bar
 _COUNT: Final = " count"
+_SIGNS: Final = {"negative zero": "negative", "positive zero": "positive", "zero": "zero"}
 _BAR: Final = "█"
 _PLAIN_BAR: Final = "#"  # for terminals that know ASCII alone
 
@@ -165,7 +166,9 @@ def _statistic_lines(subject: InspectedTensor) -> Iterator[str]:
     rest = [f"{name} {statistic_csv.text(cell)}" for name, cell in cells.items() if name not in counts]
     if rest:
         yield f"statistics {', '.join(rest)}"
-    if found := [f"{cell:,} {name.removesuffix(_COUNT)}" for name, cell in counts.items() if cell]:
+    named = {name.removesuffix(_COUNT): cell for name, cell in counts.items()}
+    shown = {name: cell for name, cell in named.items() if cell or name in _SIGNS}
+    if found := [f"{cell:,} {_SIGNS.get(name, name)}" for name, cell in shown.items()]:
         yield f"counts     {', '.join(found)}"
 
 
@@ -203,7 +206,9 @@ def _slice(inspection: Inspection) -> Iterator[str]:
 @click.command(name="show", cls=sections.Command)
 @click.argument("path", type=click.Path(), metavar="DUMP", help="Dump, .npy file, or dump file of CANN.")
 @click.argument(
-    "operator", required=False, help="Operator: full name, name in files, or last component; * and ? match."
+    "operator",
+    required=False,
+    help="Operator: full name, name in files, last component or part; * and ?.",
 )
 @sections.selection(
     "--slot",
@@ -252,7 +257,8 @@ def command(
     Exit codes:
         0  A tensor or statistics were read.
         1  The dump has no tensor of the operator.
-        2  The dump, the file or the operator does not exist, or an option is wrong.
+        2  The dump, the file or the operator does not exist, several operators have the name, or an
+           option is wrong.
     """
     is_file = os.path.isfile(path)
     places = iteration, rank, execution

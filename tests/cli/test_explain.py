@@ -240,17 +240,17 @@ def test_names(dump, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("conv2/Conv", "no operator 'conv2/Conv' (did you mean 'conv1/Conv_node_0'"),
+        ("conv2/Conv", "no operator 'conv2/Conv' (did you mean 'conv1-Conv2d'?)\n"),
         (
             "op0",
-            "no operator 'op0'; there are Default/conv1-Conv2d/Conv2D-op0, Default/fc-Dense/Bias",
+            "5 operators match 'op0'; give a full name:\n  Default/conv1-Conv2d/Conv2D-op0\n  Default/",
         ),
         (
             "dense",
-            "no operator 'dense'; there are Default/fc-Dense/BiasAdd-op0, Default/fc-Dense/MatMul-op0\n",
+            "2 operators match 'dense'; give a full name:\n  Default/fc-Dense/MatMul-op0\n  Default/fc-D",
         ),
         ("Conv2D-op1", "no operator 'Conv2D-op1' (did you mean 'Conv2D-op0'?)\n"),
-        ("zzz", "no operator 'zzz'; there are Default/conv1-Conv2d/Conv2D-op0, "),
+        ("zzz", "no operator 'zzz'; there are:\n  Default/conv1-Conv2d/Conv2D-op0\n"),
     ],
     ids=["typo", "many ends", "part", "number", "nothing"],
 )

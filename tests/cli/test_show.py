@@ -133,7 +133,7 @@ def test_file(save):
         f"file       {path}",
         "type       float32, 2 x 10 x 12, 240 elements",
         "statistics max nan, min nan, avg nan, l2norm nan, count 240",
-        "counts     1 negative zero, 237 positive zero, 1 zero, 1 nan, 1 negative inf",
+        "counts     1 negative, 237 positive, 1 zero, 1 nan, 1 negative inf",
         "smallest   0 at [0, 0, 0]",
         "largest    239 at [1, 9, 11]",
         "nan        1 at [1, 4, 5]",
@@ -244,13 +244,14 @@ def test_document(save):
 
 REFUSED = {
     "no such dump": (("nowhere", "Add"), "no dump here"),
-    "no such operator": (("{dump}", "Lgo"), "no operator 'Lgo' was dumped there"),
+    "no such operator": (("{dump}", "Lgo"), "no operator 'Lgo' (did you mean 'Log'?)"),
+    "several operators": (("{dump}", "*op0"), "operators match '*op0'; give a full name:\n  Default/"),
     "no such slot": (("{dump}", "Log-op*", "--slot", "output:7"), "there are input:0, output:0"),
     "no slot": (("{dump}", "Log-op*", "--slot", "7"), "is not an input or output such as output:0"),
     "a slot of a dump": (("{dump}", "--slot", "output:0"), "choose tensors of an OPERATOR"),
     "a picture of a dump": (("{dump}", "--png", "x.png"), "give its file, or an OPERATOR"),
     "a picture of several": (("{dump}", "Log-op*", "--png", "x.png"), "here are 2 (--slot)"),
-    "no tensor in the file": (("{dump}/rank_0/.dump_metadata/config.json",), "no dump file"),
+    "no tensor in the file": (("{dump}/rank_0/.dump_metadata/config.json",), "not a dump file"),
 }
 
 

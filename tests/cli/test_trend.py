@@ -137,8 +137,8 @@ def test_acl(tmp_path):
     ("arguments", "message"),
     [
         (("Default_fc1-Dense_MatMul-op1",), "did you mean 'Default_fc1-Dense_MatMul-op0'?"),
-        (("fc1",), "there are Default_fc1-Dense_MatMul-op0"),
-        (("*", "nothing"), "no operator 'nothing' was dumped"),
+        (("zzz",), "no operator 'zzz'; there are:\n  Default_fc1-Dense_MatMul-op0"),
+        (("*", "nothing"), "no operator 'nothing'"),
         (("*", "--slot", "output:1"), "no output:1 of these operators was dumped; there are output:0"),
         (("*", "--slot", "out:0"), "'out:0' is not an input or output such as output:0"),
         (("*", "--stat", "maxx"), "did you mean 'max'?"),

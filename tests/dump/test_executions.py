@@ -275,7 +275,7 @@ def test_keep_counts(door, caplog, steps, held):
     (message,) = [r.getMessage() for r in caplog.records if "already holds" in r.getMessage()]
     assert f"already holds {held} (" in message
     assert f"of network Net in {'1 directory' if steps == 1 else '2 directories'}" in message
-    assert "'replace' removes the earlier files" in message
+    assert '("msdump": {"existing": "replace"} removes the earlier files' in message
 
 
 def test_a_run_that_goes_on(door, caplog):

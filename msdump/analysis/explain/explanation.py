@@ -133,8 +133,8 @@ class Explainer:
         model = situation.model
         self._tables = () if model is None else _tables(model, self._plan, self._all_moments)
 
-    def find(self, text: str) -> Subject | list[str]:
-        """Return the operator that a text names, or the names of all where it names none or several."""
+    def find(self, text: str) -> Subject | str:
+        """Return the operator that a text names, or an error message if the text names none or several."""
         model = self._situation.model
         # The model first: it has types, places and reasons that the names of files lack.
         from_model = [] if model is None else list(subjects.of_model(model, self._tables))

@@ -18,6 +18,8 @@ from msdump.read import (
     OperatorFile,
     Rank,
     Record,
+    describe_miss,
+    find_operators,
     of_rows,
     read_listed_operators,
 )
@@ -237,31 +239,28 @@ def _name_in_header(file: OperatorFile) -> str:
         return ""
 
 
-def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | list[str]:
-    """Return the subject that a text names, or the names of all where it names none or several.
+def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | str:
+    """Return the subject that a text names, or an error message if the text names none or several.
 
     Args:
         text: A full name, the name of an ONNX node, the name of a file or the operator's part of it, or the
-            end of a full name that no other operator has.
+            end or a part of a full name that no other operator has.
         subjects: All subjects; of several with one name the first counts.
         stand_ins: The operator's part of the original name, by the name of a file that ``mapping.csv`` lists.
     """
-    # From the strictest to the loosest reading of the text; the first that fits anything counts.
     name_asked = _op_name(text, stand_ins) or text.strip()
     by_full_name: dict[str, Subject] = {}
     for subject in subjects:
         by_full_name.setdefault(subject.operator.full_name, subject)
-    matches = (
-        [subject for subject in by_full_name.values() if name_asked in subject.known_as],
-        [subject for subject in by_full_name.values() if name_asked in subject.op_names],
-        [subject for name, subject in by_full_name.items() if name.endswith(f"/{name_asked}")],
-        [subject for name, subject in by_full_name.items() if name_asked and name.endswith(name_asked)],
-    )
-    meant = next((fitting for fitting in matches if fitting), [])
+    exact = [subject for subject in by_full_name.values() if name_asked in subject.known_as]
+    if exact:
+        return exact[0]
+    names = {name: (*subject.known_as, *subject.op_names) for name, subject in by_full_name.items()}
+    found = find_operators(name_asked, names)
     # Several subjects with the same files count as one match, such as a kernel under both of its names.
-    if len({subject.op_names for subject in meant}) == 1 or (meant and meant is matches[0]):
-        return meant[0]
-    return sorted({name for subject in by_full_name.values() for name in subject.known_as})
+    if len({by_full_name[name].op_names for name in found}) == 1:
+        return by_full_name[found[0]]
+    return describe_miss(text, names, found)
 
 
 def mapped(dump: Dump) -> dict[str, str]:

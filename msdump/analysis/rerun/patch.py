@@ -16,8 +16,9 @@ from msdump.analysis import errors
 from msdump.analysis.rerun.reexecution import Reexecution
 from msdump.analysis.rerun.sites import ModelOperator, file_names
 from msdump.analysis.rerun.values import UNREADABLE, Holder
-from msdump.errors import InputError, ToolError, name_hint
+from msdump.errors import InputError, ToolError
 from msdump.graph import Node, reads
+from msdump.read import describe_miss, find_operators
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 
@@ -59,16 +60,14 @@ class _Patch:
         self._values: dict[str, np.ndarray] = {}
 
     def _node(self, name: str) -> Node:
-        known: dict[str, Node] = {}
-        for node in self._graph.operators:
-            if node.name in self._positions:
-                known |= dict.fromkeys((node.name, node.operator.full_name, *file_names(node)), node)
-        if name not in known:
-            titles = [node.operator.full_name for node in known.values()]
-            raise InputError(
-                f"--patch {name!r}: the main graph has no such operator{name_hint(name, titles)}"
-            )
-        return known[name]
+        nodes = {
+            node.operator.full_name: node for node in self._graph.operators if node.name in self._positions
+        }
+        names = {full_name: (node.name, *file_names(node)) for full_name, node in nodes.items()}
+        found = find_operators(name, names)
+        if len(found) != 1:
+            raise InputError(f"--patch: the main graph: {describe_miss(name, names, found)}")
+        return nodes[found[0]]
 
     def cures(self) -> Iterator[Cure]:
         """Propagate the patched values, and yield a cure for each network output that both sides dumped."""

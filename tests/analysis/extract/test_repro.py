@@ -138,11 +138,11 @@ def refusal(message, operator, *, dump="lenet", model=None, saved="tensor", **nu
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
 REFUSALS = {
     "a name that is none": refusal("did you mean", "Default/conv9-Conv2d/Conv2D-op0"),
-    "a name of nobody": refusal("no tensors of an operator", "Relu"),
+    "an unknown name": refusal("no operator 'Rule'", "Rule"),
     "an iteration that was not dumped": refusal("no iteration 7, but 0", "Conv2D-op0", iteration=7),
     "a rank that is none": refusal("no rank 3, but 0", "Conv2D-op0", rank=3),
     "a pass that did not run": refusal("no pass 2", "conv1-Conv2d_Conv2D-op0", pass_number=2),
-    "a component of several": refusal("give its full name", "Conv2D-op0"),
+    "a component of several": refusal("2 operators match 'Conv2D-op0'; give a full name", "Conv2D-op0"),
     "another model": refusal(f"has no operator {CONV}", "conv1/Conv_node_0", model="transformer"),
     "an unknown primitive": refusal("--model", "Default/QLinearConv-op0", dump="quantized"),
     "no tensors": refusal("no tensors of an operator", CONV, saved="statistic"),
