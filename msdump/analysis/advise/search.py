@@ -410,7 +410,9 @@ class SetSearch:
             squares = before**2 + np.cumsum([costs[each] ** 2 - before**2 for each in free])
             count = int(np.sum(squares <= self.limit**2))
             counts = sorted({1, count // 2, *range(count - 1, count + 3)} & {*range(1, 1 + len(free))})
-            found = self._first_holding([kept - {*free[:each]} for each in reversed(counts)])
+            # an operator that one input needs is no reason to keep the others
+            alone = [kept - {each} for each in free[1:]]
+            found = self._first_holding([*(kept - {*free[:each]} for each in reversed(counts)), *alone])
             if found is None:
                 width *= 2
             else:

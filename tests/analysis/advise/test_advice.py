@@ -112,11 +112,11 @@ def test_a_held_back_input_that_fails_joins_the_search():
     }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 9, 15])
 def test_no_operator_can_go(seed, monkeypatch):
     """Of a set that is called the smallest, every operator is needed by an input of the search."""
     monkeypatch.setattr(search, "MOST_EXACT", 0)
-    advice = nets.advice_for(nets.random_net(seed + 60, 30), "force_fp16", 3e-4)
+    advice = nets.advice_for(nets.random_net(seed + 60, 30), "force_fp16", 3e-4, seeds=(0, 1, 2, 3))
 
     assert advice.is_smallest
     assert advice.measured.worst(advice.kept) <= 3e-4
