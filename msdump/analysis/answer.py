@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from msdump.analysis.compare import tensor_reason
@@ -19,6 +21,7 @@ from msdump.analysis.judge import (
     Verdict,
     fault_text,
     joined,
+    largest_distance,
 )
 from msdump.errors import plural
 
@@ -44,14 +47,14 @@ _MEANINGS: Final = {
 """Meanings of verdicts without an operator at fault."""
 
 _RERUN: Final = (
-    "add --model FILE.onnx to run each operator again and separate own errors from inherited errors"
+    "add --model MODEL.onnx to run each operator again and separate own errors from inherited errors"
 )
-KEEP: Final = "run msdump diff FILE.onnx --advise 0.01 to find the operators to keep in float32"
-_ALONE: Final = "run msdump extract to write {name} as a separate model"
+_ALONE: Final = "run msdump extract {dump} {name} -o DIRECTORY{model} to write it as a model"
+_BOUND: Final = 0.01  # of the outputs' error: a usual goal in half precision
 _NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
+_SPREAD: Final = frozenset({Verdict.ACCUMULATED, Verdict.AMPLIFIED})
 _STEPS: Final = {
-    Verdict.NONFINITE: KEEP,
-    Verdict.WEIGHT: "give both sides the same weights; msdump diff of the two models lists differing weights",
+    Verdict.WEIGHT: "give both sides the same weights; msdump diff MINE.onnx GOLDEN.onnx compares them",
     Verdict.REPLACED: "check how the two models were exported: their graphs differ",
     Verdict.MISSING: "check how the two models were exported: their graphs differ",
     Verdict.SHAPE: "give both sides the same inputs and the same model",
@@ -60,6 +63,45 @@ _STEPS: Final = {
     Verdict.UNREADABLE: "dump again: files are lost or torn",
 }
 """Next steps, by the verdict on the whole network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The files and the variant that a command compared, for the commands of next steps.
+
+    Attributes:
+        model: File of MINE's model, "" if unknown.
+        variant: Variant that MINE ran in, "" if unknown.
+        options: Further options of ``msdump diff``: inputs and the reference variant.
+        dump: Folder of MINE's dump; "" without a dump.
+        has_rerun: Whether the operators ran again, or both sides ran in lockstep.
+        are_models: Whether two models were compared.
+    """
+
+    model: str = ""
+    variant: str = ""
+    options: tuple[str, ...] = ()
+    dump: str = ""
+    has_rerun: bool = False
+    are_models: bool = False
+
+
+def keep_step(compared: Compared, error: float = 0.0) -> str:
+    """Return the command that finds the operators to keep; "" if MINE ran on no emulated device.
+
+    >>> keep_step(Compared("model.onnx", "Ascend:force_fp16"), 0.0017)
+    'run msdump diff model.onnx --mine Ascend:force_fp16 --advise 0.0008 to find the operators to keep'
+
+    Args:
+        compared: The compared files.
+        error: Error of the outputs; the bound lies below. 0 or infinite: unknown.
+    """
+    if compared.variant and not compared.variant.lower().startswith("ascend"):
+        return ""
+    bound = _BOUND if not 0 < error <= _BOUND else error / 2
+    file, variant = compared.model or "MODEL.onnx", compared.variant or "VARIANT"
+    command = ("msdump", "diff", file, "--mine", variant, *compared.options, "--advise", f"{bound:.1g}")
+    return f"run {shlex.join(command)} to find the operators to keep"
 
 
 def tell_outputs(outputs: Iterable[TensorResult]) -> str:
@@ -95,8 +137,12 @@ def _badness(output: TensorResult | None) -> tuple[int, float]:
 
 def _apart(output: TensorResult) -> str:
     if output.misplaced:
-        return f"{_name(output)} differs in NaN or infinities at {output.misplaced:,} elements"
-    return f"{_name(output)} differs by {output.distance:.2g}"
+        return f"{_output(output)} differs in NaN or infinities at {output.misplaced:,} elements"
+    return f"{_output(output)} differs by {output.distance:.2g}"
+
+
+def _output(output: TensorResult) -> str:
+    return f"output {output.evidence.name or output.slot}"
 
 
 def _first_of(texts: Sequence[str]) -> str:
@@ -132,26 +178,34 @@ def meaning(report: Report) -> str:
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
 
 
-def next_step(report: Report, *, has_rerun: bool) -> str:
+def next_step(report: Report, compared: Compared) -> str:
     """Return a next step for the user; "" where nothing is left to do.
 
     Args:
         report: The verdicts.
-        has_rerun: Whether the operators ran again, or both sides ran in lockstep.
+        compared: The compared files.
     """
     verdict = report.verdict
     if report.inputs:
         return _STEPS[Verdict.INHERITED]
     # after re-execution no precision needs to be guessed
-    if not has_rerun and verdict in _NUMERIC and (precision := report.precision()):
+    if not compared.has_rerun and verdict in _NUMERIC and (precision := report.precision()):
         return (
             f"if the device computed in {precision}, add --precision {precision}: its limits allow this error"
         )
     if verdict is Verdict.OWN:
-        return _ALONE.format(name=report.accused[0].place.shown_name) if has_rerun else _RERUN
-    if verdict in {Verdict.ACCUMULATED, Verdict.AMPLIFIED}:
-        return KEEP if has_rerun else _RERUN
-    return _STEPS.get(verdict, "")
+        return _extract_step(report, compared) if compared.has_rerun else _RERUN
+    if verdict is Verdict.NONFINITE or (verdict in _SPREAD and compared.has_rerun):
+        return keep_step(compared, largest_distance(report.outputs))
+    if verdict is Verdict.WEIGHT and compared.are_models:
+        return "give both models the same weights"
+    return _RERUN if verdict in _SPREAD else _STEPS.get(verdict, "")
+
+
+def _extract_step(report: Report, compared: Compared) -> str:
+    dump = shlex.quote(compared.dump) if compared.dump else "DUMP"
+    model = f" --model {shlex.quote(compared.model)}" if compared.model else ""
+    return _ALONE.format(dump=dump, name=shlex.quote(report.accused[0].place.shown_name), model=model)
 
 
 def group_alike(
@@ -223,12 +277,14 @@ def lines_below(report: Report, shown: int) -> Iterator[str]:
         yield f"left out  {operators} of golden by mine's configuration, such as {example}"
     hidden = len(report.findings) - shown
     if hidden:
-        yield f"          {plural(hidden, 'more operator')} in the table{_folded(report)} (-v shows all)"
+        verb = "is" if hidden == 1 else "are"
+        more = plural(hidden, "more operator" if shown else "operator")
+        yield f"          {more} {verb} not shown{_folded(report)}; -v shows all"
 
 
 def _folded(report: Report) -> str:
     inherited = sum(each.verdict is Verdict.INHERITED for each in report.findings)
-    return f", of which {inherited:,} inherit{'s' * (inherited == 1)}" if inherited else ""
+    return f" ({inherited:,} inherit{'s' * (inherited == 1)})" if inherited else ""
 
 
 def _first(report: Report) -> Iterator[str]:
@@ -256,7 +312,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
+def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
     """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
     said = tell_outputs(report.outputs)
     if not said and report.compared:  # the outputs of the network are unknown
@@ -278,7 +334,7 @@ def summary_lines(report: Report, *, has_rerun: bool = False) -> Iterator[str]:
     if groups and others:
         yield f"others    {_counted(others)}"
     yield from _runs(report)
-    if step := next_step(report, has_rerun=has_rerun):
+    if step := next_step(report, compared):
         yield f"next      {step}"
 
 

@@ -46,12 +46,12 @@ def _print_verdicts(
     *,
     alone: Sequence[str],
     view: ComparisonView,
-    has_rerun: bool = False,
+    compared: answer.Compared,
     is_interrupted: bool = False,
 ) -> None:
     """Print the verdicts, write the table into a folder, and exit with 1 where something differs."""
     if not documents.wanted():
-        for line in answer.summary_lines(report, has_rerun=has_rerun):
+        for line in answer.summary_lines(report, compared):
             print(line)
         shown = verdicts.print_listing(report, view)
         for line in answer.lines_below(report, shown):
@@ -97,7 +97,7 @@ def _compare_statistics(
         why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
         messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
-    _print_verdicts(report, output, alone=alone, view=view)
+    _print_verdicts(report, output, alone=alone, view=view, compared=answer.Compared(dump=dumped))
 
 
 _rerun: Final = sections.Section("Re-execution")
@@ -106,7 +106,7 @@ rerun_options: Final = command_options.applied(
         "--model",
         type=click.Path(dir_okay=False),
         metavar="FILE.onnx",
-        help="Run the operators again by this model and measure own errors.",
+        help="Model that GOLDEN ran. The operators of MINE run again by this model, for own errors.",
     ),
     _rerun(
         "--arithmetic",
@@ -173,7 +173,9 @@ def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
 def _print_reruns(rerunning: Rerunning) -> None:
     again = sum(bool(rerun.own) for run in rerunning.runs for rerun in run.reruns)
     mine = f" (MINE ran in {rerunning.mine})" if rerunning.mine not in {None, rerunning.golden} else ""
-    messages.say(f"{plural(again, 'operator')} ran again in {rerunning.golden}{mine}")
+    messages.say(
+        f"{plural(again, 'operator')} ran again in {rerunning.golden}, differing ones also in float64{mine}"
+    )
     left_out = rerunning.left_out()
     if left_out:
         operator, note = left_out[0]
@@ -263,7 +265,7 @@ def command(
     comparison = DumpComparison(
         dumped, golden, limits, graph, *pairs.executions, executor, is_strict=is_strict
     )
-    is_interrupted = False
+    is_interrupted, rerunning = False, None
     try:
         with messages.bar("operators", 0) as bar:
             comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
@@ -286,7 +288,12 @@ def command(
         output,
         alone=[path for path in pairs.alone if path not in comparison.joined],
         view=view,
-        has_rerun=bool(model),
+        compared=answer.Compared(
+            model or "",
+            "" if rerunning is None else str(rerunning.mine or ""),
+            dump=dumped,
+            has_rerun=bool(model),
+        ),
         is_interrupted=is_interrupted,
     )
 

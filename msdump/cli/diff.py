@@ -268,7 +268,13 @@ def command(
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
     if comparison.report.findings and not documents.wanted():
-        _print(comparison, seconds, view)
+        given = [("--dim", f"{name}={size}") for name, size in dimensions.items()]
+        given += [("--inputs", path) for path in files]
+        given += [("--seed", str(seed))] * bool(seed) + [("--golden", golden)] * (golden != "float32")
+        words = tuple(word for option in given for word in option)
+        are_models = other is not None
+        compared = answer.Compared(model, sides[0].text, words, has_rerun=True, are_models=are_models)
+        _print(comparison, seconds, view, compared)
     for failure in comparison.failures:
         messages.say(f"error: {failure}")
     searches = bisects and is_whole and not comparison.failures
@@ -358,9 +364,11 @@ def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
         leave(FAILED)
 
 
-def _print(comparison: LockstepComparison, seconds: float, view: ComparisonView) -> None:
+def _print(
+    comparison: LockstepComparison, seconds: float, view: ComparisonView, compared: answer.Compared
+) -> None:
     report = comparison.report
-    for line in answer.summary_lines(report, has_rerun=True):
+    for line in answer.summary_lines(report, compared):
         print(line)
     shown = verdicts.print_listing(report, view)
     print(_head(comparison, seconds))

@@ -37,19 +37,19 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
         ([output(8e-4), output()], "the outputs agree (error 0.0008, limit 0.0039 of float16)"),
         ([output(8e-4, limit=0.01)], "the outputs agree (error 0.0008, limit 0.01)"),
         ([output(0.1, limit=0.5)], "the outputs agree (error 0.1, limit 0.5)"),
-        ([output(0.12, DIFFERS)], "logits differs by 0.12 (limit 0.0039 of float16)"),
+        ([output(0.12, DIFFERS)], "output logits differs by 0.12 (limit 0.0039 of float16)"),
         ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
         (
             [output(), *(output(1.0, DIFFERS, None, name=name) for name in "abcde")],
-            "a differs by 1, b differs by 1, c differs by 1 and 2 more",
+            "output a differs by 1, output b differs by 1, output c differs by 1 and 2 more",
         ),
         (
             [output(each, DIFFERS, None) for each in (0.1, 0.3, 0.2)],
-            "logits differs by 0.3",
+            "output logits differs by 0.3",
         ),
         (
             [output(0.5, DIFFERS, None, misplaced=3)],
-            "logits differs in NaN or infinities at 3 elements",
+            "output logits differs in NaN or infinities at 3 elements",
         ),
     ],
 )
@@ -89,7 +89,7 @@ def test_inputs_that_differ(names, told):
     report.add(finding("Default/Pow-op0"))
 
     assert told == answer.meaning(report)
-    assert "feed both sides the same inputs" == answer.next_step(report, has_rerun=False)
+    assert "feed both sides the same inputs" == answer.next_step(report, answer.Compared())
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_inputs_that_differ(names, told):
     [
         (Verdict.EQUAL, False, "", ""),
         (Verdict.AGREES, True, "", ""),
-        (Verdict.OWN, False, "", "--model FILE.onnx"),
+        (Verdict.OWN, False, "", "--model MODEL.onnx"),
         (Verdict.OWN, True, "", "msdump extract"),
         (Verdict.NONFINITE, True, "", "--advise"),
         (Verdict.WEIGHT, False, "", "same weights"),
         (Verdict.MISSING, False, "", "exported"),
-        (Verdict.ACCUMULATED, False, "rounding errors add up", "--model FILE.onnx"),
+        (Verdict.ACCUMULATED, False, "rounding errors add up", "--model MODEL.onnx"),
         (Verdict.ACCUMULATED, True, "rounding errors add up", "--advise"),
         (Verdict.INHERITED, True, "already differ", "same inputs"),
         (Verdict.UNREADABLE, True, "all readable tensors", "dump again"),
@@ -114,8 +114,42 @@ def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
     report = Report()
     report.add(finding("Default/Pow-op0", verdict))
 
-    told = answer.meaning(report), answer.next_step(report, has_rerun=has_rerun)
+    told = answer.meaning(report), answer.next_step(report, answer.Compared(has_rerun=has_rerun))
 
     assert (bool(means), bool(step)) == tuple(map(bool, told))
     assert means in told[0]
     assert step in told[1]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "compared", "step"),
+    [
+        (
+            Verdict.NONFINITE,
+            answer.Compared("a b", "Ascend:O2", ("--dim", "N=4"), has_rerun=True),
+            "run msdump diff 'a b' --mine Ascend:O2 --dim N=4 --advise 0.01 to find the operators to keep",
+        ),
+        (
+            Verdict.NONFINITE,
+            answer.Compared(),
+            "run msdump diff MODEL.onnx --mine VARIANT --advise 0.01 to find the operators to keep",
+        ),
+        (Verdict.NONFINITE, answer.Compared("a.onnx", "CPU"), ""),
+        (
+            Verdict.WEIGHT,
+            answer.Compared("a.onnx", has_rerun=True, are_models=True),
+            "give both models the same weights",
+        ),
+        (
+            Verdict.OWN,
+            answer.Compared("a.onnx", dump="d", has_rerun=True),
+            "run msdump extract d Default/Pow-op0 -o DIRECTORY --model a.onnx to write it as a model",
+        ),
+    ],
+)
+def test_next_commands_name_the_files(verdict, compared, step):
+    """Commands of next steps name the known files and the variant; unknown ones stand in capitals."""
+    report = Report()
+    report.add(finding("Default/Pow-op0", verdict))
+
+    assert step == answer.next_step(report, compared)

@@ -261,7 +261,9 @@ def test_operators_alike_share_a_row(put, page, plain):
     told = plain(text)
     assert 1 == told.count("and 2 more Pow of RMSNorm")
     assert f"Same fault {names[1]} , {names[2]}" in told
-    assert "Next: run msdump diff FILE.onnx --advise 0.01 to find the operators to keep in float32." in told
+    assert (
+        "Next: run msdump diff MODEL.onnx --mine VARIANT --advise 0.01 to find the operators to keep." in told
+    )
 
 
 def test_readable_without_program_and_style(put, page, plain):
@@ -369,7 +371,7 @@ def test_page_beside_document(put, run, tmp_path):
 
 
 REFUSED = {
-    "no dump": (("empty",), "no dump"),
+    "no dump": (("empty",), "not a dump"),
     "another network": (("dump", "golden"), "nothing was compared"),
     "a page in a file": (("dump", "-o", "file/page.html"), "cannot be written"),
     "no trace": (("dump", "--trace", "file"), "not JSON"),
@@ -507,7 +509,7 @@ def test_golden_names_the_operator_at_fault(put, document):
     assert [[FC]] == [
         [report["operators"][place]["operator"] for place in each["victims"]] for each in report["problems"]
     ]
-    assert report["advice"].startswith("add --model FILE.onnx")
+    assert report["advice"].startswith("add --model MODEL.onnx")
 
 
 def test_missing_operators_are_told(put, document):

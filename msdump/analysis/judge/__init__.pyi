@@ -20,6 +20,7 @@ from .findings import by_own as by_own
 from .findings import fault_text as fault_text
 from .findings import gravity as gravity
 from .findings import grouped_findings as grouped_findings
+from .findings import largest_distance as largest_distance
 from .findings import masking_operators as masking_operators
 from .findings import top_findings as top_findings
 from .findings import with_reach as with_reach

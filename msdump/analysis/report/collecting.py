@@ -356,15 +356,16 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         ),
         () if compared is None else compared.alone,
         "" if compared is None else answer.tell_outputs(compared.report.outputs),
-        _advice(compared, found),
+        _advice(dump, compared, found),
     )
 
 
-def _advice(compared: ComparedDumps | None, found: Sequence[ReportedProblem]) -> str:
+def _advice(dump: Dump, compared: ComparedDumps | None, found: Sequence[ReportedProblem]) -> str:
     if compared is not None:
-        return answer.next_step(compared.report, has_rerun=any(each.own for each in compared.report.findings))
+        has_rerun = any(each.own for each in compared.report.findings)
+        return answer.next_step(compared.report, answer.Compared(dump=dump.path, has_rerun=has_rerun))
     begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
-    return answer.KEEP if any(each.kind in begins for each in found) else ""
+    return answer.keep_step(answer.Compared()) if any(each.kind in begins for each in found) else ""
 
 
 def _compared(

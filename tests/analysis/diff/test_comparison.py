@@ -303,7 +303,7 @@ def test_a_weight_that_rounding_makes_infinite_is_named(compared, mode):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_that_are_rounded_widen_the_limits(dtype):
-    """The type that most differing weights are rounded to is found, one wrong weight among equal ones has none."""
+    """The type that most differing weights are rounded to is found; one wrong weight has none."""
     rng = np.random.default_rng(0)
     weights = {f"w{number}": rng.standard_normal((4, 4)).astype(np.float32) for number in range(3)}
     for name in ("w1", "w2"):  # numbers of the type already, in either model

@@ -101,7 +101,7 @@ def test_weight_is_named_with_its_line(tmp_path, run):
     )
     assert "          net.py:7: x = self.dense(x)\n" in done.stdout
     assert "others    1 inherited\n" in done.stdout
-    told = "verdict   weight: Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (limit 0.00012 of "
+    told = "verdict   weight: output Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (limit 0.00012 of "
     assert done.stdout.startswith(f"{told}float32)\n")
     assert "next      give both sides the same weights; " in done.stdout
 

@@ -79,7 +79,7 @@ class TestFirst:
         assert (
             "first     nothing differs\n"
             "compared  1 tensor of 1 operator: 1 agree (1 exactly), 0 differ, 0 failed\n"
-            "          1 more operator in the table (-v shows all)\n"
+            "          1 operator is not shown; -v shows all\n"
             f"written   {tmp_path}/out/compare_"
         ) in done.stdout
 
@@ -96,7 +96,7 @@ class TestFirst:
         )
 
         assert (True, False) == ("op7 " in short.stdout, "op8 " in short.stdout)
-        assert "39 more operators in the table (-v shows all)" in short.stdout
+        assert "39 more operators are not shown; -v shows all" in short.stdout
         assert "op8 " in long.stdout
 
     def test_corrupt_file_does_not_hide_the_first(self, tmp_path, run):
