@@ -298,6 +298,7 @@ class What:
         sample_count: First elements to keep of each tensor, or None for all.
         keeps_device_format: Tensors keep device shape, dtype and format (``trans_flag`` false).
         saves_kernel_args: Write ``{op_type}.{op_name}.json``.
+        has_unused_kernels: ``kernels`` has items, and the dump_mode does not use ``kernels``.
     """
 
     selector: Selector = field(default_factory=Selector)
@@ -307,6 +308,7 @@ class What:
     sample_count: int | None = None
     keeps_device_format: bool = False
     saves_kernel_args: bool = False
+    has_unused_kernels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

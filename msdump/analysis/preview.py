@@ -310,10 +310,11 @@ def _iterations(plan: DumpPlan) -> str:
 
 def _operators(plan: DumpPlan) -> str:
     selector = plan.what.selector
+    unused = f" (dump_mode {selector.mode} does not use kernels)" if plan.what.has_unused_kernels else ""
     if selector.mode is DumpMode.MARKED:
-        return "the operators that set_dump marks"
+        return f"the operators that set_dump marks{unused}"
     if selector.mode is DumpMode.ALL or not selector.patterns:
-        return "all"
+        return f"all{unused}"
     return "; ".join(_pattern(pattern) for pattern in selector.patterns)
 
 

@@ -198,8 +198,9 @@ def command(
     where = settings.context_of(context)
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
     library = {} if compiled.KERNEL else {"library": _NO_LIBRARY}
-    words = subjects(plan) | library
-    lines = (f"{subject + ':':<12}{text}" for subject, text in library.items())
+    more = library | options.unused_variable(plan)
+    words = subjects(plan) | more
+    lines = (f"{subject + ':':<12}{text}" for subject, text in more.items())
     output.show(DOCUMENT, CheckedPlan(words), (describe(plan), *lines))
     if model is None:
         return

@@ -10,6 +10,7 @@ import click
 
 from msdump import env
 from msdump.cli import sections
+from msdump.plan import DumpPlan
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Option = Callable[[Any], Any]
@@ -31,6 +32,17 @@ _EXECUTOR: Final = (
         help="Use the workers of this Dask scheduler, tcp://HOST:PORT.",
     ),
 )
+
+
+def unused_variable(plan: DumpPlan) -> dict[str, str]:
+    """Return a line on MS_DIAGNOSTIC_DATA_PATH if the path of a configuration replaces the value."""
+    base = env.read(env.DIAGNOSTIC_DATA_PATH)
+    if base is None or f"{plan.files.path}/".startswith(f"{base.rstrip('/')}/"):
+        return {}
+    return {
+        "variable": f"{env.DIAGNOSTIC_DATA_PATH} {base} has no effect, because the configuration has a path"
+        " (msdump run --path DIR replaces the path)"
+    }
 
 
 def applied(*options: _Option) -> Callable[[_Command], _Command]:

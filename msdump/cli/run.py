@@ -52,6 +52,7 @@ class RunRequest:
     save_state: str | None
     save_outputs: str | None
     has_config: bool
+    path: str | None
 
     def feed(self, graph: Graph) -> tuple[Feed, tuple[Recipe, ...]]:
         """Return a function step -> inputs, and the recipes of made-up inputs.
@@ -122,6 +123,8 @@ class DumpedFiles:
         no_tensors: Why none of the files can hold an operator's tensor; None where they can.
         skipped: Number of tensors without a file, by reason.
         lost: Number of files that could not be written, by reason.
+        not_run: Selected iterations behind the last one that ran, such as 1|5-8; None: none.
+        needed_steps: Value of --steps that runs them; None: none.
     """
 
     path: str
@@ -132,6 +135,8 @@ class DumpedFiles:
     no_tensors: str | None
     skipped: Mapping[str, int]
     lost: Mapping[str, int]
+    not_run: str | None = None
+    needed_steps: int | None = None
 
 
 @dataclass(slots=True)
@@ -227,7 +232,18 @@ class ModelRun:
             _UNMARKED if plan.what.selector.mode is DumpMode.MARKED else None,
             summary.skipped,
             summary.lost,
+            *self._not_run(plan.when.iterations),
         )
+
+    def _not_run(self, selected: IterationSet) -> tuple[str, int] | tuple[None, None]:
+        """Return the selected iterations behind a complete run, and the value of --steps that runs them."""
+        if len(self.completed) < self.request.steps:
+            return None, None
+        last = self.completed[-1]
+        later = [(max(low, last + 1), high) for low, high in selected.spans or () if high > last]
+        if not later:
+            return None, None
+        return str(IterationSet.of(later)), self.request.steps + later[-1][1] - last
 
     @property
     def no_dump(self) -> str | None:
@@ -351,6 +367,16 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         yield f"skipped  {_counts(dump.skipped, 'tensor')}"
     if dump.lost:
         yield f"lost     {_counts(dump.lost, 'file')}"
+    yield from _hints(run, dump)
+
+
+def _hints(run: ModelRun, dump: DumpedFiles) -> Iterator[str]:
+    """Yield the lines on selected iterations that did not run, and on a variable without effect."""
+    if dump.not_run is not None:
+        noun = "iteration" if dump.not_run.isdecimal() else "iterations"
+        yield f"not run  selected {noun} {dump.not_run} (option: --steps {dump.needed_steps})"
+    if run.request.path is None and run.network.plan is not None:
+        yield from (f"variable {text}" for text in options.unused_variable(run.network.plan).values())
 
 
 def _values(run: ModelRun) -> Iterator[str]:
@@ -455,6 +481,13 @@ _steps: Final = sections.Section("Steps and training")
     show_default="$MINDSPORE_DUMP_CONFIG",
     help="Dump configuration.",
 )
+@_dump(
+    "--path",
+    type=click.Path(),
+    metavar="DIR",
+    show_default="path of the configuration",
+    help="Directory of the dump.",
+)
 @options.context
 @sections.device(
     "--ranks",
@@ -507,7 +540,11 @@ def command(
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     if request.save_state is not None and not request.train:
         raise click.UsageError("--save-state needs --train: only training changes a state")
+    if request.path is not None and not (request.path and request.has_config):
+        raise click.UsageError(f"--path needs a directory, and --config or {env.DUMP_CONFIG}")
     _check_ranks(ranks, device_id)
+    if request.path is not None:
+        mindspore.set_path(request.path)
     mindspore.set_options(device_target=device_target, jit_level=jit_level, device_id=device_id)
     if config is not None:
         mindspore.set_config(config, "--config")

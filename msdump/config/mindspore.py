@@ -59,7 +59,7 @@ _INPUTS_ALONE: Final = 1  # input_output
 _DIAGNOSTIC_SUBDIRECTORY: Final = "/debug_dump"
 
 
-def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True) -> DumpPlan:
+def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True, root: str = "") -> DumpPlan:
     """Return the plan of the bytes of a MINDSPORE_DUMP_CONFIG file.
 
     Whatever is doubtful is logged as a warning of ``msdump.config``, one line each.
@@ -70,6 +70,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
         context: Device and level of the run; on Ascend without a level the presence of
             ``e2e_dump_settings`` decides between O0 and O2.
         has_lines: Whether messages name lines, because the bytes come from a file.
+        root: Absolute root of the dump in place of ``path``; "": none.
 
     Raises:
         ConfigSyntaxError: The bytes are not JSON.
@@ -101,7 +102,7 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True)
             report.warn(fault.path, f"{fault.message}; ignored under the present settings")
         else:
             report.error(fault.path, fault.message)
-    root = _root(settings, report)
+    root = _root(settings, report) if not root or not settings.is_usable("path") else root
     patterns = _patterns(settings, mode, report)
     watch_rules = _watch_rules(settings, report)
     report.close()
@@ -284,6 +285,7 @@ def _what(mode: Mode, settings: Settings, patterns: tuple[KernelPattern, ...]) -
         if mode is Mode.O2
         else mode is Mode.O0_O1 and not settings["trans_flag"],
         saves_kernel_args=settings["save_kernel_args"],
+        has_unused_kernels=dump_mode is not DumpMode.KERNELS and bool(settings.items("kernels")),
     )
 
 

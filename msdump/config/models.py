@@ -109,7 +109,11 @@ class CommonDumpSettings(Section):
     kernels: Annotated[
         list[str],
         Allowed("a list of texts", "a text: a full name, an operator type or name-regex(...)"),
-        about('Operators for dump_mode 1: full names, types, or "name-regex(expression)". Empty: all.'),
+        about(
+            'Operators for dump_mode 1: full names, types, or "name-regex(expression)". Empty: all. '
+            "A type selects all types that contain the text in any case; "
+            '"name-regex(.*/MatMul-op.*)" selects exactly the type MatMul.'
+        ),
     ]
     support_device: Annotated[
         list[int],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,11 @@ def set_options(**options: Any) -> None:
 def set_config(path: str, giver: str) -> None:
     """Set a file in place of MINDSPORE_DUMP_CONFIG's, before the first load; messages name ``giver``."""
     _current().configurations.substitute = (path, giver)
+
+
+def set_path(root: str) -> None:
+    """Set a directory in place of the ``path`` of configurations, before the first load."""
+    _current().configurations.root = os.path.abspath(root)  # noqa: PTH100 - also removes ".."
 
 
 def current_context() -> Context:

@@ -225,11 +225,13 @@ class Configurations:
     Attributes:
         substitute: The path of a configuration file that stands in for MINDSPORE_DUMP_CONFIG, and the name
             of the option that gave it, for messages.
+        root: Absolute root of the dump in place of the configuration's ``path``; "": none.
     """
 
     def __init__(self) -> None:
         """Begin with nothing read."""
         self.substitute: tuple[str, str] | None = None
+        self.root = ""
         # reentrant: a warning of the parser may reach a log handler of the user that loads a network
         self._lock = new_lock()
         self._is_read = False
@@ -272,7 +274,7 @@ class Configurations:
         # and its warnings are logged once, however many networks share it
         name = self._name(source, data)
         if (name, context) not in self._plans:
-            plan = config.parse(data, shown or source, context, has_lines=not is_mapping)
+            plan = config.parse(data, shown or source, context, has_lines=not is_mapping, root=self.root)
             self._sources[name] = data
             self._plans[name, context] = replace(plan, source=name)
         return self._plans[name, context]

@@ -262,6 +262,16 @@ def test_unknown_names(dump, name, message):
     assert message in told.stderr
 
 
+def test_names_without_a_model(tmp_path):
+    """Operators with one last component are all known from the dump alone."""
+    call("run", GRAPHS / "lenet.onnx", "--config", configured(tmp_path))
+
+    told = call("explain", tmp_path / "dump", "Conv2D-op0")
+
+    assert 1 == told.exit_code
+    assert "2 operators match 'Conv2D-op0'" in told.stderr
+
+
 def test_one_iteration(dump):
     """With --iteration only that one counts; one that the configuration does not ask for is reported so."""
     asked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 2)

@@ -199,6 +199,66 @@ class TestRun:
         assert done.exit_code == 0
         assert words in done.stdout
 
+    @pytest.mark.parametrize(
+        ("iterations", "steps", "words"),
+        [
+            ("0|2", 1, "not run  selected iteration 2 (option: --steps 3)\n"),
+            ("0-1|5-8", 1, "not run  selected iterations 1|5-8 (option: --steps 9)\n"),
+            ("0|2", 3, ""),
+            ("all", 1, ""),
+        ],
+    )
+    def test_selected_iterations_that_did_not_run(self, config, iterations, steps, words):
+        """The summary names the selected iterations behind the last step, and the steps that reach them."""
+        done = call("run", MINI, "--config", config(iteration=iterations), "--steps", steps)
+
+        assert done.exit_code == 0
+        assert words == "".join(
+            line for line in done.stdout.splitlines(keepends=True) if line.startswith("not run")
+        )
+
+    @pytest.mark.parametrize(
+        "device",
+        [(), ("--ranks", 2), ("--device-target", "Ascend", "--jit-level", "O2")],
+        ids=["CPU", "ranks", "O2"],
+    )
+    @pytest.mark.parametrize("uses_ge", ["0", "1"])
+    def test_path_replaces_that_of_the_configuration(self, tmp_path, config, monkeypatch, device, uses_ge):
+        """All files are written below --path, a relative directory below the working directory."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv(env.ENABLE_GE_DUMP, uses_ge)
+        monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, "/elsewhere")
+
+        done = call("run", MINI, "--config", config(iteration="0"), "--path", "sub/../good", *device)
+
+        assert done.exit_code == 0, done.output
+        assert f"into     {tmp_path}/good" in done.stdout
+        assert "has no effect" not in done.stdout
+        assert any((tmp_path / "good").rglob("*Conv2D*"))
+        assert not (tmp_path / "dump").exists()
+
+    @pytest.mark.parametrize(("options", "directory"), [((), "x"), (("--config", "{config}"), "")])
+    def test_path_without_a_configuration_is_refused(self, config, monkeypatch, options, directory):
+        """--path needs a directory and a configuration."""
+        monkeypatch.delenv(env.DUMP_CONFIG, raising=False)
+        given = [each.format(config=config()) for each in options]
+
+        done = call("run", MINI, *given, "--path", directory)
+
+        assert done.exit_code == 2
+        assert "--path needs a directory, and --config or MINDSPORE_DUMP_CONFIG" in done.stderr
+
+    @pytest.mark.parametrize(("base", "is_named"), [("/elsewhere", True), ("{folder}", False)])
+    def test_variable_without_effect(self, tmp_path, config, monkeypatch, base, is_named):
+        """The commands run and check name MS_DIAGNOSTIC_DATA_PATH if the configuration has another path."""
+        monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, base.format(folder=tmp_path))
+        path = config()
+
+        texts = [call("run", MINI, "--config", path).stdout, call("check", path).stdout]
+
+        words = "MS_DIAGNOSTIC_DATA_PATH /elsewhere has no effect, because the configuration has a path"
+        assert [is_named] * 2 == [words in text for text in texts]
+
     def test_seed_decides_the_inputs(self, tmp_path, config):
         """The same seed gives the same tensors, another seed and another step others."""
         dumps = []

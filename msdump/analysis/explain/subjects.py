@@ -203,7 +203,7 @@ def of_dump(dump: Dump) -> Iterator[Subject]:
     """Yield the subjects that a dump names, each once: from lists of execution, then from files."""
     seen: set[str] = set()
     for subject in _named(dump):
-        if seen.isdisjoint(subject.op_names):
+        if names.sanitize(subject.operator.full_name) not in seen:
             yield subject
         seen |= subject.op_names
 

@@ -76,6 +76,7 @@ PATTERNS = (
         ),
         ({"selector": Selector(DumpMode.MARKED)}, "operators:  the operators that set_dump marks"),
         ({"selector": Selector(DumpMode.KERNELS)}, "operators:  all"),
+        ({"has_unused_kernels": True}, "operators:  all (dump_mode 0 does not use kernels)"),
         (
             {"selector": Selector(DumpMode.KERNELS, PATTERNS)},
             (
