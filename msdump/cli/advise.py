@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import click
@@ -12,7 +13,9 @@ import click
 from msdump import dtypes
 from msdump.analysis import inputs
 from msdump.analysis.advise import (
+    FILES,
     ErrorPair,
+    InputUse,
     KeepAdvice,
     Named,
     Progress,
@@ -64,9 +67,11 @@ advice: Final = applied(
 
 _SHOWN = 30  # operators; -v shows all
 
+_NAMED: Final = "model with node names"
+
 _CONFIRMATIONS: Final = {
-    SearchEnd.CONFIRMED: "confirmed: errors stay below {} on {} outside of the search",
-    SearchEnd.UNCONFIRMED: "not confirmed: an error exceeds {} on an input outside of the search",
+    SearchEnd.CONFIRMED: "confirmed: errors stay below {} on {} held out",
+    SearchEnd.UNCONFIRMED: "not confirmed: an error exceeds {} on an input held out",
 }
 _SIZES: Final = {
     True: "minimal: without any one of them an output exceeds {}",
@@ -85,19 +90,21 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
         yield f"no operator needs to be kept: the error of every output is below {advice.bound:g}"
     else:
         yield f"keep {len(advice.nodes)} of them in {advice.variants.to.name}:"
-        yield from _operators(advice)
+        yield from _operators(advice, Path(answer.files[0]).name if answer.files else "")
         yield _SIZES[advice.is_smallest].format(f"{advice.bound:g}")
     yield from _errors(advice)
     if advice.outcome in _CONFIRMATIONS:
         unseen = {error.example for error in advice.errors if error.is_unseen}
         yield _CONFIRMATIONS[advice.outcome].format(f"{advice.bound:g}", plural(len(unseen), "input"))
+    if advice.is_confirmed:
+        yield from _distance_to_bound(advice)
     yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
     if types := advice.types:
         yield (
             f"by name {plural(len(advice.nodes), 'operator')} kept, by type ({', '.join(types.types)})"
             f" {types.size}: error {types.error:.3g}"
         )
-    yield from (f"written: {path}" for path in answer.files)
+    yield from (f"written: {path} ({FILES.get(Path(path).name, _NAMED)})" for path in answer.files)
 
 
 def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
@@ -110,27 +117,57 @@ def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
         yield f"the bound is smaller than the error of {to} itself"
 
 
-def _operators(advice: KeepAdvice) -> Iterator[str]:
+def _distance_to_bound(advice: KeepAdvice) -> Iterator[str]:
+    """Yield the largest error as a share of the bound, and a warning if other inputs may exceed the bound."""
+    bound, largest, likely = advice.bound, advice.largest, advice.likely
+    yield f"largest error: {largest.after / bound:.0%} of {bound:g} ({largest.example})"
+    if likely > bound:
+        smaller = 0.95 * bound * bound / likely  # rounding to two digits adds at most 5 %
+        yield (
+            f"another input may exceed {bound:g}: mean error plus 2 standard deviations is {likely:.3g};"
+            f" to be surer, search with --advise {smaller:.2g} or more --inputs"
+        )
+
+
+def _operators(advice: KeepAdvice, written: str) -> Iterator[str]:
     shown = len(advice.nodes) if messages.verbosity() else _SHOWN
     for node in advice.nodes[:shown]:
         yield f"  {node.name}  ({node.operator.full_name})"
     if len(advice.nodes) > shown:
-        yield f"  ... and {len(advice.nodes) - shown} more (-v)"
+        more = f"  ... and {len(advice.nodes) - shown} more (-v)"
+        yield f"{more}; {written} has all {len(advice.nodes)}" if written else f"{more}, or --output DIR"
     if count := len(advice.nameless):
         yield f"{plural(count, 'name')} not in the model file; give other tools the file that --output writes"
 
 
+_USES: Final = {
+    InputUse.SEARCHED: "",
+    InputUse.JOINED: "  (held out, exceeded {}, joined the search)",
+    InputUse.HELD_OUT: "  (held out)",
+}
+
+
 def _errors(advice: KeepAdvice) -> Iterator[str]:
-    width = max((len(error.example) for error in advice.errors), default=0)
+    """Yield the errors of the inputs in the order search, joined, held out."""
+    examples = [error.example for error in advice.errors]
+    width = max(map(len, examples), default=0)
     after = "with them kept" if advice.kept is not None else "with all kept"
+    yield from (
+        legend for start, legend in _MADE_UP.items() if any(example.startswith(start) for example in examples)
+    )
     for error in advice.errors:
-        mark = "  (outside of the search)" if error.is_unseen else ""
         yield (
             f"{error.example:<{width}}  {error.output}: error {error.before:.3g},"
-            f" {after} {error.after:.3g}{mark}"
+            f" {after} {error.after:.3g}{_USES[error.use].format(f'{advice.bound:g}')}"
         )
 
 
+_SEED: Final = "seed "
+_LIKE: Final = "like "
+_MADE_UP: Final = {
+    _SEED: f"{_SEED}S.N: made-up input of step N of msdump run --seed S",
+    _LIKE: f"{_LIKE}FILE S.N: made-up input N of seed S, similar to FILE",
+}
 _SEEN: Final = 4  # inputs that the search looks at
 
 
@@ -187,7 +224,7 @@ DOCUMENT: Final = Document(
         name="AdviseDocument",
     ),
     Shape(Node, "name operator=operator.full_name op_type=operator.op_type", name="KeptOperator"),
-    Shape(ErrorPair, "input=example output before after is_unseen"),
+    Shape(ErrorPair, "input=example output before after is_unseen use"),
     Shape(TypeSet, "types operators=size error"),
 )
 
@@ -271,9 +308,9 @@ def _inputs(question: Question) -> tuple[Named, Named, Unseen]:
     def made_up(number: int, seed: int = question.seed + 1, like: Named = read) -> tuple[str, Values]:
         if not like:
             arrays = inputs.made_up(graph, question.sizes, seed, number)
-            return f"seed {seed}.{number}", bind_inputs(graph, (), arrays)
+            return f"{_SEED}{seed}.{number}", bind_inputs(graph, (), arrays)
         path, feeds = like[number % len(like)]
-        return f"like {path} {seed}.{number}", inputs.like(feeds, (seed, number))
+        return f"{_LIKE}{path} {seed}.{number}", inputs.like(feeds, (seed, number))
 
     seen = read[:count]
     others = [made_up(number, question.seed, seen) for number in range(_SEEN - len(seen))]

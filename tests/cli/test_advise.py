@@ -54,17 +54,73 @@ def relative(result, golden):
     return float(np.linalg.norm(result - golden) / np.linalg.norm(golden))
 
 
+def line_of(result, start):
+    """Return the first line of standard output that starts with a text."""
+    return next(line for line in result.stdout.splitlines() if line.startswith(start))
+
+
+LEGENDS = {
+    "seed 0.0 ": (["--dim", "N=3"], "seed S.N: made-up input of step N of msdump run --seed S"),
+    "like huge.npz 0.0 ": (
+        ["--inputs", "huge.npz"],
+        "like FILE S.N: made-up input N of seed S, similar to FILE",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "arguments", "legend"), [(key, *each) for key, each in LEGENDS.items()])
+def test_names_of_made_up_inputs_are_explained(advise, name, arguments, legend):
+    """A line before the errors explains the names of made-up inputs."""
+    lines = advise(1e-2, *arguments).stdout.splitlines()
+
+    places = [number for number, line in enumerate(lines) if line.startswith(name)]
+    assert lines.index(legend) < min(places)
+
+
+def test_a_warning_near_the_bound(advise):
+    """A bound just above the errors is followed by a smaller bound, a wide one by the share alone."""
+    document = json.loads(advise(1, "--dim", "N=64", "--json").stdout)
+    errors = [each["after"] for each in document["errors"]]
+    near, wide = (advise(max(errors) * factor, "--dim", "N=64") for factor in (1.001, 10))
+
+    assert line_of(near, "largest error: 100% of ")
+    assert "; to be surer, search with --advise " in line_of(near, "another input may exceed ")
+    assert line_of(wide, "largest error: 10% of ")
+    assert "another input may exceed" not in wide.stdout
+
+
+def test_a_long_list_names_the_file_that_is_complete(advise, monkeypatch):
+    """A cut list names the written file with all operators, or --output."""
+    monkeypatch.setattr(advise_command, "_SHOWN", 1)
+    written, printed = (advise(1e-2, "--inputs", "huge.npz", *more) for more in (["-o", "advice"], []))
+
+    assert line_of(written, "  ... and 1 more (-v); keep_dtype.cfg has all 2")
+    assert line_of(printed, "  ... and 1 more (-v), or --output DIR")
+
+
+def test_each_written_file_names_its_reader(advise):
+    """The lines of the written files name the tool that reads each."""
+    lines = advise(1e-2, "--inputs", "huge.npz", "-o", "advice").stdout.splitlines()
+
+    readers = [line.partition(" (")[2] for line in lines if line.startswith("written: ")]
+    assert [
+        "for ATC --keep_dtype)",
+        "for ATC --modify_mixlist)",
+        "for MindSpore set_context)",
+        "for onnxconverter_common float16)",
+        "for msdump configurations)",
+    ] == readers
+
+
 def test_it_writes_files_that_msdump_takes(advise, tmp_path):
     """The bound holds when a network runs with the written files, by name and by type."""
     result = advise(1e-2, "--inputs", "large.npz", "--inputs", "huge.npz", "-o", "advice")
 
     assert result.exit_code == 0, result.output
     assert "keep 2 of them in float32:" in result.stdout
-    assert "(outside of the search)" in next(
-        line for line in result.stdout.splitlines() if line.startswith("huge.npz ")
-    )
+    assert "(held out)" in line_of(result, "huge.npz ")
     assert "minimal: without any one of them an output exceeds 0.01" in result.stdout
-    assert "confirmed: errors stay below 0.01 on 3 inputs outside of the search" in result.stdout
+    assert "confirmed: errors stay below 0.01 on 9 inputs held out" in result.stdout
     assert FILES == {path.name for path in Path("advice").iterdir()}
     assert ["second", "third"] == Path("advice/keep_dtype.cfg").read_text().split()
     blocked = json.loads(Path("advice/onnxconverter_common.json").read_text())
@@ -73,10 +129,10 @@ def test_it_writes_files_that_msdump_takes(advise, tmp_path):
     x = np.load("huge.npz")["x"]
     golden = msdump.load("net.onnx")(x)
     fragment = json.loads(Path("advice/data_dump_fragment.json").read_text())["msdump"]
-    mindspore = json.loads(Path("advice/ascend_config.json").read_text())["ascend_config"]
+    mindspore = json.loads(Path("advice/ascend_config.json").read_text())
     msdump.set_context(device_target="Ascend", jit_level="O0")
-    for settings in (fragment, mindspore):
-        msdump.set_context(ascend_config=settings)
+    for settings in ({"ascend_config": fragment}, mindspore):
+        msdump.set_context(**settings)
         assert relative(msdump.load("net.onnx")(x), golden) <= 1e-2
 
 
@@ -99,16 +155,15 @@ def test_a_file_that_is_held_back_refutes(advise):
     result = advise(1e-2, "--inputs", "small.npz", "--inputs", "huge.npz")
 
     assert result.exit_code == 0, result.output
-    line = next(line for line in result.stdout.splitlines() if line.startswith("huge.npz "))
-    assert "not seen" not in line
-    assert "errors stay below 0.01 on 2 inputs" in result.stdout
+    assert line_of(result, "huge.npz ").endswith("(held out, exceeded 0.01, joined the search)")
+    assert "errors stay below 0.01 on 8 inputs held out" in result.stdout
 
 
 def test_nothing_to_keep(advise):
     """A bound that holds already needs no set and writes no file."""
     result = advise(0.5, "--inputs", "small.npz", "--seed", "0", "-o", "advice")
     assert result.exit_code == 2  # as for diff without advice
-    result = advise(10.0, "--dim", "N=1", "-o", "advice")
+    result = advise(10.0, "--inputs", "small.npz", "-o", "advice")
 
     assert result.exit_code == 0, result.output
     assert "no operator needs to be kept" in result.stdout
@@ -271,8 +326,8 @@ def test_json_holds_the_advice(advise):
         [each["name"] for each in document["kept"]],
         document["outcome"],
     )
-    errors = {each["input"]: (each["before"], each["is_unseen"]) for each in document["errors"]}
-    assert ("Infinity", True) == errors["huge.npz"]
+    errors = {each["input"]: (each["before"], each["is_unseen"], each["use"]) for each in document["errors"]}
+    assert ("Infinity", True, "held out") == errors["huge.npz"]
     assert document["is_smallest"]
     assert FILES == {Path(path).name for path in document["files"]}
     assert all(each["after"] <= 1e-2 for each in document["errors"])

@@ -1,4 +1,6 @@
+from .advice import FILES as FILES
 from .advice import ErrorPair as ErrorPair
+from .advice import InputUse as InputUse
 from .advice import KeepAdvice as KeepAdvice
 from .advice import Named as Named
 from .advice import SearchEnd as SearchEnd

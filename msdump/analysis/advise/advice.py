@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,6 +26,16 @@ MODIFY_MIXLIST: Final = "modify_mixlist.json"
 MINDSPORE: Final = "ascend_config.json"
 CONVERTER: Final = "onnxconverter_common.json"
 FRAGMENT: Final = "data_dump_fragment.json"
+
+FILES: Final = {
+    KEEP_DTYPE: "for ATC --keep_dtype",
+    CUSTOMIZE_DTYPES: "for ATC --customize_dtypes",
+    MODIFY_MIXLIST: "for ATC --modify_mixlist",
+    MINDSPORE: "for MindSpore set_context",
+    CONVERTER: "for onnxconverter_common float16",
+    FRAGMENT: "for msdump configurations",
+}
+"""Reader of each written file, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +151,17 @@ class SearchEnd(enum.StrEnum):
     INTERRUPTED = "interrupted"
 
 
+class InputUse(enum.StrEnum):
+    """Use of an input by a search."""
+
+    SEARCHED = "searched"
+    """Used by all rounds of the search."""
+    JOINED = "joined"
+    """Held out at first; an output exceeded the bound, so the later rounds of the search used the input."""
+    HELD_OUT = "held out"
+    """Used to confirm the set only."""
+
+
 @dataclass(frozen=True, slots=True)
 class ErrorPair:
     """The error of one output of one input.
@@ -149,14 +171,19 @@ class ErrorPair:
         output: Name of the output.
         before: Its error without any operator kept in float32.
         after: Its error with the advised operators in float32, or all candidates if no set was found.
-        is_unseen: Whether the search did not use the input.
+        use: Use of the input by the search.
     """
 
     example: str
     output: str
     before: float
     after: float
-    is_unseen: bool
+    use: InputUse
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the search did not use the input."""
+        return self.use is InputUse.HELD_OUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +212,25 @@ class KeepAdvice:
     def is_confirmed(self) -> bool:
         """Whether the bound holds on inputs that had no part in the search."""
         return self.outcome is SearchEnd.CONFIRMED
+
+    @property
+    def largest(self) -> ErrorPair:
+        """The largest error with the advised operators kept."""
+        return max(self.errors, key=lambda each: each.after)
+
+    @property
+    def likely(self) -> float:
+        """Error that another input seldom exceeds: two standard deviations above the mean over the inputs.
+
+        The error of an input is the largest error of its outputs. At least the largest error of all inputs.
+        """
+        by_input: dict[str, float] = {}
+        for error in self.errors:
+            by_input[error.example] = max(error.after, by_input.get(error.example, 0.0))
+        errors = [*by_input.values()]
+        if len(errors) == 1 or not math.isfinite(max(errors)):
+            return max(errors)
+        return max(*errors, statistics.fmean(errors) + _DEVIATIONS * statistics.stdev(errors))
 
     @property
     def runs(self) -> float:
@@ -219,7 +265,10 @@ _ROUNDS: Final = 12
 _WITHOUT_MARGIN: Final = 8
 """Number of searches for the exact bound; later ones keep a margin for further inputs, with larger sets."""
 
-_MADE_UP: Final = 2  # random inputs that confirm a set, in addition to the user's
+_HELD_OUT: Final = 8  # made-up inputs that confirm a set, in addition to the user's
+_JOINING: Final = 2  # largest number of refuting inputs that join the search at once
+
+_DEVIATIONS: Final = 2.0  # of a normal distribution, 2 % lie above
 
 Unseen = Callable[[int], tuple[str, Values]]
 """Returns a made-up input by number: its name, and the arrays to feed."""
@@ -267,7 +316,7 @@ def advise(
 
 def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Example]:
     """Yield made-up inputs with a finite truth."""
-    for number in range(_ROUNDS * _MADE_UP):
+    for number in range(_HELD_OUT + _ROUNDS * _JOINING):
         try:
             yield golden(*made_up(number), truth)
         except MsdumpError as error:
@@ -278,7 +327,8 @@ def _confirmed(
     search: SetSearch, bound: float, held: Sequence[Example], source: Iterator[Example]
 ) -> KeepAdvice:
     runs, progress = search.runs, search.runs.variants.progress
-    trials, kept = [*held, *islice(source, _MADE_UP)], None
+    trials, kept = [*held, *islice(source, _HELD_OUT)], None
+    joined: list[Example] = []
     for number in range(1, 1 + _ROUNDS):
         found = search.smallest()
         if found is None:
@@ -286,35 +336,39 @@ def _confirmed(
         kept = found
         errors = [max(each.values(), default=0.0) for each in runs.errors([kept], trials)[0]]
         for trial, error in zip(trials, errors, strict=True):
-            progress.say(f"on {trial.name}, outside of the search: error {error:.3g}")
+            progress.say(f"on {trial.name}, held out: error {error:.3g}")
         if max(errors, default=0.0) <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
-            return _advice(search, bound, kept, trials, outcome)
+            return _advice(search, bound, kept, joined, trials, outcome=outcome)
         # only the refuting inputs with the largest errors join: a set that holds on them mostly holds on all
         by_error = sorted(zip(errors, trials, strict=True), key=lambda each: -each[0])
-        joining = [trial for error, trial in by_error[:_MADE_UP] if error > bound]
+        joining = [trial for error, trial in by_error[:_JOINING] if error > bound]
         runs.examples += joining
+        joined += joining
         trials = [trial for trial in trials if trial not in joining]
-        trials += islice(source, _MADE_UP - sum(trial not in held for trial in trials))
+        trials += islice(source, _HELD_OUT - sum(trial not in held for trial in trials))
         if number >= _WITHOUT_MARGIN and math.isfinite(max(errors)):
             search.limit *= bound / max(errors)
     outcome = SearchEnd.NONE if kept is None else SearchEnd.UNCONFIRMED
-    return _advice(search, bound, kept, trials, outcome)
+    return _advice(search, bound, kept, joined, trials, outcome=outcome)
 
 
 def _advice(
     search: SetSearch,
     bound: float,
     kept: frozenset[int] | None,
+    joined: Sequence[Example],
     trials: Sequence[Example],
+    *,
     outcome: SearchEnd,
 ) -> KeepAdvice:
     runs, nothing = search.runs, frozenset[int]()
     after = frozenset(runs.variants.candidates) if kept is None else kept
     examples = [*runs.examples, *trials]
+    uses = dict.fromkeys(joined, InputUse.JOINED) | dict.fromkeys(trials, InputUse.HELD_OUT)
     pairs = zip(examples, *runs.errors([nothing, after], examples), strict=True)
     errors = [
-        ErrorPair(example.name, output, before[output], kept_error, example in trials)
+        ErrorPair(example.name, output, before[output], kept_error, uses.get(example, InputUse.SEARCHED))
         for example, before, with_kept in pairs
         for output, kept_error in with_kept.items()
     ]
