@@ -170,7 +170,12 @@ def _parsed(items: Iterable[tuple[str, str, Any]], table: Mapping[str, Parse]) -
     fields: Fields = {}
     for place, key, item in items:
         if key not in table:
-            _log.warning("%s has no effect: only %s are supported", place, ", ".join(table))
+            remedy = (
+                "it is an argument of set_context itself: set_context(**config)"
+                if key in SETTINGS
+                else f"only {', '.join(table)} are supported"
+            )
+            _log.warning("%s has no effect: %s", place, remedy)
             continue
         earlier = fields.get("operator_dtypes", NO_OPERATOR_DTYPES)
         fields |= (more := table[key](place, item))

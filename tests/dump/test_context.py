@@ -113,6 +113,25 @@ def test_wrong_context(door, settings, message):
     assert (door.rank / ".dump_metadata" / "config.json").read_text().startswith('{"device_target":"CPU"')
 
 
+ARGUMENT = "it is an argument of set_context itself: set_context(**config)"
+UNSUPPORTED = {
+    "a whole call": (
+        {"ascend_config": {"precision_mode": "force_fp16"}},
+        f"ascend_config['ascend_config'] has no effect: {ARGUMENT}",
+    ),
+    "an argument": ({"jit_level": "O0"}, f"ascend_config['jit_level'] has no effect: {ARGUMENT}"),
+    "unknown": ({"jit_compile": True}, "ascend_config['jit_compile'] has no effect: only precision_mode, "),
+}
+
+
+@pytest.mark.parametrize(("value", "message"), UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_keys_without_an_effect(door, caplog, value, message):
+    """A key of ascend_config that is an argument of set_context is named as one."""
+    msdump.set_context(ascend_config=value)
+
+    assert message in caplog.text
+
+
 def test_context_from_the_environment(door):
     """DEVICE_TARGET and JIT_LEVEL hold where no call says otherwise."""
     door.monkeypatch.setenv("DEVICE_TARGET", "Ascend")
