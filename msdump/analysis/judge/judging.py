@@ -606,6 +606,11 @@ _VERDICTS: Final = {
 
 _DRIFTING: Final = frozenset({Verdict.ACCUMULATED, Verdict.AMPLIFIED})
 
+_EXPLAINED: Final = frozenset(
+    {(FactKind.WIRING, Verdict.WEIGHT), (FactKind.REPLACED, Verdict.OWN), (FactKind.EXTRA, Verdict.OWN)}
+)
+"""Facts that explain a verdict: swapped inputs a differing weight, another operator its own results."""
+
 _ELSEWHERE: Final = frozenset({FactKind.EXTRA, FactKind.REPLACED, FactKind.MISSING})
 """Facts on an operator other than the one whose outputs show them."""
 
@@ -675,8 +680,7 @@ class _Judged:
         ]
         for place in own:
             finding = self.findings[place]
-            # a weight that differs because inputs are swapped is a fault of the wiring
-            is_kept = finding.is_accused and {fact.kind, finding.verdict} != {FactKind.WIRING, Verdict.WEIGHT}
+            is_kept = finding.is_accused and (fact.kind, finding.verdict) not in _EXPLAINED
             verdict = finding.verdict if is_kept else _VERDICTS[fact.kind]
             # the text of the fact names the replaced operator already
             told = finding.note if finding.is_accused and verdict is not Verdict.REPLACED else ""

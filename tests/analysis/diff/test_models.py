@@ -120,11 +120,13 @@ def test_a_weight_that_differs_is_named():
     assert "w" in both.report.accused[0].note
 
 
-def test_an_operator_that_computes_otherwise_is_at_fault():
-    """Its own error is measured beside the golden operator's result on the same inputs."""
-    both = compared(net(leaky=("Relu(sum)", "LeakyRelu <alpha = 0.2> (sum)")), net())
+@pytest.mark.parametrize("text", ["LeakyRelu <alpha = 0.2> (sum)", "HardSwish(sum)", "Sigmoid(sum)"])
+def test_an_operator_in_place_of_another_is_replaced(text):
+    """An operator of another type is replaced, although its error is its own."""
+    report = compared(net(other=("Relu(sum)", text)), net()).report
 
-    assert ["LeakyReLU"] == [op_type.replace("LeakyRelu", "LeakyReLU") for _, op_type in accused(both)]
+    assert [Verdict.REPLACED] == [each.verdict for each in report.accused]
+    assert "in place of ReLU-op0 (ReLU)" in report.accused[0].note.replace("Default/", "")
 
 
 def test_an_operator_that_is_missing_is_listed():
