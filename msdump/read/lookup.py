@@ -13,7 +13,7 @@ from msdump.store import sanitize
 _LISTED: Final = 8  # most names in a message
 
 
-def find_operators(asked: str, operators: Mapping[str, Collection[str]]) -> list[str]:
+def find_operators(text: str, operators: Mapping[str, Collection[str]]) -> list[str]:
     """Return the full names of the operators that a text names.
 
     The first reading of the text that fits an operator counts: a full name or an alias; the last components
@@ -21,32 +21,32 @@ def find_operators(asked: str, operators: Mapping[str, Collection[str]]) -> list
     name in any case.
 
     Args:
-        asked: The text.
+        text: The text.
         operators: The aliases of each operator, such as its names in files, by full name.
     """
-    spelled, part = sanitize(asked), asked.strip("*?").lower()
-    matches = re.compile(translate(asked)).match
+    spelled, part = sanitize(text), text.strip("*?").lower()
+    matches = re.compile(translate(text)).match
     readings: tuple[Callable[[str], bool], ...] = (
-        lambda name: asked in (name, *operators[name]) or spelled in (sanitize(name), *operators[name]),
+        lambda name: text in (name, *operators[name]) or spelled in (sanitize(name), *operators[name]),
         lambda name: (
-            name.endswith(f"/{asked}") or any(map(matches, (name, name.rpartition("/")[2], *operators[name])))
+            name.endswith(f"/{text}") or any(map(matches, (name, name.rpartition("/")[2], *operators[name])))
         ),
-        lambda name: bool(asked) and sanitize(name).endswith(f"_{spelled}"),
+        lambda name: bool(text) and sanitize(name).endswith(f"_{spelled}"),
         lambda name: bool(part) and part in name.lower(),
     )
     found = ([name for name in operators if fits(name)] for fits in readings)
     return next(filter(None, found), [])
 
 
-def describe_miss(asked: str, operators: Mapping[str, Collection[str]], found: Sequence[str] = ()) -> str:
+def describe_miss(text: str, operators: Mapping[str, Collection[str]], found: Sequence[str] = ()) -> str:
     """Return the message about a text that names no operator, or several: ``found``."""
     if found:
-        return f"{len(found)} operators match {asked!r}; give a full name:{_name_lines(found)}"
+        return f"{len(found)} operators match {text!r}; give a full name:{_name_lines(found)}"
     words = [word for name in operators for word in name.split("/")]
     aliases = [alias for others in operators.values() for alias in others if alias]
-    hint = name_hint(asked, dict.fromkeys([*operators, *words, *(w.split("-")[0] for w in words), *aliases]))
+    hint = name_hint(text, dict.fromkeys([*operators, *words, *(w.split("-")[0] for w in words), *aliases]))
     there = f"; there are:{_name_lines([*operators])}" if operators and not hint else ""
-    return f"no operator {asked!r}{hint}{there}"
+    return f"no operator {text!r}{hint}{there}"
 
 
 def _name_lines(names: Sequence[str]) -> str:
