@@ -36,6 +36,8 @@ _BOTTOM: Final = -65000.0  # always masked: float16 turns a mask of -3.4e38 into
 _LARGE: Final = 65504.0  # the largest number of float16, the type with the smallest range
 _NEAR: Final = 2.0**-6  # masked elements of the two sides differ by at most bfloat16's rounding
 _GAP: Final = 16.0  # large numbers are masks only if all others are this many times smaller
+_LINES: Final = ("row", "column")
+_FEW: Final = 8  # a matrix differs in few rows if it differs in at most this part of them
 _FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence, relative to the range
 _LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations are summed directly, to keep digits
 _BLOCK: Final = 1 << 16  # elements that stay in a core's cache while all sums over them are taken
@@ -401,6 +403,28 @@ def overflowed(dumped: np.ndarray, golden: np.ndarray) -> int:
     x, y = _in_one_type(dumped, golden)
     with np.errstate(all="ignore"):
         return int(np.count_nonzero(np.isinf(x) & np.isfinite(y) & (np.abs(y) > _LARGE) & (y > _BOTTOM)))
+
+
+def places_text(dumped: np.ndarray, golden: np.ndarray) -> str:
+    """Return how many elements differ, and in which few rows or columns, in words; "" for a single element.
+
+    >>> golden = np.zeros((8, 32))
+    >>> places_text(golden + (np.arange(32) < 2), golden), places_text(golden + 1, golden)
+    ('16 of 256 elements, all in 2 columns from 0 to 1', '256 of 256 elements')
+    >>> places_text(golden + (np.arange(32) == 5), golden)
+    '8 of 256 elements, all in column 5'
+    """
+    apart = (dumped != golden) & ~(np.isnan(dumped) & np.isnan(golden))
+    text = f"{int(np.count_nonzero(apart)):,} of {apart.size:,} elements" if apart.size > 1 else ""
+    if apart.ndim != len(_LINES):
+        return text
+    for axis, line in enumerate(_LINES):
+        places = np.flatnonzero(apart.any(axis=1 - axis))
+        if 0 < len(places) * _FEW <= apart.shape[axis]:
+            first, last = int(places[0]), int(places[-1])
+            several = f"{len(places):,} {line}s from {first} to {last}"
+            return f"{text}, all in {f'{line} {first}' if first == last else several}"
+    return text
 
 
 _COMPARE_MEMORY: Final = ctypes.CDLL(None).memcmp

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from msdump import dtypes
-from msdump.analysis import TensorError, is_rounding, measure
+from msdump.analysis import TensorError, errors, is_rounding, measure
 from msdump.analysis.errors import are_same, rounded_to
 from msdump.analysis.judge import TYPES, Limits
 from msdump.analysis.scores import compare, compare_and_measure
@@ -309,3 +309,22 @@ def test_errors_beside_masks(dumped, golden, distance):
 
     assert error.misplaced
     assert distance == (None if error.beside_masks is None else error.beside_masks.distance)
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (np.s_[3], "16 of 256 elements, all in row 3"),
+        (np.s_[:, 3:5], "32 of 256 elements, all in 2 columns from 3 to 4"),
+        (np.s_[::4, ::4], "16 of 256 elements"),
+        (np.s_[:], "256 of 256 elements"),
+        (np.s_[:0], "0 of 256 elements"),
+    ],
+)
+def test_places_that_differ(place, text):
+    """Few rows or columns with all differences are named; NaN on both sides is no difference."""
+    golden = np.full((16, 16), np.nan, np.float32)
+    dumped = golden.copy()
+    dumped[place] = 1
+
+    assert text == errors.places_text(dumped, golden)

@@ -439,7 +439,9 @@ def _measured(
     is_rounded = compared.is_weight and (
         bool(rounded_to) or errors.is_rounding(dumped, golden, held, measured.apart)
     )
-    return replace(compared, is_rounded=is_rounded, rounded_to=rounded_to, overflows=overflows)
+    is_wrong = compared.is_weight and not is_rounded and dumped.shape == golden.shape
+    places = errors.places_text(dumped, golden) if is_wrong else ""
+    return replace(compared, is_rounded=is_rounded, rounded_to=rounded_to, places=places, overflows=overflows)
 
 
 def shortest_apart(own: frozenset[tuple[IO, str]], other: frozenset[tuple[IO, str]]) -> tuple[str, ...]:

@@ -250,10 +250,12 @@ class Observations:
             own, golden = pair.weights[name]
             known = compare_arrays((IO.INPUT, slot, name), own, golden, self.limits, {})
             is_same = known.error is None or known.error.is_same
+            is_rounded = not is_same and errors.is_rounding(own, golden)
             known = self.weights[key] = replace(
                 known,
                 is_weight=True,
-                is_rounded=not is_same and errors.is_rounding(own, golden),
+                is_rounded=is_rounded,
+                places="" if is_same or is_rounded else errors.places_text(own, golden),
                 overflows=self.count_overflows(mine.node, own),
             )
         return known

@@ -149,6 +149,7 @@ class TensorEvidence:
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether both are the same numbers, each rounded to a type of its side.
         rounded_to: Type to which golden's weight is rounded on the examined side, "" for none.
+        places: Number and places of a weight's elements that differ, in words; "" if unknown or none.
         is_folded: Whether it is a constant that golden's operators compute of constants.
         overflows: Number of a weight's elements, without masks, that rounding made infinite on the examined
             side.
@@ -167,6 +168,7 @@ class TensorEvidence:
     is_weight: bool = False
     is_rounded: bool = False
     rounded_to: str = ""
+    places: str = ""
     is_folded: bool = False
     overflows: int = 0
 

@@ -280,7 +280,8 @@ class Judge:
                     or bool(case.evidence.operator.iteration)
                     or (case.evidence.is_evaluation and self._has_differed)
                 )
-                note = f"{_named(each)} differs (distance {tensor.error.distance:.2g})"
+                where = f" at {tensor.places}" if tensor.places else ""
+                note = f"{_named(each)} differs{where} (distance {tensor.error.distance:.2g})"
                 return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
         return self._foreign(case)
 
