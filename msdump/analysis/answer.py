@@ -193,6 +193,8 @@ def next_step(report: Report, compared: Compared) -> str:
         return (
             f"if the device computed in {precision}, add --precision {precision}: its limits allow this error"
         )
+    if verdict is Verdict.OWN and compared.are_models:
+        return _STEPS[Verdict.REPLACED]  # an attribute or an input of the operator differs
     if verdict is Verdict.OWN:
         return _extract_step(report, compared) if compared.has_rerun else _RERUN
     if verdict is Verdict.NONFINITE or (verdict in _SPREAD and compared.has_rerun):

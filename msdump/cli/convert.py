@@ -87,13 +87,7 @@ _conversion: Final = sections.Section("Conversion")
     help="Directory of user-defined conversions: DIR/format_convert/convert_SOURCE_to_TARGET.py.",
 )
 @sections.output(
-    "-o",
-    "-out",
-    "--output",
-    default=".",
-    show_default=True,
-    type=click.Path(),
-    help="Directory of the results.",
+    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the results."
 )
 @sections.output(
     *("-t", "--type", "kind"),

@@ -77,8 +77,7 @@ def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
             ) from error
     data = templates.render(templates.MODES[name], answers).encode()
     templates.MODES[name].check(data, target)
-    write_stream(str(path.parent), path.name, (data,))
-    path.chmod(_MODE)
+    write_stream(str(path.parent), path.name, (data,), _MODE)
     click.echo(f"{'written':<{_WIDTH}}{target}: {templates.MODES[name].title}")
     for title, text in _commands(name, target, path):
         click.echo(f"{title:<{_WIDTH}}{text}")

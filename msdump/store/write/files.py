@@ -314,10 +314,10 @@ WriteStream: TypeAlias = Callable[[str, str, Iterable[Buffer]], object]
 """Writes a file piece by piece: directory, name and contents."""
 
 
-def write_stream(directory: str, name: str, pieces: Iterable[Buffer]) -> int:
+def write_stream(directory: str, name: str, pieces: Iterable[Buffer], mode: int = DUMP_MODE) -> int:
     """Write a file, in place of an older one of the name; it appears when it is complete.
 
-    For text (graphs, protobuf texts) too large to hold in memory at once.
+    For text (graphs, protobuf texts) too large to hold in memory at once. ``mode`` has its permissions.
 
     Returns:
         Its bytes.
@@ -328,7 +328,7 @@ def write_stream(directory: str, name: str, pieces: Iterable[Buffer]) -> int:
     path = Path(directory, name)
     files = DiskFiles()
     try:
-        return files.stream(str(path.parent.absolute()), path.name, pieces, DUMP_MODE)
+        return files.stream(str(path.parent.absolute()), path.name, pieces, mode)
     except OSError as error:
         raise DumpWriteError(f"cannot write {str(path)!r}: {reason(error)}") from error
     finally:
