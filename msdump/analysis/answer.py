@@ -193,10 +193,8 @@ def next_step(report: Report, compared: Compared) -> str:
         return (
             f"if the device computed in {precision}, add --precision {precision}: its limits allow this error"
         )
-    if verdict is Verdict.OWN and compared.are_models:
-        return _STEPS[Verdict.REPLACED]  # an attribute or an input of the operator differs
     if verdict is Verdict.OWN:
-        return _extract_step(report, compared) if compared.has_rerun else _RERUN
+        return _own_step(report, compared)
     if verdict is Verdict.NONFINITE or (verdict in _SPREAD and compared.has_rerun):
         return keep_step(compared, largest_distance(report.outputs))
     if verdict is Verdict.WEIGHT and compared.are_models:
@@ -204,7 +202,11 @@ def next_step(report: Report, compared: Compared) -> str:
     return _RERUN if verdict in _SPREAD else _STEPS.get(verdict, "")
 
 
-def _extract_step(report: Report, compared: Compared) -> str:
+def _own_step(report: Report, compared: Compared) -> str:
+    if compared.are_models:  # an attribute or an input of the operator differs
+        return _STEPS[Verdict.REPLACED]
+    if not compared.has_rerun:
+        return _RERUN
     dump = shlex.quote(compared.dump) if compared.dump else "DUMP"
     model = f" --model {shlex.quote(compared.model)}" if compared.model else ""
     return _ALONE.format(dump=dump, name=shlex.quote(report.accused[0].place.shown_name), model=model)
