@@ -88,6 +88,7 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
         yield from _without_a_set(advice)
     elif not advice.kept:
         yield f"no operator needs to be kept: the error of every output is below {advice.bound:g}"
+        yield "no file is written"
     else:
         yield f"keep {len(advice.nodes)} of them in {advice.variants.to.name}:"
         yield from _operators(advice, Path(answer.files[0]).name if answer.files else "")
@@ -100,9 +101,10 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
         yield from _distance_to_bound(advice)
     yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
     if types := advice.types:
+        beyond = f", which exceeds {advice.bound:g}" if types.error > advice.bound else ""
         yield (
-            f"by name {plural(len(advice.nodes), 'operator')} kept, by type ({', '.join(types.types)})"
-            f" {types.size}: error {types.error:.3g}"
+            f"by name {plural(len(advice.nodes), 'operator')} kept; by type ({', '.join(types.types)})"
+            f" {types.size}, with an error of {types.error:.3g}{beyond}"
         )
     yield from (f"written: {path} ({FILES.get(Path(path).name, _NAMED)})" for path in answer.files)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,8 +13,6 @@ from msdump.cli import messages, sections
 from msdump.config import templates
 from msdump.store.write import make_directories, write_stream
 
-_FALLBACK: Final = "/tmp/dump"  # noqa: S108 - the user reads and may change it
-_PATH: Final = re.compile(r"/[A-Za-z0-9_/-]*")
 _WIDTH: Final = 11
 _MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
 
@@ -26,6 +23,13 @@ _MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
     type=click.Choice(tuple(templates.MODES)),
     help="Mode of the dump.",
     show_default="sync",
+)
+@sections.selection(
+    "--iteration",
+    default="0",
+    show_default=True,
+    metavar="TEXT",
+    help="Iterations to dump, such as 0|5-8, or all.",
 )
 @sections.selection("--yes", is_flag=True, help="Take the default of each prompt.")
 @sections.output(
@@ -40,7 +44,7 @@ _MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
 )
 @sections.output("--force", is_flag=True, help="Replace an existing file.")
 @messages.verbose
-def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
+def command(*, target: str, mode: str | None, iteration: str, yes: bool, force: bool) -> None:
     """Write a dump configuration with comments.
 
     The file works with msdump, MindSpore and CANN. On a terminal the command
@@ -48,7 +52,7 @@ def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
 
     Examples:
         msdump init
-        msdump init --mode statistics --yes -o statistics.json
+        msdump init --mode statistics --iteration 0-3 --yes -o statistics.json
 
     Exit codes:
         0  The file is written.
@@ -65,7 +69,7 @@ def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
             click.echo(f"{name:<{_WIDTH}}{each.title}")
         mode = click.prompt("Mode", type=click.Choice(tuple(templates.MODES)), default="sync")
     name = mode or "sync"
-    answers = _default_answers()
+    answers = templates.Answers(str(Path.cwd() / "dump"), iteration=iteration)
     if is_asking:
         answers = _asked_answers(templates.MODES[name], answers)
     if templates.MODES[name].is_acl:
@@ -81,18 +85,6 @@ def command(*, target: str, mode: str | None, yes: bool, force: bool) -> None:
     click.echo(f"{'written':<{_WIDTH}}{target}: {templates.MODES[name].title}")
     for title, text in _commands(name, target, path):
         click.echo(f"{title:<{_WIDTH}}{text}")
-
-
-def _default_answers() -> templates.Answers:
-    """Return the defaults: the directory ``dump`` here, if MindSpore accepts the characters of the path."""
-    path = str(Path.cwd() / "dump")
-    if _PATH.fullmatch(path):
-        return templates.Answers(path)
-    messages.say(
-        f"warning: MindSpore accepts only letters, digits, _, - and / in the path of a dump;"
-        f" {path!r} has others, so the path is {_FALLBACK}"
-    )
-    return templates.Answers(_FALLBACK)
 
 
 def _asked_answers(mode: templates.ConfigMode, defaults: templates.Answers) -> templates.Answers:

@@ -57,7 +57,7 @@ def cut_a_graph(root):
 
 
 ROW, COUNT = "the last row has no line feed", "3 of 6 tensors have no row in statistic.csv"
-GONE, GRAPH = "1 of 6 tensors with a row in statistic.csv have no file", "breaks off behind 2 of 3 operators"
+GONE, GRAPH = "1 of 6 tensors with a row in statistic.csv have no file", "ends after 2 of 3 operators"
 DAMAGES = {
     "a row": (cut_in_a_row, ROW, COMMANDS.keys()),
     "rows": (cut_behind_a_row, COUNT, COMMANDS.keys()),

@@ -67,13 +67,14 @@ def test_printed_commands_run(folder, mode):
 
 def test_comments_stand_before_their_keys(folder):
     """Each key has a comment in front, the key with an underscore."""
-    call("init", "--yes")
+    call("init", "--yes", "--iteration", "0|2-3")
 
     document = json.loads((folder / "data_dump.json").read_text())
     assert ["_", "common_dump_settings", "e2e_dump_settings"] == [*document]
     keys = [*document["common_dump_settings"]]
     assert [f"_{key}" for key in keys[1::2]] == keys[::2]
-    assert f"{folder}/dump" == document["common_dump_settings"]["path"]
+    block = document["common_dump_settings"]
+    assert (f"{folder}/dump", "0|2-3") == (block["path"], block["iteration"])
 
 
 @pytest.mark.parametrize(
@@ -97,18 +98,16 @@ def test_files_are_kept(folder, arguments, code, words):
     assert ("--force" in arguments) == ((folder / "data_dump.json").read_text() != "{}")
 
 
-def test_a_path_that_mindspore_refuses_is_replaced(folder, monkeypatch):
-    """A directory with other characters is not the path of the dump; a warning says so."""
-    odd = folder / "odd.name"
+def test_a_path_that_mindspore_refuses_is_told(folder, monkeypatch):
+    """A directory with other characters is the path of the dump all the same; a warning says so."""
+    odd = folder / "odd+name"
     odd.mkdir()
     monkeypatch.chdir(odd)
 
     done = call("init")
-    assert (0, "/tmp/dump") == (  # noqa: S108 - the default
-        done.exit_code,
-        json.loads((odd / "data_dump.json").read_text())["common_dump_settings"]["path"],
-    )
-    assert "MindSpore accepts only letters, digits" in done.stderr
+    path = json.loads((odd / "data_dump.json").read_text())["common_dump_settings"]["path"]
+    assert (0, f"{odd}/dump") == (done.exit_code, path)
+    assert "MindSpore refuses a path with" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ ARGUMENTS = {
     "no such dump": (["{0}/nothing", "select 1"], "no such file or directory"),
     "a file of another kind": (["{0}/words.txt", "select 1"], "no .json file of msdump compare"),
     "JSON of something else": (["{0}/other.json", "from comparisons"], "no result of msdump compare"),
-    "an empty directory": (["{0}/empty", "select 1"], "no dump"),
+    "an empty directory": (["{0}/empty", "select 1"], "nor tensor files"),
     "two of one name": (["a={0}/dump", "a={0}/empty", "select 1"], "two sources are called 'a'"),
     "a question alone": (["select 1"], "the question needs a dump before it"),
     "a pack of another form": (["{0}/pack", "select 1"], "a pack of form 99; this msdump reads form 1"),

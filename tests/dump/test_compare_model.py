@@ -121,7 +121,7 @@ def test_a_patch_shows_the_cure(door, mode):
     ("options", "message"),
     [
         (["--model", "mini"], "is not the model of the dump"),
-        (["--model", "lenet", "--patch", "nowhere"], "the main graph has no such operator"),
+        (["--model", "lenet", "--patch", "nowhere"], "--patch: the main graph: no operator 'nowhere'"),
         (["--model", "lenet", "--arithmetic", "float64"], "the variant must be CPU, GPU or Ascend"),
         (["--patch", "nowhere"], "--patch needs --model"),
     ],

@@ -130,7 +130,7 @@ def test_statistics_that_cannot_move():
     constant = model.graph.initializer.pop(3)
     model.graph.node.insert(0, helper.make_node("Constant", [], ["p3"], name="mean", value=constant))
 
-    with pytest.raises(GraphError, match="'p3', a moving statistic, is no initializer"):
+    with pytest.raises(GraphError, match="'p3', a moving statistic, is not an initializer"):
         step_graph(model, WEIGHTED)
 
     assert step_graph(model, WEIGHTED, batch_statistics=False).training_info

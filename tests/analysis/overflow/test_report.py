@@ -248,7 +248,7 @@ def test_json_form_beside_its_record_counts_once(tmp_path):
     [
         (lambda path: record(path.parent, DebugRecord(Unit.AIC, {}, (0,))), 36, "the status of AIC is 0"),
         (lambda path: record(path.parent, old_record()), 35, "no unit has a status other than 0"),
-        (lambda path: path.write_bytes(b"\xff" * 30), 4, "no dump file"),
+        (lambda path: path.write_bytes(b"\xff" * 30), 4, "not a dump file"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), 4, "truncated"),
     ],
     ids=["status 0", "older device without a status", "foreign", "torn"],
