@@ -13,7 +13,9 @@ def take(folder):
     """Train, report, build the site, and write the pictures into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work, chromium.launched() as browser:
-        take_report(browser, Path(dumps.trained(work)), folder)
+        report = Path(dumps.trained(work))
+        report.write_text(report.read_text(encoding="utf-8").replace(work, "/home/you"), encoding="utf-8")
+        take_report(browser, report, folder)
         page = browser.new_page(viewport={"width": 1180, "height": 900})
         page.goto((dumps.site(Path(work) / "site") / "index.html").as_uri())
         page.screenshot(path=folder / "site.png")
