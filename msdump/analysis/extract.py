@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from msdump.read import (
     SourceKind,
     ValueForm,
     ValueSource,
+    add_onnx_names,
     describe_miss,
     find_operators,
     parse_attributes,
@@ -154,22 +155,13 @@ def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration
     """Return the operator's name in the dump; InputError where there is none, or several."""
     known: dict[str, set[str]] = {name: set() for name in listed}
     for folder in folders:
-        for onnx_name, name in _onnx_names(folder):
-            if name in known:
-                known[name].add(onnx_name)
+        add_onnx_names(known, folder.operator_graph)
     if not known:
         raise InputError(f"the dump has no tensors of an operator {asked!r}")
     found = find_operators(asked, known)
     if len(found) != 1:
         raise InputError(describe_miss(asked, known, found))
     return found[0]
-
-
-def _onnx_names(folder: Iteration) -> Iterator[tuple[str, str]]:
-    graph = folder.operator_graph
-    for operator in graph.operators.values() if graph is not None else ():
-        for name in (operator.onnx_name, *operator.onnx_names):
-            yield name, operator.full_name
 
 
 def _ranges(numbers: Iterable[int]) -> str:

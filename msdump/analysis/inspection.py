@@ -27,6 +27,7 @@ from msdump.read import (
     Iteration,
     Measurements,
     Record,
+    add_onnx_names,
     describe_miss,
     find_operators,
     load_file,
@@ -283,8 +284,8 @@ def of_operator(
 
     Args:
         dump: The dump.
-        operator: Name of the operator: full, its last component, as files spell it, or a part; ``*``
-            and ``?`` stand for other characters.
+        operator: Name of the operator: full, its last component, as files spell it, its ONNX node, or a
+            part; ``*`` and ``?`` stand for other characters.
         slots: Inputs and outputs; empty: all.
         iteration: Number of the iteration; None: the first in which it ran.
         rank: Number of the rank; None: the first on which it ran.
@@ -304,6 +305,8 @@ def of_operator(
             known.setdefault(name, set()).add(record.op_name)
             run = each.path, record.execution, record.pass_number
             runs.setdefault(name, {}).setdefault(run, []).append((each, record))
+    for each in dump.iterations[:1]:
+        add_onnx_names(known, each.operator_graph)
     found = find_operators(operator, known)
     if len(found) != 1:
         raise ToolError(ReturnCode.PARAMETER, describe_miss(operator, known, found))

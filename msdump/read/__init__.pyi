@@ -26,6 +26,7 @@ from .ir import read_pb as read_pb
 from .iteration import DumpProblem as DumpProblem
 from .iteration import Iteration as Iteration
 from .iteration import Overflow as Overflow
+from .lookup import add_onnx_names as add_onnx_names
 from .lookup import describe_miss as describe_miss
 from .lookup import find_operators as find_operators
 from .operator_graph import ABSENT as ABSENT

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import translate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msdump.errors import name_hint
 from msdump.store import sanitize
+
+if TYPE_CHECKING:
+    from msdump.read.operator_graph import OperatorGraph
 
 _LISTED: Final = 8  # most names in a message
 
@@ -36,6 +39,13 @@ def find_operators(text: str, operators: Mapping[str, Collection[str]]) -> list[
     )
     found = ([name for name in operators if fits(name)] for fits in readings)
     return next(filter(None, found), [])
+
+
+def add_onnx_names(operators: Mapping[str, set[str]], graph: OperatorGraph | None) -> None:
+    """Add the names of ONNX nodes to the aliases of operators, as a graph file has them."""
+    for each in graph.operators.values() if graph is not None else ():
+        if each.full_name in operators:
+            operators[each.full_name].update({each.onnx_name, *each.onnx_names} - {""})
 
 
 def describe_miss(text: str, operators: Mapping[str, Collection[str]], found: Sequence[str] = ()) -> str:

@@ -28,7 +28,7 @@ g (float[2, 3] x) => (float[2, 3] y)
 <float[2, 3] w = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}>
 {
     [mul] a = Mul(x, w)
-    [log] y = Log(a)
+    [entropy] y = Log(a)
 }
 """
 
@@ -205,6 +205,13 @@ def test_operator(dump):
     assert "nan        1 at [1, 2]" in text
     assert "-inf       1 at [0, 2]" in text
     assert "msdump: it ran 1 more time (--iteration, --rank)\n" == told
+
+
+def test_operator_by_its_node(dump):
+    """The name of the model's node selects the operator that it became."""
+    code, text, _ = show(dump(), "entropy")
+
+    assert (0, "Log Default/Log-op0") == (code, text.partition(" input")[0])
 
 
 def test_one_tensor_of_an_operator(dump):
