@@ -97,5 +97,5 @@ def test_runs_with_and_without_a_dump_share_packed_weights(tmp_path):
     nbytes = _network(tmp_path / "net.onnx", _float32, 1024, 20)
     peaks = {kind: _growth(tmp_path / "net.onnx", "VmHWM", 1024, seen) for kind, seen in SEEN.items()}
 
-    # the sessions of one cut are some MiB more, of old runtimes 0.2; packed twice, the weights would be 1.0 more
+    # the sessions of one cut are some MiB more, of old runtimes 0.2; weights that are packed twice, 1.0
     assert 0.5 * nbytes > peaks["in turns"] - peaks["all"]
