@@ -289,7 +289,7 @@ MOST_EXACT: Final = 16
 
 _ONE_STRETCH: Final = 40  # most runs of the network for measuring in one stretch; above, it is divided
 _SEARCHING: Final = 30  # estimated runs of the network until a small set is found
-_SHRINKING: Final = 600  # runs of the network after which a set is not shrunk further
+_SHRINKING: Final = 300  # runs of the network after which a set is not shrunk further
 _FEWEST: Final = 16  # operators tried side by side; the number grows if none of them can be removed
 _SECTIONS: Final = 4  # sets of a series tried side by side
 
@@ -311,6 +311,7 @@ class SetSearch:
     is_minimal: bool = False
     _energies: dict[str, np.ndarray] = field(default_factory=dict)
     _wide: np.ndarray | None = None
+    _most: float | None = None
     _sizes: Mapping[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -343,7 +344,9 @@ class SetSearch:
         roundings = self._measured()
         self._expect(_SEARCHING + count / 8)
         kept = self._thinned(self._of_series(roundings.series()), roundings)
-        return self._shrunk(kept, roundings, variants.spent + _SHRINKING * len(variants.graph.nodes))
+        if self._most is None:  # the searches with further inputs share it
+            self._most = variants.spent + _SHRINKING * len(variants.graph.nodes)
+        return self._shrunk(kept, roundings, self._most)
 
     def _expect(self, runs: float) -> None:
         """Report the estimated number of runs of the network that are left."""
