@@ -34,14 +34,7 @@ _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
     metavar="NAME,...",
     help="Statistics, by their names in statistic_category; also md5.",
 )
-@sections.output(
-    "-o",
-    "-out",
-    "--output",
-    required=True,
-    type=click.Path(),
-    help="Directory of the baseline, new or empty.",
-)
+@options.result_directory("Directory of the baseline, new or empty.", required=True)
 @documents.option
 @options.executor
 @messages.verbose

@@ -203,15 +203,7 @@ def _print_reruns(rerunning: Rerunning) -> None:
 @sections.limits(
     "--strict", "is_strict", is_flag=True, help="Judge by all tensors, not by the network's outputs alone."
 )
-@sections.output(
-    "-o",
-    "-out",
-    "--output",
-    default=".",
-    show_default=True,
-    type=click.Path(),
-    help="Directory of the table.",
-)
+@command_options.result_directory("Directory of the table.")
 @verdicts.view
 @documents.option
 @command_options.executor

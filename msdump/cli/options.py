@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from msdump import env
 from msdump.cli import sections
-from msdump.plan import DumpPlan
+
+if TYPE_CHECKING:
+    from msdump.plan import DumpPlan
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Option = Callable[[Any], Any]
@@ -137,3 +139,9 @@ dimensions: Final = sections.inputs(
     help="Size of a dynamic dimension. (repeatable)",
 )
 """The option --dim; the command gets sizes by name."""
+
+
+def result_directory(text: str, **settings: Any) -> _Option:
+    """Return the option for a command's directory of results, with CANN's spelling ``-out``."""
+    settings = settings or {"default": ".", "show_default": True}
+    return sections.output("-o", "-out", "--output", type=click.Path(), help=text, **settings)

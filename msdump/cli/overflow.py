@@ -8,7 +8,7 @@ import click
 
 from msdump.analysis import OperatorOverflow, OverflowUnit, TensorSummary, reports
 from msdump.analysis import overflow as tool
-from msdump.cli import messages, sections
+from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
@@ -66,15 +66,7 @@ _NONE = (
 @click.argument(
     "directory", type=click.Path(), help="Directory with Opdebug files, also in directories below."
 )
-@sections.output(
-    "-o",
-    "-out",
-    "--output",
-    default=".",
-    show_default=True,
-    type=click.Path(),
-    help="Directory of the converted records, the converted tensors and the summary.",
-)
+@options.result_directory("Directory of the converted records, the converted tensors and the summary.")
 @sections.output(
     "-n",
     "--top",

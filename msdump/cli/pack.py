@@ -20,9 +20,7 @@ DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"
 @sections.selection(
     "--measure", "measures", is_flag=True, help="Read tensors without statistics and measure them."
 )
-@sections.output(
-    "-o", "-out", "--output", required=True, type=click.Path(), help="Directory of the pack, new or empty."
-)
+@options.result_directory("Directory of the pack, new or empty.", required=True)
 @documents.option
 @options.executor
 @messages.verbose
