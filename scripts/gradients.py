@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from msdump.config import table
-from msdump.graph import MINDSPORE_DOMAIN, SLOTS, Use, primitive_name
-from msdump.training import losses, operators, optimizers, overflow_check  # noqa: F401 - they fill the tables
-from msdump.training.body import OPERATORS, OperatorBody
+from msdump.graph import MINDSPORE_DOMAIN, Use, primitive_name
+from msdump.graph.primitives import OPERATORS, SLOTS, OperatorBody
+from msdump.training import losses, operators  # noqa: F401 - they fill the tables
 from msdump.training.rules import LOWERINGS, RULES, Rule, constant_zero
 
 _HEAD: Final = """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +14,15 @@ from msdump.frontends import mindspore
 from msdump.read import open_dump
 from msdump.session import Network
 
-HEAVY = ("click", "google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "pydantic", "rich", "torch")
+BODIES = "msdump.graph.primitives.body"
+HEAVY = (
+    *("click", "google.protobuf", "ml_dtypes", "numpy", "onnx", "onnxruntime", "pydantic", "rich", "torch"),
+    BODIES,
+)
 
 
 def loaded_by(code):
-    """Return the heavy libraries that a fresh interpreter has loaded after some code."""
+    """Return the heavy libraries and rooms that a fresh interpreter has loaded after some code."""
     script = f"import sys\n{code}\nprint(*sorted(sys.modules.keys() & set({HEAVY!r})))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return done.stdout.split()
@@ -83,3 +88,11 @@ def test_reading_a_dump_loads_no_runtime():
 def test_configuring_torchair_loads_no_library():
     """``CompilerConfig`` can be set up without torch and the rooms that run networks."""
     assert [] == loaded_by("from msdump import torchair; torchair.CompilerConfig()")
+
+
+def test_loading_a_model_loads_no_bodies():
+    """A model without MindSpore's operators is loaded without their bodies; their table loads all."""
+    model = Path(__file__).parents[1] / "graphs" / "mini.onnx"
+
+    assert BODIES not in loaded_by(f"import msdump; msdump.load({str(model)!r})")
+    assert BODIES in loaded_by("from msdump.graph.primitives import OPERATORS; OPERATORS['MatMul']")

@@ -66,7 +66,5 @@ from .order import outer_values as outer_values
 from .order import reads as reads
 from .order import rename_values as rename_values
 from .order import subgraphs as subgraphs
-from .slots import SLOTS as SLOTS
-from .slots import filled as filled
 from .weights import SMALL_BYTES as SMALL_BYTES
 from .weights import forget_pages as forget_pages

@@ -12,9 +12,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from msdump.graph.primitives import op
 from msdump.training.options import OptionRule, Options, Rules
 from msdump.training.single_numbers import by_number
-from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables, assign, update_if
 
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from msdump.errors import InputError
 from msdump.graph.kernel import FLOAT32
+from msdump.graph.primitives import op
 from msdump.training import options
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number, cast
-from msdump.training.tape import op
 from msdump.training.writer import StepTensor
 
 Limit = Callable[[StepTensor], StepTensor]

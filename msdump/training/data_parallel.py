@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from msdump.communication import current
 from msdump.errors import InputError
+from msdump.graph.primitives import op
 from msdump.training.single_numbers import by_number
-from msdump.training.tape import op
 from msdump.training.variables import Trained
 from msdump.training.writer import ROOT, StepTensor
 

@@ -13,12 +13,12 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.errors import GraphError, InputError, UnsupportedOpError, name_hint
 from msdump.graph import Graph, Node
+from msdump.graph.primitives import op
 from msdump.training import operators  # noqa: F401 - they fill the tables
 from msdump.training.losses import Loss
 from msdump.training.mixed_precision import Layers, MixedPrecision
 from msdump.training.operators.dense import dense_layers
 from msdump.training.rules import lower
-from msdump.training.tape import op
 from msdump.training.writer import (
     IR_VERSION,
     WITH_LOSS,

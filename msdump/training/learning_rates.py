@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from msdump.errors import InputError
+from msdump.graph.primitives import op
 from msdump.training import options
-from msdump.training.tape import op
 from msdump.training.variables import Variables
 from msdump.training.writer import StepTensor
 

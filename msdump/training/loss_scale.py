@@ -12,10 +12,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from msdump.graph.primitives import op
 from msdump.training import options
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number, cast
-from msdump.training.tape import op
 from msdump.training.update import Update
 from msdump.training.variables import Trained, Variables, assign, update_if
 from msdump.training.writer import ROOT, StepTensor

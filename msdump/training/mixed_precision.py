@@ -18,8 +18,8 @@ from onnx import defs
 from msdump.dtypes import DType
 from msdump.errors import InputError, name_hint
 from msdump.graph.kernel import FLOAT32, HALVES, type_text
+from msdump.graph.primitives import op
 from msdump.training.rules import lower
-from msdump.training.tape import op
 from msdump.training.writer import WITH_LOSS, Place, StepOperator, StepTensor
 
 Layers = Mapping[str, DType]

@@ -13,12 +13,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from msdump.errors import InputError
-from msdump.graph import SLOTS
+from msdump.graph.primitives import SLOTS, op
 from msdump.training import options
 from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate, write_rates
 from msdump.training.options import Options
 from msdump.training.single_numbers import by_number
-from msdump.training.tape import op
 from msdump.training.variables import Variables, assign
 from msdump.training.writer import Item, StepTensor
 

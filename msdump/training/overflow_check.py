@@ -9,34 +9,10 @@ import numpy as np
 
 from msdump.graph import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
 from msdump.graph.kernel import FLOAT32
+from msdump.graph.primitives import op
 from msdump.plan import DeviceTarget, OverflowMode
-from msdump.training.body import Value, operator
 from msdump.training.data_parallel import DataParallel
-from msdump.training.tape import op
 from msdump.training.writer import StepTensor
-
-
-@operator("IsFinite")
-def is_finite(x: Value) -> Value:
-    """Return whether each element is neither infinite nor NaN."""
-    return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
-
-
-@operator("ReduceAll")
-def reduce_all(x: Value, _axis: Value, _keep_dims: Value) -> Value:
-    """Return whether all elements are true."""
-    return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
-
-
-@operator("AllFinite")
-def all_finite(*gradients: Value, count: int) -> Value:  # noqa: ARG001 - of the overload
-    """Return whether any element of any gradient is infinite or NaN.
-
-    The name says the opposite; MindSpore negates the result, too.
-    """
-    # x * 0 is NaN for infinities and NaN alone, and a sum with a NaN is one
-    sums = [op.Cast(op.ReduceSum(x * op.CastLike(0.0, x), keepdims=0), to=1) for x in gradients]
-    return op.IsNaN(op.Sum(*sums))
 
 
 class OverflowCheck:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from msdump.errors import InputError, name_hint
+from msdump.graph.primitives import op
 from msdump.training import options
 from msdump.training.learning_rates import COMMON, RATE, LearningRate, Rate
 from msdump.training.optimizers import DECAYED, NUMBER, OPTIMIZERS, Optimizer, TrainedParameter
 from msdump.training.options import Options, Rules
-from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables
 from msdump.training.writer import ROOT
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from msdump.errors import UnsupportedOpError
 from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.tape import op
+from msdump.graph.primitives import op
 from msdump.training.writer import ROOT, StepOperator, StepTensor
 
 Gradients = StepTensor | Sequence[StepTensor | None]

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from msdump.dtypes import DType
 from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.body import Structure, Value, operators
-from msdump.training.tape import op
+from msdump.graph.primitives import NUMBER_TYPES, Structure, op
 from msdump.training.writer import StepTensor
-
-_ONNX_TYPES: Final = {"Mul": "Mul", "Div": "Div", "Maximum": "Max", "Minimum": "Min"}
-"""ONNX's operators, by MindSpore's names."""
-
-
-def _body(op_type: str) -> Callable[..., Value]:
-    def build(x: Value, number: Value, *, rank: int = 0, to: int = 0) -> Value:
-        if to:
-            x, number = op.Cast(x, to=to), op.Cast(number, to=to)
-        result: Value = getattr(op, op_type)(x, op.Reshape(number, (1,) * rank) if rank else number)
-        return result
-
-    return build
-
-
-operators(
-    {
-        name: (f"Return {name} of a tensor and a number.", _body(op_type))
-        for name, op_type in _ONNX_TYPES.items()
-    }
-)
 
 
 def cast(tensor: StepTensor, dtype: DType) -> StepTensor:
@@ -55,5 +31,5 @@ def by_number(name: str, tensor: StepTensor, number: StepTensor | float) -> Step
     if structure:
         result = op.call(name, tensor, number, like=like, **structure)
     else:
-        result = getattr(op, _ONNX_TYPES[name])(tensor, number)
+        result = getattr(op, NUMBER_TYPES[name])(tensor, number)
     return result

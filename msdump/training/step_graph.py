@@ -13,6 +13,7 @@ import onnx
 from msdump import env
 from msdump.errors import InputError, name_hint
 from msdump.graph import Graph
+from msdump.graph.primitives import writing
 from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import options
 from msdump.training.accumulation import ACCUMULATIONS, Accumulation
@@ -27,7 +28,6 @@ from msdump.training.overflow_check import overflow_check
 from msdump.training.parameter_groups import GroupChoices, OptimizerChoice, optimizers_of
 from msdump.training.rules import BackwardPass
 from msdump.training.single_numbers import cast
-from msdump.training.tape import writing
 from msdump.training.update import Update
 from msdump.training.writer import StepWriter
 

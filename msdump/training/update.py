@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msdump.graph.primitives import op
 from msdump.training.accumulation import Accumulation
 from msdump.training.clipping import Clipping
 from msdump.training.data_parallel import DataParallel
 from msdump.training.overflow_check import OverflowCheck
 from msdump.training.parameter_groups import Optimizers
 from msdump.training.single_numbers import by_number
-from msdump.training.tape import op
 from msdump.training.variables import Trained, Variables
 from msdump.training.writer import ROOT
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import onnx
 
-from msdump.training.tape import op
+from msdump.graph.primitives import op
 from msdump.training.writer import Item, StepTensor
 
 Variables = Callable[..., StepTensor]

@@ -26,14 +26,12 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError
 from msdump.graph import (
     MINDSPORE_DOMAIN,
-    SLOTS,
     Graph,
     Node,
     Operand,
     Tape,
     Use,
     array_of,
-    filled,
     names,
     primitive_name,
     scalar_of,
@@ -41,9 +39,8 @@ from msdump.graph import (
     value_type,
 )
 from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.body import OPERATORS, OperatorBody, Structure, around, function
+from msdump.graph.primitives import OPERATORS, SLOTS, OperatorBody, Structure, around, filled, function, op
 from msdump.training.passes import names_read, with_merged_gradients, with_merged_sums
-from msdump.training.tape import op
 
 Cell = tuple[str, str]
 """Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""
@@ -513,7 +510,7 @@ class StepWriter(Tape):
 
         Args:
             name: MindSpore's name, a key of ``OPERATORS``.
-            inputs: The operands that its kernel reads, in order; ``msdump.graph.slots`` has their types.
+            inputs: The operands that its kernel reads, in order; ``SLOTS`` has their types.
             like: Tensors of the types of its outputs; None: inferred.
             outputs: Its first outputs, None where one has no name yet.
             structure: Keywords of its body.

@@ -11,9 +11,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from msdump.graph.primitives import op
 from msdump.training import step_graph
 from msdump.training.losses import Loss
-from msdump.training.tape import op
 from msdump.training.writer import StepTensor
 
 OPSET = 20

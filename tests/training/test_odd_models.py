@@ -11,9 +11,9 @@ from onnx import parser
 
 import msdump
 from msdump.errors import ExecutionError, GraphError, UnsupportedOpError
+from msdump.graph.primitives import op
 from msdump.training import eval_graph, step_graph
 from msdump.training.losses import Loss
-from msdump.training.tape import op
 from tests.texts import parsed
 from tests.training.differences import WEIGHTED, one_operator
 

@@ -1,4 +1,4 @@
-"""Operators by family: MindSpore's bodies, lowerings of ONNX's operators, gradient rules.
+"""Operators by family: lowerings of ONNX's operators, gradient rules.
 
 Importing the room registers all of them.
 """
@@ -15,6 +15,5 @@ from msdump.training.operators import (  # noqa: F401 - they fill the tables
     reductions,
     resize,
     shapes,
-    updates,
     windows,
 )

@@ -15,38 +15,10 @@ from typing import Final
 
 from msdump.errors import GraphError
 from msdump.graph import Graph, Node
-from msdump.training.body import Value, operator
+from msdump.graph.primitives import op
 from msdump.training.operators.shapes import as_matrix, is_fixed, reshaped, transposed, unbroadcast
 from msdump.training.rules import Backward, Gradients, gradient, lowering, mindspore_gradient
-from msdump.training.tape import op
 from msdump.training.writer import Item, Shape, StepOperator, StepTensor
-
-
-@operator("MatMul")
-def matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int) -> Value:
-    """Multiply two matrices, each transposed first or not."""
-    return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
-
-
-@operator("BatchMatMul")
-def batch_matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int, rank: int) -> Value:
-    """Multiply stacks of matrices, each matrix transposed first or not."""
-    swapped = [*range(rank - 2), rank - 1, rank - 2]
-    first = op.Transpose(a, perm=swapped) if transpose_a else a
-    second = op.Transpose(b, perm=swapped) if transpose_b else b
-    return op.MatMul(first, second)
-
-
-@operator("BiasAdd")
-def bias_add(x: Value, bias: Value, *, rank: int) -> Value:
-    """Add a bias to the channels, which are the second axis."""
-    return x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
-
-
-@operator("BiasAddGrad")
-def bias_add_grad(dy: Value, *, rank: int) -> Value:
-    """Sum a gradient over all axes but the channels'."""
-    return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
 
 @dataclass(frozen=True, slots=True)

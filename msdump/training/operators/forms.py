@@ -1,6 +1,6 @@
 """Operators of ONNX's with the inputs that MindSpore's operators have: attributes of ONNX's are inputs there.
 
-A form returns the inputs that MindSpore's kernel reads, in the order of ``msdump.graph.slots``.
+A form returns the inputs that MindSpore's kernel reads, in the order of ``msdump.graph.primitives.SLOTS``.
 """
 
 from __future__ import annotations

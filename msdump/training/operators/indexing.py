@@ -5,57 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import INT32, INT64, Ints, Value, operator
+from msdump.graph.primitives import INT32, op, swapped
 from msdump.training.operators.shapes import (
     as_matrix,
     is_fixed,
     joined,
-    numbered,
     reshaped,
     restored,
-    scattered,
     shape_of,
-    swapped,
     swapped_with_last,
     transposed,
 )
-from msdump.training.rules import (
-    Backward,
-    Gradients,
-    constant_zero,
-    gradient,
-    keep,
-    lowering,
-)
-from msdump.training.tape import op
+from msdump.training.rules import Backward, Gradients, constant_zero, gradient, keep, lowering
 from msdump.training.writer import StepOperator, StepTensor
-
-
-@operator("UnsortedSegmentSum")
-def unsorted_segment_sum(x: Value, segments: Value, *, num_segments: int, rank: int) -> Value:
-    """Sum rows by the number of their segment; ``rank`` is that of the numbers."""
-    shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
-    # ScatterND takes int64 alone
-    rows = op.Unsqueeze(op.Cast(segments, to=INT64), [-1])
-    return op.scatter_sum("ScatterND", shape, rows, x)
-
-
-@operator("GatherDGradV2")
-def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -> Value:
-    """Sum a gradient into the elements that were looked up along an axis."""
-    return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
-
-
-@operator("ScatterNd", element=1)
-def scatter_nd(
-    indices: Value, updates: Value, computed: Value | None = None, *, shape: Ints, batch_dims: int
-) -> Value:
-    """Sum parts into zeros of a shape, which may be computed, at places of several indices each."""
-    sizes = op.value(shape or computed)
-    if not batch_dims:
-        return op.scatter_sum("ScatterND", sizes, indices, updates)
-    taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)
-    return scattered(updates, taken, sizes)
 
 
 @lowering("Gather")

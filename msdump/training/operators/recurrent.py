@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.errors import GraphError
+from msdump.graph.primitives import op
 from msdump.training.operators.dense import matmul
 from msdump.training.operators.shapes import cut
 from msdump.training.rules import lowering
-from msdump.training.tape import op
 from msdump.training.writer import StepOperator, StepTensor
 
 State = tuple["StepTensor | None", "StepTensor | None"]

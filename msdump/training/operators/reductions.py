@@ -6,36 +6,10 @@ import math
 
 import numpy as np
 
-from msdump.training.body import Value, operator
-from msdump.training.operators.shapes import (
-    is_fixed,
-    joined,
-    kept_shape,
-    reduced,
-    reduced_axes,
-    reshaped,
-)
-from msdump.training.rules import (
-    Backward,
-    Gradients,
-    gradient,
-    gradients,
-    keep,
-    lowering,
-)
-from msdump.training.tape import op
+from msdump.graph.primitives import op
+from msdump.training.operators.shapes import is_fixed, joined, kept_shape, reduced, reduced_axes, reshaped
+from msdump.training.rules import Backward, Gradients, gradient, gradients, keep, lowering
 from msdump.training.writer import StepOperator, StepTensor
-
-
-@operator("CumProd")
-def cum_prod(x: Value, *, reverse: int) -> Value:
-    """Multiply the rows of a matrix in front of each row, or behind it, without the row itself."""
-    count = op.Gather(op.Shape(x), 0)
-    rows = op.Range(0, count, 1)
-    row, factor = op.Unsqueeze(rows, [1]), op.Unsqueeze(rows, [0])
-    is_factor = row < factor if reverse else row > factor
-    factors = op.Where(op.Unsqueeze(is_factor, [2]), op.Unsqueeze(x, [0]), 1.0)
-    return op.ReduceProd(factors, [1], keepdims=0)
 
 
 @lowering("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")

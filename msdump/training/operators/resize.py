@@ -8,63 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.errors import GraphError
-from msdump.training.body import Ints, Value, operator
-from msdump.training.operators.shapes import shape_of, swapped
+from msdump.graph.primitives import op
+from msdump.training.operators.shapes import shape_of
 from msdump.training.rules import Backward, Gradients, gradient
-from msdump.training.tape import op
 from msdump.training.writer import Item, StepOperator, StepTensor
-
-
-@operator("ResizeNearestNeighborV2Grad")
-@operator("ResizeBilinearGrad")
-@operator("ResizeBicubicGrad")
-@operator("UpsampleNearest1DGrad")
-@operator("UpsampleNearest3DGrad")
-@operator("UpsampleLinear1DGrad")
-@operator("UpsampleTrilinear3DGrad")
-def resize_gradient(
-    dy: Value,
-    *,
-    axes: Ints,
-    sizes: Ints,
-    counts: Ints,
-    scales: tuple[float, ...],
-    roi: tuple[float, ...],
-    rank: int,
-    **attributes: Any,
-) -> Value:
-    """Return the gradient of a row, an image or a volume that was resized.
-
-    Resizing maps each axis by a matrix, the resized unit vectors; the gradient is mapped by the transposed
-    matrix. ``axes``: the resized axes, with ``sizes`` before and ``counts`` after; ``scales``: empty if the
-    operator has none; ``roi``: begin and end of the cropped part of each axis, or empty.
-    """
-    for number, (axis, size, count) in enumerate(zip(axes, sizes, counts, strict=True)):
-        scale = scales[number] if scales else None
-        part = roi[2 * number : 2 * number + 2]
-        matrix = _matrix(size, count, scale, part, attributes)
-        if axis == rank - 2:
-            dy = op.MatMul(matrix, dy)
-        else:
-            order = swapped(range(rank), axis)
-            rows = dy if axis == rank - 1 else op.Transpose(dy, perm=order)
-            turned = op.MatMul(rows, op.Transpose(matrix, perm=[1, 0]))
-            dy = turned if axis == rank - 1 else op.Transpose(turned, perm=order)
-    return dy
-
-
-def _matrix(
-    size: int, count: int, scale: float | None, part: tuple[float, ...], attributes: dict[str, Any]
-) -> Value:
-    """Return the resized unit vectors of an axis, (size, count)."""
-    units = op.Reshape(op.EyeLike(op.Expand(0.0, (size, size))), (size, 1, size, 1))
-    corners = np.array([0, 0, part[0], 0, 1, 1, part[1], 1], np.float32) if part else None
-    if scale is None:
-        resized = op.Resize(units, corners, None, (size, 1, count, 1), **attributes)
-    else:
-        resized = op.Resize(units, corners, np.array([1, 1, scale, 1], np.float32), **attributes)
-    return op.Reshape(resized, (size, count))
-
 
 _ATTRIBUTES: Final[Mapping[str, Any]] = {
     "mode": "nearest",

@@ -15,17 +15,9 @@ import numpy as np
 
 from msdump.errors import GraphError
 from msdump.graph import MINDSPORE_DOMAIN
-from msdump.training.body import Ints, Value, operator, operators
+from msdump.graph.primitives import Ints, op, swapped
 from msdump.training.rules import Backward, Gradients, Rule, gradient, gradients, keep, lowering
-from msdump.training.tape import op
 from msdump.training.writer import Item, Shape, StepOperator, StepTensor
-
-operators(
-    {
-        "Reshape": ("Give a tensor another shape.", lambda x, *, shape: op.Reshape(x, shape)),
-        "ZerosLike": ("Return zeros in the shape of a tensor.", lambda x: op.Expand(0.0, op.Shape(x))),
-    }
-)
 
 
 def is_fixed(shape: Shape) -> bool:
@@ -81,13 +73,6 @@ def transposed(x: StepTensor, order: Sequence[int] | None = None) -> StepTensor:
     if key not in op.layouts:
         op.layouts[key] = op.Transpose(x, perm=order)
     return op.layouts[key]
-
-
-def swapped(items: Sequence[Any], axis: int) -> list[Any]:
-    """Return sizes or axes with one of them and the last one in each other's place."""
-    order = [*items]
-    order[axis], order[-1] = order[-1], order[axis]
-    return order
 
 
 def swapped_with_last(x: StepTensor, axis: int) -> StepTensor:
@@ -175,13 +160,6 @@ def shape_of(x: StepTensor, start: int = 0) -> StepTensor | list[int]:
     return list(known.sizes()) if known.is_fixed else op.Shape(x, start=start or None)
 
 
-@operator("Slice")
-def slice_of(x: Value, begin: Value, size: Value) -> Value:
-    """Return ``size`` elements along each axis from ``begin`` on; -1: all that follow."""
-    whole = op.Shape(x)
-    return op.Slice(x, begin, op.Where(size < 0, whole, begin + size))
-
-
 _BEYOND: Final = 2**31 - 1
 """An end from which on exporters mean the end of an axis of any size."""
 
@@ -248,48 +226,6 @@ def paddings(pads: Sequence[int]) -> list[int]:
     while len(pairs) > 1 and pairs[0] == (0, 0):
         pairs.pop(0)
     return [side for pair in reversed(pairs) for side in pair]
-
-
-@operator("StridedSliceGrad")
-def strided_slice_grad(
-    dy: Value, shape: Value, begin: Value, end: Value, strides: Value, *, axes: Ints, pads: Ints, cuts: Ints
-) -> Value:
-    """Return a gradient at the places that a slice took, zero elsewhere.
-
-    ``pads``: how much the slice left out at the begins, then at the ends, where its strides are 1; ``cuts``:
-    begins, ends and strides of ``axes`` in place of the inputs', or ().
-    """
-    if pads:
-        return op.Pad(dy, pads)
-    if cuts:
-        count = len(axes)
-        parts: Any = [cuts[start : start + count] for start in range(0, 3 * count, count)]
-        begin, end, strides = parts
-    return scattered(dy, op.Slice(numbered(shape), begin, end, axes, strides), shape)
-
-
-@operator("PadV3Grad")
-def pad_v3_grad(dy: Value, *, mode: str, pads: Ints) -> Value:
-    """Sum the gradient of a padded tensor over all places that an element was copied to.
-
-    ``pads``: begins, then ends, of all axes.
-    """
-    rank = len(pads) // 2
-    shape = op.Shape(dy) - [pads[axis] + pads[rank + axis] for axis in range(rank)]
-    return scattered(dy, op.Pad(numbered(shape), pads, mode=mode), shape)
-
-
-def numbered(shape: Value) -> Value:
-    """Return a tensor of a shape that numbers its elements."""
-    count = op.ReduceProd(shape, keepdims=0)
-    return op.Reshape(op.Range(0, count, 1), shape)
-
-
-def scattered(dy: Value, numbers: Value, shape: Value) -> Value:
-    """Sum a gradient into the elements of a shape that have these numbers."""
-    places, values = op.Reshape(numbers, [-1]), op.Reshape(dy, [-1])
-    total = op.scatter_sum("ScatterElements", op.ReduceProd(shape, keepdims=1), places, values, axis=0)
-    return op.Reshape(total, shape)
 
 
 def constant(node: StepOperator, slot: int, title: str) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Operators that update variables: assignments, and the steps of optimizers.
 
-The formulas are from MindSpore's kernels, the names of inputs from ``msdump.graph.SLOTS``.
+The formulas are from MindSpore's kernels, the names of inputs from ``msdump.graph.primitives.SLOTS``.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
-from msdump.graph import SLOTS
-from msdump.training.body import BodyFunction, Structure, Value, operator
-from msdump.training.tape import op
+from msdump.graph.primitives.body import BodyFunction, Structure, Value, operator
+from msdump.graph.primitives.slots import SLOTS
+from msdump.graph.primitives.tape import op
 
 
 @operator("AssignAdd")

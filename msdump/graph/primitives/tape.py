@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from msdump.graph import Tape
+from msdump.graph.body import Tape
 
 _written: ContextVar[Tape] = ContextVar("_written")
 

@@ -26,9 +26,10 @@ from onnx import defs, helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph import MINDSPORE_DOMAIN, BodyValue, Constant, OnnxBody
-from msdump.graph.kernel import FLOAT32, HALVES
-from msdump.training.tape import op, writing
+from msdump.graph.body import BodyValue, Constant, OnnxBody
+from msdump.graph.graph import MINDSPORE_DOMAIN
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
+from msdump.graph.primitives.tape import op, writing
 
 INT32: Final = int(onnx.TensorProto.INT32)
 INT64: Final = int(onnx.TensorProto.INT64)
@@ -110,7 +111,7 @@ class OperatorBody:
 
 
 OPERATORS: Final[dict[str, OperatorBody]] = {}
-"""Every operator that has a body, by MindSpore's name; the modules of ``operators`` fill it."""
+"""Every operator that has a body, by MindSpore's name; ``families`` imports the modules that fill it."""
 
 
 def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:

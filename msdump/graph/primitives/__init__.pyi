@@ -1,0 +1,17 @@
+from .body import INT32 as INT32
+from .body import Ints as Ints
+from .body import OperatorBody as OperatorBody
+from .body import Structure as Structure
+from .body import around as around
+from .body import function as function
+from .dense import ROW_COPIES as ROW_COPIES
+from .elementwise import NUMBER_TYPES as NUMBER_TYPES
+from .families import OPERATORS as OPERATORS
+from .shapes import swapped as swapped
+from .slots import SLOTS as SLOTS
+from .slots import filled as filled
+from .tape import op as op
+from .tape import writing as writing
+from .windows import CONVOLUTION as CONVOLUTION
+from .windows import PRODUCTS as PRODUCTS
+from .windows import SUMS as SUMS

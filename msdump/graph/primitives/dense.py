@@ -1,0 +1,199 @@
+"""Products of matrices: dense layers, attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from msdump.graph.kernel.emulation import FLOAT32
+from msdump.graph.primitives.body import Value, operator
+from msdump.graph.primitives.tape import op
+
+
+@operator("MatMul")
+def matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int) -> Value:
+    """Multiply two matrices, each transposed first or not."""
+    return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
+
+
+@operator("BatchMatMul")
+def batch_matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int, rank: int) -> Value:
+    """Multiply stacks of matrices, each matrix transposed first or not."""
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    first = op.Transpose(a, perm=swapped) if transpose_a else a
+    second = op.Transpose(b, perm=swapped) if transpose_b else b
+    return op.MatMul(first, second)
+
+
+@operator("BiasAdd")
+def bias_add(x: Value, bias: Value, *, rank: int) -> Value:
+    """Add a bias to the channels, which are the second axis."""
+    return x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
+
+
+@operator("BiasAddGrad")
+def bias_add_grad(dy: Value, *, rank: int) -> Value:
+    """Sum a gradient over all axes but the channels'."""
+    return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
+
+
+ROW_COPIES = 8
+"""How often MindSpore's operator repeats the maximum and the sum of each row."""
+
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Common parts of the bodies of attention and its gradient: heads, scores, masks.
+
+    Attributes:
+        input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH`` with heads side by side.
+        head_num: Heads of the query.
+        kv_head_num: Heads of key and value, each of which serves several of the query's.
+        head_size: Elements of a head of the query and the key.
+        value_size: Elements of a head of the value.
+        has_shift: Whether a tensor is added to the products of query and key, after ``softcap``.
+        has_mask: Whether a mask excludes places.
+        is_causal: Whether a place attends to no later place.
+        softcap: Smooth limit of the products; 0 for none.
+    """
+
+    input_layout: str
+    head_num: int
+    kv_head_num: int
+    head_size: int
+    value_size: int
+    has_shift: int
+    has_mask: int
+    is_causal: int
+    softcap: float
+
+    def split(self, value: Value, heads: int) -> Value:
+        """Return a value (batch, heads, places, elements)."""
+        if self.input_layout == "BNSD":
+            return value
+        return op.Transpose(op.Reshape(value, (0, 0, heads, -1)), perm=[0, 2, 1, 3])
+
+    def joined(self, value: Value) -> Value:
+        """Return a value (batch, heads, places, elements) in the layout of the inputs."""
+        if self.input_layout == "BNSD":
+            return value
+        return op.Reshape(op.Transpose(value, perm=[0, 2, 1, 3]), (0, 0, -1))
+
+    def parts(self, query: Value, key: Value, value: Value) -> tuple[Value, Value, Value]:
+        """Return query, key and value, the last two with a head for each of the query's."""
+        q = self.split(query, self.head_num)
+        return q, self._repeated(key, self.head_size), self._repeated(value, self.value_size)
+
+    def _repeated(self, value: Value, size: int) -> Value:
+        value = self.split(value, self.kv_head_num)
+        if self.head_num == self.kv_head_num:
+            return value
+        copies = (1, 1, self.head_num // self.kv_head_num, 1, 1)
+        return op.Reshape(op.Tile(op.Unsqueeze(value, (2,)), copies), (0, self.head_num, -1, size))
+
+    def summed(self, gradient: Value, size: int) -> Value:
+        """Return the gradient of key or value, summed over its copies."""
+        if self.head_num != self.kv_head_num:
+            groups = (0, self.kv_head_num, self.head_num // self.kv_head_num, -1, size)
+            gradient = op.ReduceSum(op.Reshape(gradient, groups), (2,), keepdims=0)
+        return self.joined(gradient)
+
+    def scores(self, q: Value, k: Value, shift: Value, mask: Value) -> tuple[Value, Value | None]:
+        """Return the scores, and the derivative of their soft limit (None without ``softcap``)."""
+        scores, slope = op.MatMul(q, _turned(k)), None
+        if self.softcap:
+            level = op.Tanh(scores / self.softcap)
+            scores, slope = level * self.softcap, 1.0 - level * level
+        if self.has_shift:
+            scores = scores + shift
+        return self.masked(scores, mask, _LOWEST), slope
+
+    def masked(self, scores: Value, mask: Value, number: float) -> Value:
+        """Return scores, or their gradient, with a number at masked places."""
+        masks = [mask] if self.has_mask else []
+        if self.is_causal:
+            rows, columns = (
+                op.Range(0, op.Squeeze(op.Shape(scores, start=axis, end=axis + 1), (0,)), 1)
+                for axis in (2, 3)
+            )
+            masks.append(op.Unsqueeze(columns, (0,)) > op.Unsqueeze(rows, (1,)))
+        for each in masks:
+            scores = op.Where(each, number, scores)
+        return scores
+
+
+def _turned(matrices: Value) -> Value:
+    return op.Transpose(matrices, perm=[0, 1, 3, 2])
+
+
+@operator("FlashAttentionScore")
+def flash_attention_score(
+    query: Value,
+    key: Value,
+    value: Value,
+    real_shift: Value,
+    _drop_mask: Value,
+    _padding_mask: Value,
+    attn_mask: Value,
+    *,
+    scale_value: float,
+    **structure: Any,
+) -> tuple[Value, Value, Value, Value]:
+    """Return softmax(scale query key^T + shift) value.
+
+    The other results are the maximum and the sum of each row, eight times, and one that the vendor's kernel
+    does not use. ``attn_mask`` is true where nothing is attended to. A row that attends to no place is zero,
+    as ONNX defines it, and the vendor's kernel with ``inner_precise`` 2. Its maximum is 0 and its sum 1 here,
+    so that its gradient is zero, too.
+    """
+    heads = _Attention(**structure)
+    q, k, v = heads.parts(query, key, value)
+    scores, _ = heads.scores(q * scale_value, k, real_shift, attn_mask)
+    highest = op.ReduceMax(scores, (-1,), keepdims=1)
+    is_empty = op.LessOrEqual(op.Cast(highest, to=FLOAT32.onnx), np.array(_LOWEST, np.float32))
+    highest = op.Where(is_empty, 0.0, highest)
+    powers = op.Exp(scores - highest)
+    total = op.Where(is_empty, 1.0, op.ReduceSum(powers, (-1,), keepdims=1))
+    attention = heads.joined(op.MatMul(powers / total, v))
+    copies = (1, 1, 1, ROW_COPIES)
+    return op.Tile(highest, copies), op.Tile(total, copies), op.Expand(0.0, (1,)), attention
+
+
+@operator("FlashAttentionScoreGrad")
+def flash_attention_score_grad(
+    query: Value,
+    key: Value,
+    value: Value,
+    dy: Value,
+    pse_shift: Value,
+    _drop_mask: Value,
+    _padding_mask: Value,
+    attn_mask: Value,
+    softmax_max: Value,
+    softmax_sum: Value,
+    _softmax_in: Value,
+    attention_in: Value,
+    *,
+    scale_value: float,
+    **structure: Any,
+) -> tuple[Value, ...]:
+    """Return the gradients of query, key and value, and of the shift where there is one."""
+    heads = _Attention(**structure)
+    q, k, v = heads.parts(query, key, value)
+    scores, slope = heads.scores(q * scale_value, k, pse_shift, attn_mask)
+    highest, total = (op.Slice(item, (0,), (1,), (3,)) for item in (softmax_max, softmax_sum))
+    shares = op.Exp(scores - highest) / total
+    dattention, out = (heads.split(item, heads.head_num) for item in (dy, attention_in))
+    dshares = op.MatMul(dattention, _turned(v))
+    level = op.ReduceSum(dattention * out, (-1,), keepdims=1)
+    dshift = heads.masked(shares * (dshares - level), attn_mask, 0.0)
+    dscores = dshift if slope is None else dshift * slope
+    dq = op.MatMul(dscores, k) * scale_value
+    dk = op.MatMul(_turned(dscores), q) * scale_value
+    dv = op.MatMul(_turned(shares), dattention)
+    results = (heads.joined(dq), heads.summed(dk, heads.head_size), heads.summed(dv, heads.value_size))
+    return (*results, dshift) if heads.has_shift else results

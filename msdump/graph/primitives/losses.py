@@ -1,0 +1,144 @@
+"""Losses and their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from msdump.graph.kernel.emulation import FLOAT32
+from msdump.graph.primitives.body import INT64, Value, operator
+from msdump.graph.primitives.tape import op
+
+
+@operator("SparseSoftmaxCrossEntropyWithLogits")
+def sparse_softmax_cross_entropy(logits: Value, labels: Value, *, is_grad: int) -> Value:
+    """Return the mean of -log softmax at the labels, or its gradient, (softmax - onehot) / n."""
+    if not is_grad:
+        index = op.Cast(labels, to=INT64)
+        # a negative label would count from the last class: an index behind the classes makes it fail
+        index = op.Where(index < 0, op.Gather(op.Shape(logits), 1), index)
+        index = op.Unsqueeze(index, [1])
+        taken = op.GatherElements(op.LogSoftmax(logits, axis=-1), index, axis=1)
+        return -op.ReduceMean(taken, [0, 1], keepdims=0)
+    shape = op.Shape(logits)
+    count = op.Gather(shape, 0)
+    classes = op.Gather(shape, 1)
+    # float32 with a cast: runtimes have OneHot for few element types
+    onehot = op.OneHot(op.Cast(labels, to=INT64), classes, np.array([0, 1], np.float32), axis=-1)
+    difference = op.Softmax(logits, axis=-1) - op.CastLike(onehot, logits)
+    return difference / op.CastLike(count, logits)
+
+
+@operator("SoftmaxCrossEntropyWithLogits")
+def softmax_cross_entropy(logits: Value, labels: Value) -> tuple[Value, Value]:
+    """Return -sum(labels log softmax) of each row, and its gradient.
+
+    vendor: the gradient is softmax - labels, which holds where the labels of a row sum to 1.
+    """
+    losses = -op.ReduceSum(labels * op.LogSoftmax(logits, axis=-1), [1], keepdims=0)
+    return losses, op.Softmax(logits, axis=-1) - labels
+
+
+@operator("OneHot", element=2)
+def one_hot(
+    indices: Value, _depth: Value, on_value: Value, off_value: Value, _axis: Value, *, depth: int
+) -> Value:
+    """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class."""
+    classes = op.Range(0, depth, 1)
+    is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [-1]), classes)
+    # float32 with a cast: onnxruntime has Where for few element types
+    on, off = (op.Cast(value, to=FLOAT32.onnx) for value in (on_value, off_value))
+    return op.CastLike(op.Where(is_class, on, off), on_value)
+
+
+@operator("BCEWithLogitsLoss")
+def bce_with_logits(logits: Value, labels: Value, *_: Value, reduction: str) -> Value:
+    """Return labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid)), reduced.
+
+    Only exponentials of negative numbers occur, which cannot overflow.
+    """
+    below = op.Max(-logits, 0.0)
+    decayed = op.Log(op.Exp(-op.Abs(logits)) + 1.0) + below
+    return _reduced_losses((1.0 - labels) * logits + decayed, reduction)
+
+
+@operator("SmoothL1Loss")
+def smooth_l1_loss(prediction: Value, target: Value, beta: Value, *_: Value, reduction: str) -> Value:
+    """Return error^2 / 2 beta where the error is below beta, else error - beta / 2, reduced."""
+    error, beta = op.Abs(prediction - target), op.CastLike(beta, prediction)
+    is_small = error < beta
+    return _reduced_losses(op.Where(is_small, error * error * 0.5 / beta, error - beta * 0.5), reduction)
+
+
+@operator("SmoothL1LossGrad")
+def smooth_l1_loss_grad(
+    prediction: Value, target: Value, dy: Value, beta: Value, *_: Value, reduction: str
+) -> Value:
+    """Return dy times the error / beta, between -1 and 1; divided by the number of elements for a mean."""
+    error, beta = prediction - target, op.CastLike(beta, prediction)
+    slope = op.Max(op.Min(error / beta, 1.0), -1.0) * dy
+    return slope / op.CastLike(op.Size(prediction), prediction) if reduction == "mean" else slope
+
+
+@operator("NLLLoss")
+def nll_loss(
+    x: Value,
+    labels: Value,
+    weight: Value,
+    _reduction: Value,
+    ignored: Value,
+    *,
+    reduction: str,
+    ignores: int,
+    rank: int,
+) -> tuple[Value, Value]:
+    """Return -x at the labels, each times the weight of its class, and the sum of these weights.
+
+    The classes are the second axis. Labels that are ``ignored`` have no loss.
+    """
+    index, taken = _class_weights(labels, weight, ignored, ignores)
+    picked = op.Squeeze(op.GatherElements(x, op.Unsqueeze(index, [1]), axis=1), [1])
+    total = op.ReduceSum(taken, list(range(rank - 1)), keepdims=0)
+    losses = -(picked * taken)
+    if reduction == "mean":
+        return _reduced_losses(losses, "sum") / total, total
+    return _reduced_losses(losses, reduction), total
+
+
+@operator("NLLLossGrad")
+def nll_loss_grad(
+    x: Value,
+    dy: Value,
+    labels: Value,
+    weight: Value,
+    total: Value,
+    _reduction: Value,
+    ignored: Value,
+    *,
+    reduction: str,
+    ignores: int,
+    rank: int,
+) -> Value:
+    """Return -dy at the labels, each times the weight of its class, zero elsewhere."""
+    index, taken = _class_weights(labels, weight, ignored, ignores)
+    slope = -(taken * dy)
+    scaled = slope / total if reduction == "mean" else slope
+    classes = op.Reshape(op.Range(0, op.Gather(op.Shape(x), 1), 1), [1, -1, *(1,) * (rank - 2)])
+    is_label = op.Equal(op.Unsqueeze(index, [1]), classes)
+    return op.Where(is_label, op.Unsqueeze(scaled, [1]), 0.0)
+
+
+def _class_weights(labels: Value, weight: Value, ignored: Value, ignores: int) -> tuple[Value, Value]:
+    """Return class and weight of each label; of ignored labels class 0 and weight 0."""
+    index = op.Cast(labels, to=INT64)
+    if not ignores:
+        return index, op.Gather(weight, index)
+    is_ignored = op.Equal(index, ignored)
+    known = op.Where(is_ignored, 0, index)
+    return known, op.Where(is_ignored, 0.0, op.Gather(weight, known))
+
+
+def _reduced_losses(losses: Value, reduction: str) -> Value:
+    if reduction == "none":
+        return losses
+    reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
+    return reduce(losses, keepdims=0)

@@ -1,0 +1,133 @@
+"""Tensors in another shape, cut, gathered, scattered, or reduced over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msdump.graph.primitives.body import INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.tape import op
+
+operators(
+    {
+        "Reshape": ("Give a tensor another shape.", lambda x, *, shape: op.Reshape(x, shape)),
+        "ZerosLike": ("Return zeros in the shape of a tensor.", lambda x: op.Expand(0.0, op.Shape(x))),
+    }
+)
+
+
+def swapped(items: Sequence[Any], axis: int) -> list[Any]:
+    """Return sizes or axes with one of them and the last one in each other's place."""
+    order = [*items]
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
+
+
+@operator("Slice")
+def slice_of(x: Value, begin: Value, size: Value) -> Value:
+    """Return ``size`` elements along each axis from ``begin`` on; -1: all that follow."""
+    whole = op.Shape(x)
+    return op.Slice(x, begin, op.Where(size < 0, whole, begin + size))
+
+
+@operator("StridedSliceGrad")
+def strided_slice_grad(
+    dy: Value, shape: Value, begin: Value, end: Value, strides: Value, *, axes: Ints, pads: Ints, cuts: Ints
+) -> Value:
+    """Return a gradient at the places that a slice took, zero elsewhere.
+
+    ``pads``: how much the slice left out at the begins, then at the ends, where its strides are 1; ``cuts``:
+    begins, ends and strides of ``axes`` in place of the inputs', or ().
+    """
+    if pads:
+        return op.Pad(dy, pads)
+    if cuts:
+        count = len(axes)
+        parts: Any = [cuts[start : start + count] for start in range(0, 3 * count, count)]
+        begin, end, strides = parts
+    return scattered(dy, op.Slice(numbered(shape), begin, end, axes, strides), shape)
+
+
+@operator("PadV3Grad")
+def pad_v3_grad(dy: Value, *, mode: str, pads: Ints) -> Value:
+    """Sum the gradient of a padded tensor over all places that an element was copied to.
+
+    ``pads``: begins, then ends, of all axes.
+    """
+    rank = len(pads) // 2
+    shape = op.Shape(dy) - [pads[axis] + pads[rank + axis] for axis in range(rank)]
+    return scattered(dy, op.Pad(numbered(shape), pads, mode=mode), shape)
+
+
+def numbered(shape: Value) -> Value:
+    """Return a tensor of a shape that numbers its elements."""
+    count = op.ReduceProd(shape, keepdims=0)
+    return op.Reshape(op.Range(0, count, 1), shape)
+
+
+def scattered(dy: Value, numbers: Value, shape: Value) -> Value:
+    """Sum a gradient into the elements of a shape that have these numbers."""
+    places, values = op.Reshape(numbers, [-1]), op.Reshape(dy, [-1])
+    total = op.scatter_sum("ScatterElements", op.ReduceProd(shape, keepdims=1), places, values, axis=0)
+    return op.Reshape(total, shape)
+
+
+@operator("OnesLike")
+def ones_like(x: Value) -> Value:
+    """Return ones in the shape of a tensor."""
+    return op.Expand(1.0, op.Shape(x))
+
+
+@operator("CumProd")
+def cum_prod(x: Value, *, reverse: int) -> Value:
+    """Multiply the rows of a matrix in front of each row, or behind it, without the row itself."""
+    count = op.Gather(op.Shape(x), 0)
+    rows = op.Range(0, count, 1)
+    row, factor = op.Unsqueeze(rows, [1]), op.Unsqueeze(rows, [0])
+    is_factor = row < factor if reverse else row > factor
+    factors = op.Where(op.Unsqueeze(is_factor, [2]), op.Unsqueeze(x, [0]), 1.0)
+    return op.ReduceProd(factors, [1], keepdims=0)
+
+
+@operator("ReduceAll")
+def reduce_all(x: Value, _axis: Value, _keep_dims: Value) -> Value:
+    """Return whether all elements are true."""
+    return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
+
+
+@operator("AllFinite")
+def all_finite(*gradients: Value, count: int) -> Value:
+    """Return whether any element of any gradient is infinite or NaN.
+
+    The name says the opposite; MindSpore negates the result, too.
+    """
+    # x * 0 is NaN for infinities and NaN alone, and a sum with a NaN is one
+    sums = [op.Cast(op.ReduceSum(x * op.CastLike(0.0, x), keepdims=0), to=1) for x in gradients]
+    return op.IsNaN(op.Sum(*sums))
+
+
+@operator("UnsortedSegmentSum")
+def unsorted_segment_sum(x: Value, segments: Value, *, num_segments: int, rank: int) -> Value:
+    """Sum rows by the number of their segment; ``rank`` is that of the numbers."""
+    shape = op.Concat([num_segments], op.Slice(op.Shape(x), [rank], [1 << 30]), axis=0)
+    # ScatterND takes int64 alone
+    rows = op.Unsqueeze(op.Cast(segments, to=INT64), [-1])
+    return op.scatter_sum("ScatterND", shape, rows, x)
+
+
+@operator("GatherDGradV2")
+def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -> Value:
+    """Sum a gradient into the elements that were looked up along an axis."""
+    return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
+
+
+@operator("ScatterNd", element=1)
+def scatter_nd(
+    indices: Value, updates: Value, computed: Value | None = None, *, shape: Ints, batch_dims: int
+) -> Value:
+    """Sum parts into zeros of a shape, which may be computed, at places of several indices each."""
+    sizes = op.value(shape or computed)
+    if not batch_dims:
+        return op.scatter_sum("ScatterND", sizes, indices, updates)
+    taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)
+    return scattered(updates, taken, sizes)

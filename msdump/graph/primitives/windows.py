@@ -1,0 +1,265 @@
+"""Convolutions and pooling, and their gradients in the form that is fastest for their structure.
+
+Runtimes are fastest at matrix products. A weight's gradient is one product for each element of the window, or
+a convolution with batch and channels swapped; an input's is a convolution where channels are many and windows
+are one step apart, else a transposed convolution. Shapes may be free but for the window's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from msdump.graph.primitives.body import INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.tape import op
+
+PRODUCTS: Final = "products"
+"""One group of many channels, or windows of one element: products of matrices."""
+
+SUMS: Final = "sums"
+"""Each channel has a filter of its own, and windows are one step apart: products of elements, summed."""
+
+CONVOLUTION: Final = "convolution"
+"""Anything else."""
+
+_END: Final = 2**62
+"""Behind the end of any axis."""
+
+
+@operator("Conv1DBackpropFilter")
+@operator("Conv2DBackpropFilter")
+def filter_gradient(
+    dy: Value,
+    x: Value,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    group: int,
+    window: Ints,
+    form: str,
+) -> Value:
+    """Return the gradient of a convolution's weight.
+
+    Padding lists all begins, then all ends; ``window`` are the sizes of the weight behind its channels.
+    """
+    if form == CONVOLUTION:
+        return _by_convolution(dy, x, strides, pads, dilations, group, window)
+    if any(pads):
+        zeros = (0, 0)
+        x = op.Pad(x, (*zeros, *pads[: len(window)], *zeros, *pads[len(window) :]))
+    if form == SUMS:
+        return _by_sums(dy, _window_parts(x, dy, strides, dilations, window), window)
+    swapped = _swapped(len(window))
+    columns = op.Reshape(op.Transpose(dy, perm=swapped), (0, -1))
+    lines = op.Transpose(x, perm=swapped)
+    products = [
+        op.Gemm(columns, op.Reshape(part, (0, -1)), transB=1)
+        for part in _window_parts(lines, dy, strides, dilations, window)
+    ]
+    if len(products) == 1:
+        return op.Reshape(products[0], (0, -1, *window))
+    joined = op.Reshape(op.Concat(*products, axis=1), (0, len(products), -1))
+    return op.Reshape(op.Transpose(joined, perm=[0, 2, 1]), (0, 0, *window))
+
+
+def _by_sums(dy: Value, parts: Iterable[Value], window: Ints) -> Value:
+    """Return a depthwise weight's gradient: sums of gradient times input, per channel and window element."""
+    axes = list(range(2, len(window) + 2))
+    images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in parts]
+    joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
+    return op.Reshape(op.ReduceSum(joined, [0], keepdims=0), (0, 1, *window))
+
+
+def _swapped(rank: int) -> list[int]:
+    return [1, 0, *range(2, rank + 2)]
+
+
+def _window_parts(x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints) -> Iterator[Value]:
+    """Yield the slice of the padded input that each window element meets, in the shape of the output.
+
+    Slices are written one by one, each behind the reader of the last, so that a runtime can free the last.
+    """
+    rank = len(window)
+    axes = tuple(range(2, rank + 2))
+    is_dense = all(step == 1 for step in strides)
+    if not is_dense:  # rows at the end may be unread: the output's shape gives the end
+        reach = (op.Shape(dy, start=2) - 1) * strides + 1
+    for place in itertools.product(*(range(size) for size in window)):
+        starts = tuple(index * step for index, step in zip(place, dilations, strict=True))
+        behind = [
+            (size - 1 - index) * step for index, size, step in zip(place, window, dilations, strict=True)
+        ]
+        ends = tuple(-count if count else _END for count in behind) if is_dense else reach + starts
+        is_whole = is_dense and not any(starts) and not any(behind)
+        yield x if is_whole else op.Slice(x, starts, ends, axes, strides)
+
+
+def _by_convolution(
+    dy: Value, x: Value, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
+) -> Value:
+    """Convolve input with output gradient, with batch and channels, strides and dilations exchanged."""
+    rank = len(window)
+    swapped = _swapped(rank)
+    if group > 1:  # (batch, group, channels, ...) -> (channels, group * batch, ...)
+        sizes = op.Shape(x, start=2)
+        grouped = op.Reshape(x, op.Concat((0, group, -1), sizes, axis=0))
+        turned = op.Transpose(grouped, perm=[2, 1, 0, *range(3, rank + 3)])
+        data = op.Reshape(turned, op.Concat((0, -1), sizes, axis=0))
+    else:
+        data = op.Transpose(x, perm=swapped)
+    whole = op.Conv(
+        data, op.Transpose(dy, perm=swapped), strides=dilations, dilations=strides, pads=pads, group=group
+    )
+    # rows at the end that no window reached are cut off, or the result would be larger than the window
+    cut = op.Slice(whole, (0,) * rank, window, tuple(range(2, rank + 2)))
+    return op.Transpose(cut, perm=swapped)
+
+
+@operator("Conv1DBackpropInput")
+@operator("Conv2DBackpropInput")
+def input_gradient(
+    dy: Value,
+    w: Value,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    group: int,
+    window: Ints,
+    missing: Ints,
+    form: str,
+) -> Value:
+    """Return the gradient of a convolution's input.
+
+    The structure is that of ``filter_gradient``; ``missing``: rows and columns at the end of the padded input
+    that no window reached.
+    """
+    around = _around(window, pads, dilations)
+    if form == PRODUCTS and all(step == 1 for step in strides) and min(around) >= 0:
+        return op.Conv(dy, _turned(w, window), pads=around, dilations=dilations)
+    return op.ConvTranspose(
+        dy, w, strides=strides, pads=pads, dilations=dilations, group=group, output_padding=missing
+    )
+
+
+def _around(window: Ints, pads: Ints, dilations: Ints) -> Sequence[int]:
+    """Return the padding with which a convolution of an output's gradient has the input's size."""
+    reaches = [(size - 1) * step for size, step in zip(window, dilations, strict=True)]
+    return [reach - pad for reach, pad in zip((*reaches, *reaches), pads, strict=True)]
+
+
+def _turned(w: Value, window: Ints) -> Value:
+    """Swap input and output channels of a weight and reverse its windows."""
+    rank = len(window)
+    turned = op.Transpose(w, perm=_swapped(rank))
+    if all(size == 1 for size in window):
+        return turned
+    axes = tuple(range(2, rank + 2))
+    return op.Slice(turned, (-1,) * rank, (-_END,) * rank, axes, (-1,) * rank)
+
+
+operators(
+    {
+        "Conv3DBackpropInput": (
+            "Return the gradient of the input of a convolution of volumes.",
+            lambda w, dy, **structure: input_gradient(dy, w, **structure),
+        ),
+        "Conv3DBackpropFilter": (
+            "Return the gradient of the weight of a convolution of volumes.",
+            lambda x, dy, **structure: filter_gradient(dy, x, **structure),
+        ),
+    }
+)
+
+
+@operator("AvgPool1DGrad")
+@operator("AvgPoolGrad")
+def avg_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
+    """Spread the gradient of each window over its elements."""
+    return avg_pool_3d_grad(op.Shape(x), dy, **structure)
+
+
+@operator("AvgPool3DGrad", element=1)
+def avg_pool_3d_grad(
+    shape: Value,
+    dy: Value,
+    *,
+    kernel_shape: Ints,
+    strides: Ints,
+    dilations: Ints,
+    pads: Ints,
+    ceil_mode: int,
+    missing: Ints,
+    count_include_pad: int,
+) -> Value:
+    """Spread the gradient of each window over its elements.
+
+    ``missing``: rows and columns at the end of the padded input that no window reaches; negative: how far
+    the last window reaches beyond it.
+    """
+    rank = len(kernel_shape)
+    beyond = [max(-count, 0) for count in missing]
+    reached = (*pads[:rank], *(pad + more for pad, more in zip(pads[rank:], beyond, strict=True)))
+    windows = {"strides": strides, "dilations": dilations, "pads": reached}
+    kernel = op.Expand(1.0, (1, 1, *kernel_shape))
+    sizes = op.Slice(shape, (2,), (rank + 2,))
+    if not any(beyond) and (count_include_pad or not any(pads)):
+        scaled = dy / float(math.prod(kernel_shape))
+    else:  # as much as the operator itself gives to each element: an average of ones over their number
+        ones = op.Expand(1.0, op.Concat((1, 1), sizes, axis=0))
+        flags: dict[str, Any] = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+        if any(step != 1 for step in dilations):  # AveragePool has them since opset 19
+            flags["dilations"] = dilations
+        average = op.AveragePool(ones, kernel_shape=kernel_shape, strides=strides, pads=pads, **flags)
+        scaled = dy * (average / op.Conv(ones, kernel, **windows))
+    planes = op.Reshape(scaled, op.Concat((-1, 1), op.Shape(dy, start=2), axis=0))
+    left = [max(count, 0) for count in missing]
+    return op.Reshape(op.ConvTranspose(planes, kernel, output_padding=left, **windows), shape)
+
+
+@operator("AdaptiveAvgPool2DGrad")
+@operator("AdaptiveAvgPool3DGrad")
+def adaptive_avg_pool_grad(dy: Value, shape: Value) -> Value:
+    """Spread the gradient of the average of each channel."""
+    sizes = op.Cast(shape, to=INT64)
+    count = op.ReduceProd(sizes, keepdims=0) / op.Size(dy)
+    return op.Expand(dy / op.CastLike(count, dy), sizes)
+
+
+@operator("AdaptiveMaxPool2D")
+def adaptive_max_pool_2d(x: Value) -> tuple[Value, Value]:
+    """Return the largest element of each channel and where it is."""
+    y = op.GlobalMaxPool(x)
+    argmax = op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2)
+    return y, op.Reshape(argmax, op.Shape(y))
+
+
+@operator("AdaptiveMaxPool3D")
+def adaptive_max_pool_3d(x: Value) -> tuple[Value, Value]:
+    """Return the largest element of each channel and, in Int32, where it is."""
+    y, argmax = adaptive_max_pool_2d(x)
+    return y, op.Cast(argmax, to=6)
+
+
+@operator("AdaptiveMaxPool2DGrad")
+@operator("AdaptiveMaxPool3DGrad")
+def adaptive_max_pool_grad(dy: Value, x: Value, argmax: Value) -> Value:
+    """Send the gradient of each channel to its largest element."""
+    zeros = op.Expand(0.0, op.Shape(op.Reshape(x, (0, 0, -1))))
+    rows = (0, 0, 1)
+    sent = op.ScatterElements(zeros, op.Reshape(argmax, rows), op.Reshape(dy, rows), axis=2)
+    return op.Reshape(sent, op.Shape(x))
+
+
+@operator("MaxPool3DGrad")
+@operator("MaxPool1DGrad")
+@operator("MaxPoolGrad")
+def max_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
+    """Send the gradient of each window to its largest element, the first one of several."""
+    _, indices = op.MaxPool(x, outputs=2, **structure)
+    count, places = op.Reshape(op.Size(x), [1]), op.Reshape(indices, [-1])
+    summed = op.scatter_sum("ScatterElements", count, places, op.Reshape(dy, [-1]), axis=0)
+    return op.Reshape(summed, op.Shape(x))
