@@ -67,9 +67,9 @@ class Command(click.Command):
         exit_codes: Exit codes and their meanings.
     """
 
-    def __init__(self, name: str | None, *, help: str = "", **settings: Any) -> None:  # noqa: A002 - click's name
-        """Take the blocks out of the help text."""
-        blocks = _BLOCKS.match(inspect.cleandoc(help))
+    def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002
+        """Take the blocks out of the help text; ``python -OO`` leaves it out."""
+        blocks = _BLOCKS.match(inspect.cleandoc(help or ""))
         assert blocks is not None, "every group of the pattern is optional"
         super().__init__(name, help=blocks["text"].strip(), **settings)
         self.examples = [*map(str.strip, (blocks["examples"] or "").strip().splitlines())]

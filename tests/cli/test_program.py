@@ -78,6 +78,27 @@ class TestProgram:
         assert (done.exit_code, done.stderr) == (0, "")
         assert f"Usage: msdump {name} [OPTIONS]" in done.stdout
 
+    def test_python_without_docstrings(self, tmp_path, config):
+        """``python -OO`` dumps the same tensors, and lists the options of a command."""
+        dumped = []
+        for options in ([], ["-OO"]):
+            program = [sys.executable, *options, "-m", "msdump", "run", MINI, "--config", config()]
+            program += ["--steps", "3", "--path", tmp_path / f"dump{len(options)}"]
+            subprocess.run(program, check=True, timeout=60)
+            dumped.append(tensors(Path(program[-1])))
+        done = subprocess.run(
+            [sys.executable, "-OO", "-m", "msdump", "run", "--help"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+        plain, optimized = dumped
+        assert {"0", "2"} <= {iteration for iteration, *_ in plain}
+        np.testing.assert_equal(optimized, plain)
+        assert "--save-outputs FILE.npz" in done.stdout
+
     def test_version_is_told(self):
         """--version prints name and version."""
         assert call("--version").stdout == "msdump 0.1.0\n"
