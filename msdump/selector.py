@@ -76,6 +76,8 @@ class IterationSet:
     ('0|5-9', True, False)
     >>> str(numbers.including(10)), numbers.first_outside(5)
     ('0|5-10', 10)
+    >>> str(numbers.excluding(6)), str(numbers.excluding(0)), str(numbers.excluding(4))
+    ('0|5|7-9', '5-9', '0|5-9')
     >>> str(IterationSet()), 10**9 in IterationSet()
     ('all', True)
 
@@ -118,6 +120,16 @@ class IterationSet:
         if self.spans and iteration == self.spans[-1][1] + 1:  # the usual case, without a sort
             return IterationSet((*self.spans[:-1], (self.spans[-1][0], iteration)))
         return IterationSet.of([*self.spans, (iteration, iteration)])
+
+    def excluding(self, iteration: int) -> IterationSet:
+        """Return the set, which must be finite, without an iteration."""
+        assert self.spans is not None, "every iteration belongs to the set"
+        parts = [
+            part
+            for low, high in self.spans
+            for part in ((low, min(high, iteration - 1)), (max(low, iteration + 1), high))
+        ]
+        return IterationSet(tuple((low, high) for low, high in parts if low <= high))
 
     def first_outside(self, iteration: int) -> int:
         """Return the first number from ``iteration`` on that is not in the set, which must be finite."""

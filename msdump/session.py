@@ -327,9 +327,9 @@ class Network:
 
     @property
     def written_iterations(self) -> IterationSet:
-        """Iterations of the configuration that are on disk.
+        """Dumped iterations of the configuration that are on disk.
 
-        All iterations, unless the configuration writes only hits of watch rules or has a history.
+        Not among them: iterations that watch rules or the history hold back, or that lost all their files.
         """
         return self._recorder.written
 

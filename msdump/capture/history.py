@@ -40,6 +40,7 @@ class Fate(enum.StrEnum):
     REPLACED = "replaced by newer steps"
     NO_MEMORY = "for lack of memory"
     AT_END = "at the end of the program"
+    LOST = "since no file could be written"
     TORN = "larger than history_bytes"
     """The step alone exceeded the memory: only its end was written, or nothing."""
 
@@ -53,6 +54,7 @@ class _Step:
         operations: Functions that write its files, in order.
         bytes: Memory that the unwritten files take.
         is_open: Whether the step is released: further files are written at once.
+        before: Count of the written files when the step was released.
         is_torn: Whether the step exceeded the memory limit, so that its first files are lost.
     """
 
@@ -60,6 +62,7 @@ class _Step:
     operations: list[_Operation] = field(default_factory=list)
     bytes: int = 0
     is_open: bool = False
+    before: Summary | None = None
     is_torn: bool = False
 
 
@@ -115,7 +118,10 @@ class HistorySink:
         """End the step of this thread and keep it; drop the oldest step if there are too many."""
         with self._lock:
             step = self._going_on.pop(threading.get_ident(), None)
-            if step is None or step.is_open:
+            if step is None:
+                return
+            if step.is_open:
+                self._note_loss(step)
                 return
             self._kept.append(step)
             while len(self._kept) > self._steps:
@@ -132,6 +138,9 @@ class HistorySink:
         Raises:
             DumpWriteError: A file could not be written and the plan wants to know.
         """
+        if not self._event_count:  # the new file of the note must not count as one of a step
+            with contextlib.suppress(DumpWriteError):
+                self._write_note()
         written = self._release(of_all_threads=of_all_threads)
         if not written:
             return
@@ -147,24 +156,37 @@ class HistorySink:
             threads = [*self._going_on] if of_all_threads else [threading.get_ident()]
             going_on = [self._going_on[thread] for thread in threads if thread in self._going_on]
             steps = [*self._kept, *(step for step in going_on if not step.is_open)]
-            operations, self._constants = self._constants, []
+            constants, self._constants = self._constants, []
             self._kept.clear()
-            for step in steps:
-                self._add_fate(Fate.TORN if step.is_torn else Fate.WRITTEN, step)
-                self._bytes -= step.bytes
-                operations += step.operations
-                step.operations, step.bytes = [], 0
             for step in going_on:
                 step.is_open = True
             failures: list[DumpWriteError] = []
-            for write in operations:
-                try:
-                    write()
-                except DumpWriteError as error:  # the other files are written all the same
-                    failures.append(error)
+
+            def write_all(operations: Iterable[_Operation]) -> None:
+                for write in (*operations, self._sink.flush):
+                    try:
+                        write()
+                    except DumpWriteError as error:  # the other files are written all the same
+                        failures.append(error)
+
+            write_all(constants)
+            for step in steps:
+                self._add_fate(Fate.TORN if step.is_torn else Fate.WRITTEN, step)
+                step.before = self._sink.summary
+                self._bytes -= step.bytes
+                operations, step.operations, step.bytes = step.operations, [], 0
+                write_all(operations)
+                if not step.is_open:
+                    self._note_loss(step)
             if failures:
                 raise failures[0]
             return [step.iteration for step in steps]
+
+    def _note_loss(self, step: _Step) -> None:
+        """Note that a released step is not on disk, where all of its files were lost."""
+        if step.before is not None and self._sink.summary.lost_all_since(step.before):
+            self._fates[Fate.WRITTEN] = self._fates[Fate.WRITTEN].excluding(step.iteration)
+            self._add_fate(Fate.LOST, step)
 
     def _write_note(self) -> None:
         content = {

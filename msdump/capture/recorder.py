@@ -304,7 +304,7 @@ class Recorder:
     @property
     def written(self) -> IterationSet:
         """Dumped iterations on disk: rules and the history may hold back others."""
-        return IterationSet() if self._watch is None else self._watch.written
+        return IterationSet(()) if self._watch is None else self._watch.written
 
     def record(self, inputs: Mapping[str, Any], execute: Execute) -> list[Any]:
         """Run the network once and dump it by the plan; return its outputs.
@@ -328,6 +328,7 @@ class Recorder:
                     dump.pass_by(run)
                 return self._run_measured(inputs, None, execute)
             watch = self._watch = self._process.watch(dump.plan)
+            before = watch.sink.summary
             watch.begin(run.iteration)
             try:
                 try:
@@ -338,9 +339,9 @@ class Recorder:
                 dump.end()
                 watch.compare_ranks(self._number, run.iteration)
             except BaseException as error:
-                watch.broken_off(run.iteration, error)
+                watch.broken_off(run.iteration, before, error)
                 raise
-            watch.end()
+            watch.end(run.iteration, before)
             return outputs
         finally:  # failed runs count too, runs of a graph without operators do not
             if self._has_nodes:

@@ -30,7 +30,7 @@ from msdump.plan import DumpPlan, OnHit
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.selector import IterationSet
 from msdump.statistics import StatisticNeed, is_measurable, passes
-from msdump.store.write import Sink
+from msdump.store.write import Sink, Summary
 from msdump.threads import new_lock
 from msdump.watch import (
     DIGEST_BYTES,
@@ -179,17 +179,19 @@ class RunWatch:
         self._source = plan.source
         self._lock = new_lock()
         self._hits: Counter[tuple[str, str]] = Counter()  # hits by rule and operator
-        self._iterations = IterationSet(())  # with hits
+        self._hit_iterations = IterationSet(())
+        self._written = IterationSet(())  # without a history
         self._undecided: set[tuple[str, str]] = set()
         self._lines: Counter[str] = Counter()  # by rule
         self._logged: dict[tuple[str, int], int] = {}  # the last iteration with a line, by rule and rank
 
     @property
     def written(self) -> IterationSet:
-        """Iterations on disk: from the history, or with hits if only hits are dumped, else all."""
-        if self._history is not None:
-            return self._history.written
-        return self._iterations if self.plan.writes_hits_alone else IterationSet()
+        """Iterations on disk: from the history, or with hits if only hits are dumped, else all that ran.
+
+        An iteration without a single file, since all were lost, is not among them.
+        """
+        return self._written if self._history is None else self._history.written
 
     def graph_watch(self, graphs: Iterable[Graph]) -> GraphWatch | None:
         """Return the check of the rules on some graphs, None without rules."""
@@ -240,7 +242,7 @@ class RunWatch:
         NaN and infinity spread to all operators that follow: the first warning shows where they began.
         """
         rule, tensor, moment = hit.rule.name, hit.subject, hit.moment
-        self._iterations = self._iterations.including(moment.iteration)
+        self._hit_iterations = self._hit_iterations.including(moment.iteration)
         self._hits[rule, tensor.name] += 1
         count = self._hits[rule, tensor.name]
         step = rule, moment.rank
@@ -290,18 +292,23 @@ class RunWatch:
         if hit is None and elsewhere and self.plan.on_hit is not OnHit.LOG:
             self._release(elsewhere, iteration)
 
-    def end(self) -> None:
-        """End the step of this thread."""
+    def end(self, iteration: int, before: Summary) -> None:
+        """End the step of this thread; ``before`` counts the files of the sink before it."""
         if self._history is not None:
             self._history.end()
+            return
+        is_held = self.plan.writes_hits_alone and iteration not in self._hit_iterations
+        if not is_held and not self.sink.summary.lost_all_since(before):
+            with self._lock:
+                self._written = self._written.including(iteration)
 
-    def broken_off(self, iteration: int, error: BaseException) -> None:
+    def broken_off(self, iteration: int, before: Summary, error: BaseException) -> None:
         """Write the kept steps and the files of the failed one; write errors are only logged."""
         if self.ranks is not None:  # other ranks would wait for this rank's digests
             current().fail(f"{type(error).__name__}: {error}")
         with contextlib.suppress(DumpWriteError):
             self._release(f"{type(error).__name__}: {error}", iteration)
-        self.end()
+        self.end(iteration, before)
 
     def _release(self, reason: str, iteration: int) -> None:
         if self._history is not None:

@@ -116,8 +116,9 @@ class DumpedFiles:
 
     Attributes:
         path: Directory of the files.
-        iterations: Numbers of the dumped iterations that are complete and on disk.
-        dropped: Numbers of the others: no watch rule hit, or the history had no reason to write them.
+        iterations: Numbers of the dumped iterations that ran and have files on disk.
+        dropped: Numbers of the others: no watch rule hit, the history had no reason to write them, or all of
+            their files were lost.
         files: Number of files.
         bytes: Bytes in all of them.
         no_tensors: Why none of the files can hold an operator's tensor; None where they can.
@@ -331,6 +332,7 @@ def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
 _MOST_LOSSES: Final = 10
 _MOST_VALUES: Final = 5  # lines of inputs, and of outputs; -v shows all
 _WHY_DROPPED: Final = "no watch rule hit, and nothing failed"
+_WHY_EMPTY: Final = "all of their files were lost"
 
 
 def _report(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> None:
@@ -350,8 +352,8 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         losses = [*losses[: _MOST_LOSSES // 2], "...", *losses[-_MOST_LOSSES // 2 :]]
     if losses:
         yield f"loss     {' '.join(losses)}"
-    dump = run.dump
-    if dump is None:
+    dump, plan = run.dump, run.network.plan
+    if dump is None or plan is None:
         yield f"no dump: {run.no_dump}"
         if not run.request.has_config and run.completed:
             model = shlex.quote(run.request.model)
@@ -362,7 +364,8 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
     if dump.no_tensors:
         yield f"no tensors: {dump.no_tensors}"
     if dump.dropped:
-        yield f"dropped  {_iterations(dump.dropped)}: {_WHY_DROPPED}"
+        holds_back = plan.watch.writes_hits_alone or plan.watch.history
+        yield f"dropped  {_iterations(dump.dropped)}: {_WHY_DROPPED if holds_back else _WHY_EMPTY}"
     if dump.skipped:
         yield f"skipped  {_counts(dump.skipped, 'tensor')}"
     if dump.lost:

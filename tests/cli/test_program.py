@@ -24,6 +24,7 @@ from msdump.cli.program import COMMANDS
 from msdump.frontends import mindspore
 from msdump.statistics import compiled
 from msdump.store.write import DiskFiles
+from tests import disks
 from tests.cli import terminal
 from tests.dump import settings
 from tests.texts import parsed
@@ -535,6 +536,22 @@ class TestFailure:
         assert done.exit_code == 1
         assert done.stderr.count("No space left on device; free space, dump less or choose another path") == 1
         assert "lost     1 file (No space left on device)\n" in done.stdout
+
+    def test_summary_of_a_full_disk(self, tmp_path, config):
+        """Iterations without a file are counted apart from the dumped ones, files are those on disk."""
+        with disks.mounted(tmp_path / "small", "256k") as folder:
+            path = str(folder / "dump")
+            file = config(iteration="all", path=path, own={"on_write_error": "warn"})
+            done = call("run", MINI, "--steps", "99", "--config", file)
+            files = [each for each in (folder / "dump").rglob("*") if each.is_file() and each.stat().st_size]
+            steps = sum(any(each.iterdir()) for each in (folder / "dump/rank_0/Net/0").glob("[0-9]*"))
+
+        assert 0 < steps < 99
+        assert done.stdout.startswith("ran      99 iterations")
+        assert f"\ndumped   {steps} iterations (0-{steps - 1}): {len(files)} files, " in done.stdout
+        assert (
+            f"\ndropped  {99 - steps} iterations ({steps}-98): all of their files were lost\n" in done.stdout
+        )
 
     def test_interrupted_run_leaves_complete_files(self, tmp_path, config):
         """Ctrl-C in the middle of a run exits with 130, says so once and leaves only whole files."""

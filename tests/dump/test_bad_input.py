@@ -195,6 +195,25 @@ def test_full_disk_in_the_middle_of_an_asynchronous_dump(door, small_disk, caplo
     assert 1 == len([message for message in messages(caplog) if "No space left" in message])
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"enable": False}, {"watch": [{"condition": "tensor_overflow"}], "history": 40}],
+    ids=["synchronous", "asynchronous", "history"],
+)
+def test_iterations_on_a_full_disk(door, small_disk, changes):
+    """Iterations that have lost all files are not among the written ones, those with some files are."""
+    door.configure(path=str(small_disk / "dump"), on_write_error="warn", **changes)
+    network = door.load(elements(2_000), **O0)
+
+    for step in range(20):
+        network(np.full(2_000, np.inf if step == 19 else 1, np.float32))
+
+    steps = (small_disk / "dump/rank_0/Net/0").iterdir()
+    on_disk = {int(step.name) for step in steps if any(step.iterdir())}
+    assert 0 < len(on_disk) < 20
+    assert on_disk == {step for step in range(20) if step in network.written_iterations}
+
+
 def test_file_size_limit(door, file_size_limit):
     """A file over the limit of the process leaves no torn file, and the error names the remedy."""
     door.configure()

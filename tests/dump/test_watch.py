@@ -153,7 +153,7 @@ def test_operator_that_passed_before_is_looked_at_again(door):
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
-    [({"history": 2}, "5-7"), ({}, "7"), ({"on_hit": "log"}, "all"), ({"on_hit": "log", "history": 2}, "")],
+    [({"history": 2}, "5-7"), ({}, "7"), ({"on_hit": "log"}, "0-9"), ({"on_hit": "log", "history": 2}, "")],
 )
 def test_network_tells_which_iterations_are_on_disk(changes, expected, door):
     """A network lists the iterations on disk, by rules and history."""

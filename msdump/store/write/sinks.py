@@ -128,6 +128,10 @@ class Summary:
     skipped: Mapping[str, int]
     lost: Mapping[str, int]
 
+    def lost_all_since(self, earlier: Summary) -> bool:
+        """Return whether files were lost, and none was written, since an earlier summary."""
+        return self.files == earlier.files and self.lost != earlier.lost
+
 
 class Sink(Protocol):
     """Takes complete files."""
