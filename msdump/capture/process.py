@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -24,12 +24,13 @@ from msdump.graph import Node
 from msdump.observer import Observer
 from msdump.plan import DumpPlan, Existing, FileFormat, Tree
 from msdump.selector import DumpMode
-from msdump.store import CLOCK, ExistingFiles, Key, PathKind, RunPlace, existing
+from msdump.store import CLOCK, ExistingFiles, RunPlace, existing
 from msdump.store.write import (
     DUMP_MODE,
     FILE_MODE,
     Budget,
     DiskFiles,
+    Root,
     Sink,
     SyncSink,
     TracedFiles,
@@ -98,7 +99,7 @@ class Process:
         self.is_dumping: bool | None = None
         self.named_marks = NamedMarks()
         self._lock = new_lock()
-        self._places: set[Hashable] = set()
+        self._places: set[tuple[str, Hashable]] = set()
         self._outputs: dict[str, _Output] = {}
 
     def beside(self) -> Process:
@@ -112,18 +113,19 @@ class Process:
         """Return whether an iteration is dumped: by ``dump_start`` and ``dump_stop``, else by the plan."""
         return iteration in plan.when.iterations if self.is_dumping is None else self.is_dumping
 
-    def settle(self, place: Hashable, settle: Callable[[], None]) -> None:
+    def settle(self, directory: str, place: Hashable, settle: Callable[[bool], None]) -> None:
         """Call a function the first time that this process dumps into a place; other threads wait for it.
 
         Args:
-            place: Key of the place.
-            settle: Handles the files of earlier programs. Where it raises, the next network that dumps there
-                calls it again.
+            directory: Directory that the place lies in, without links.
+            place: Key of the place in the directory.
+            settle: Handles the files of earlier programs; its argument is True for the first place in the
+                directory. Where it raises, the next network that dumps there calls it again.
         """
         with self._lock:
-            if place not in self._places:
-                settle()
-                self._places.add(place)
+            if (directory, place) not in self._places:
+                settle(all(directory != other for other, _ in self._places))
+                self._places.add((directory, place))
 
     def overflow_limit(self, plan: DumpPlan) -> OverflowLimit:
         """Return the count of overflowing operators that all networks of a configuration share."""
@@ -180,6 +182,8 @@ class Process:
                     output.sink.complete()
                 output.watch.close()
             self._warn_of_unused(output)
+        for directory, _ in self._places:
+            directories.release(directory)
 
     def _pop_output(self) -> _Output | None:
         """Return an output that is not closed yet, and forget it; None where all are closed."""
@@ -234,10 +238,10 @@ def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
     """Return a function that opens a thread's own access to the disk."""
     # vendor: CANN's own files may be written by their owner, MindSpore's only read
     mode = DUMP_MODE if plan.files.file_format is FileFormat.BIN else FILE_MODE
-    trace = tracing.active()
+    trace, root = tracing.active(), Root(plan.files.path)
     if trace is None:
-        return partial(DiskFiles, mode, plan.files.path)
-    return partial(TracedFiles, mode, plan.files.path, trace=trace)
+        return partial(DiskFiles, mode, root)
+    return partial(TracedFiles, mode, root, trace=trace)
 
 
 def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
@@ -263,32 +267,10 @@ def claim(plan: DumpPlan, process: Process) -> None:
     Raises:
         DumpWriteError: Something lies there and the plan refuses it, or it cannot be removed.
     """
-    _hold_rank(plan)
     place = _place_of(plan)
     # two spellings of a path are one place
-    identity = (os.path.realpath(place.root), place.rank, place.net, place.device)
-    process.settle(identity, partial(_settle_place, plan, place))
-
-
-def _hold_rank(plan: DumpPlan) -> None:
-    """Lock the directory of this process's rank, if a launcher has started several processes.
-
-    Raises:
-        DumpWriteError: Another process holds the lock, or the directory of the rank cannot be made.
-    """
-    identity = current().identity
-    if identity.size == 1 or own() is not None or plan.files.tree is not Tree.RANKS:
-        return
-    directory = f"{plan.files.path.rstrip('/')}/{Key(PathKind.RANK, identity.rank).path}"
-    try:
-        is_ours = directories.lock_rank(directory, plan.files.path)
-    except OSError as error:
-        raise DumpWriteError(f"dump path {directory!r} cannot be created: {reason(error)}") from error
-    if not is_ours:
-        raise DumpWriteError(
-            f"{plan.source}: another process dumps into {directory} as rank {identity.rank}: two processes"
-            f" have this rank (set by {identity.launcher}), or two jobs share the path; give each its own"
-        )
+    directory = os.path.realpath(place.directory)
+    process.settle(directory, (place.net, place.device), partial(_settle_place, plan, place))
 
 
 def _place_of(plan: DumpPlan) -> RunPlace:
@@ -298,11 +280,48 @@ def _place_of(plan: DumpPlan) -> RunPlace:
     return RunPlace(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
 
 
-def _settle_place(plan: DumpPlan, place: RunPlace) -> None:
-    """Keep, refuse or remove the files of earlier programs, by the option ``msdump.existing``."""
+def _settle_place(plan: DumpPlan, place: RunPlace, is_first: bool) -> None:  # noqa: FBT001 - as settle calls it
+    """Hold the directory of a place; keep, refuse or remove earlier programs' files, by ``msdump.existing``.
+
+    Raises:
+        DumpWriteError: As for ``claim``, the directory cannot be made, or another process has this rank.
+    """
+    identity = current().identity
+    is_launched = identity.size > 1 and own() is None
     is_apart = plan.files.tree is not Tree.RANKS  # each program has a directory, named after a time
-    if plan.files.existing is Existing.KEEP and is_apart:
-        return  # nothing is added to older files: they need not even be counted
+    with contextlib.ExitStack() as stack:
+        try:
+            is_alone = stack.enter_context(directories.holding(place.directory, place.root))
+        except OSError as error:
+            message = f"dump path {place.directory!r} cannot be created: {reason(error)}"
+            raise DumpWriteError(message) from error
+        if is_apart and plan.files.existing is Existing.KEEP:
+            return  # nothing is added to older files: they need not even be counted
+        if is_alone or (is_apart and is_launched):  # ranks of one job, each on its own device
+            _settle_earlier(plan, replace(place, is_first=is_first))
+            return
+        if is_launched:
+            raise DumpWriteError(
+                f"{plan.source}: another process dumps into {place.directory} as rank {identity.rank}: two"
+                f" processes have this rank (set by {identity.launcher}), or two jobs share the path; give"
+                " each its own"
+            )
+        if plan.files.existing is Existing.REFUSE:
+            raise DumpWriteError(
+                f"{plan.source}: another process dumps into {place.directory}, and msdump.existing is"
+                " 'refuse'; choose another path"
+            )
+        if is_first:
+            _log.warning(
+                "%s: another process dumps into %s: its files stay, and this run adds files; give each run"
+                " its own path",
+                plan.source,
+                place.directory,
+            )
+
+
+def _settle_earlier(plan: DumpPlan, place: RunPlace) -> None:
+    """Keep, refuse or remove the files of earlier programs that have ended."""
     if plan.files.existing is Existing.REPLACE:
         _remove_earlier(plan, place)
         return

@@ -7,6 +7,7 @@ their descriptors, so that no removal goes to another place where a directory is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -49,6 +50,7 @@ class RunPlace:
         net: Directory of the network, "" for a device.
         device: Number of the device, None for a rank.
         first: Number of the first iteration or step; earlier ones are left alone.
+        is_first: Whether no other network of the program writes there yet: its graph files are left alone.
     """
 
     root: str
@@ -56,6 +58,12 @@ class RunPlace:
     net: str = ""
     device: int | None = None
     first: int = 0
+    is_first: bool = True
+
+    @property
+    def directory(self) -> str:
+        """Directory that holds all files of the run: of its rank, or of the dump."""
+        return self.root if self.rank is None else Key(PathKind.RANK, self.rank).below(self.root)
 
     def holds(self, key: Key) -> bool:
         """Return whether the run writes into a directory, or may write into directories below it."""
@@ -67,7 +75,7 @@ class RunPlace:
         if key.rank != self.rank or key.world is not None:
             return False
         is_of_all = key.kind in {PathKind.METADATA, PathKind.CONSTANTS} or key.net in _RANK_FILES
-        if is_of_all and self.first:  # a run that continues an earlier one keeps these files
+        if is_of_all and (self.first or not self.is_first):  # a run that continues one keeps these files
             return False
         return key.net in {None, self.net, *_RANK_FILES}
 
@@ -105,16 +113,19 @@ def find(place: RunPlace) -> ExistingFiles:
 def remove(place: RunPlace) -> int:
     """Remove the files of earlier runs and the directories that they leave empty; return their number.
 
+    The run's own directory stays: it may be locked. Files that another process has removed are not counted.
+
     Raises:
         OSError: One of them cannot be removed.
     """
     count, folders = 0, set()
     for file in _files(place):
-        file.remove()
+        with contextlib.suppress(FileNotFoundError):
+            file.remove()
+            count += 1
         folders.add(file.folder)
-        count += 1
     for folder in sorted(folders, key=len, reverse=True):
-        _remove_empty(Path(folder), Path(os.path.realpath(place.root)))
+        _remove_empty(Path(folder), Path(os.path.realpath(place.directory)))
     return count
 
 
@@ -133,8 +144,11 @@ def _files(place: RunPlace) -> Iterator[_File]:
         # in place: fwalk descends into the directories named in this list
         subfolders[:] = [name for name in subfolders if _is_wanted(f"{relative}/{name}".lstrip("/"), place)]
         is_ours = _name_test(relative, key, fd)
-        for name in filter(is_ours, file_names):  # others, as ranks' temporary ones, may be gone by now
-            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        for name in filter(is_ours, file_names):
+            try:
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
             if stat.S_ISREG(status.st_mode):
                 kind = PathKind.RANK if key is None else key.kind
                 yield _File(folder, kind, status.st_size, partial(os.unlink, name, dir_fd=fd))

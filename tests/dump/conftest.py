@@ -151,6 +151,7 @@ def python(tmp_path, forks):
             [forks / "python", "-c", code],
             cwd=tmp_path,
             env=surroundings | {"PYTHONPATH": str(ROOT)} | variables,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -99,22 +99,39 @@ def test_path_that_becomes_unwritable(door, caplog):
     assert 1 == len(messages(caplog))
 
 
+def replaced_by_a_copy(path):
+    """Move a dump away and put a copy in its place."""
+    path.rename(path.with_name("aside"))
+    shutil.copytree(path.with_name("aside"), path)
+
+
 @pytest.mark.parametrize("context", [{}, O0], ids=["CPU", "O0"])
 @pytest.mark.parametrize("enable", [True, False], ids=["synchronous", "asynchronous"])
 @pytest.mark.parametrize(
-    "has_gone", [shutil.rmtree, lambda path: path.rename(path.with_name("aside"))], ids=["removed", "moved"]
+    ("leave", "fault"),
+    [
+        (shutil.rmtree, "the path of the dump was removed or moved"),
+        (lambda path: path.rename(path.with_name("aside")), "the path of the dump was removed or moved"),
+        (replaced_by_a_copy, "another directory took the place of the dump's path"),
+        (
+            lambda path: shutil.rmtree(path) or path.mkdir(),
+            "another directory took the place of the dump's path",
+        ),
+    ],
+    ids=["removed", "moved", "replaced", "made again"],
 )
-def test_dump_path_that_goes(door, has_gone, enable, context):
-    """A path that is removed or moved away is a write error: no second tree is begun."""
+def test_dump_path_that_goes(door, leave, fault, enable, context):
+    """A path that is removed, moved away or replaced is a write error: no second tree is begun."""
     door.configure(enable=enable)
     network = door.load(nets.mini(), **context)
     network.run(nets.mini_feeds())
-    has_gone(door.path)
+    leave(door.path)
+    before = trees.tree(door.path)
 
-    with pytest.raises(DumpWriteError, match="No such file or directory; the directory was removed or moved"):
+    with pytest.raises(DumpWriteError, match=f"{fault} during the run; put the first directory back, or"):
         network.run(nets.mini_feeds())
 
-    assert not door.path.exists()
+    assert before == trees.tree(door.path)
 
 
 @pytest.mark.parametrize("often", [1, 2, 3, 7])

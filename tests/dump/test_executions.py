@@ -11,7 +11,7 @@ from msdump import open_dump
 from msdump.errors import DumpReadError, DumpWriteError
 from msdump.read import read_folder
 from msdump.store import CLOCK
-from tests.dump import nets, o2
+from tests.dump import nets, o2, trees
 from tests.dump.test_control_flow import NESTED, feeds, model_of
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
@@ -260,6 +260,16 @@ class TestExisting:
 
         assert not [r for r in caplog.records if "already holds" in r.getMessage()]
         assert 2 == len(open_dump(door.path).iterations)
+
+
+def test_networks_that_replace(door):
+    """The second network of a program takes no file of the first one."""
+    door.dump(nets.dense(), X, context=O0, net_name="First", existing="replace")
+    before = trees.timeless(trees.tree(door.path))
+
+    door.dump(nets.dense(), X, context=O0, net_name="Second", existing="replace")
+
+    assert set(before) < set(trees.timeless(trees.tree(door.path)))
 
 
 @pytest.mark.parametrize(("steps", "held"), [(1, "6 files"), (2, "12 files")])

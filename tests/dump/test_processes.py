@@ -63,6 +63,72 @@ def test_script(python, tmp_path):
     ] == trees.timeless(trees.tree(tmp_path / "dump" / "rank_0"))
 
 
+STEPS = """
+import sys
+import numpy as np
+import msdump
+
+network = msdump.load("net.onnx")
+print("loaded", flush=True)
+for _ in sys.stdin:
+    print(network(np.ones((1, 1, 6, 6), np.float32)).shape, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [({"DEVICE_TARGET": "CPU"}, "/rank_0"), ({"DEVICE_TARGET": "Ascend", "JIT_LEVEL": "O2"}, "")],
+    ids=["CPU", "O2"],
+)
+def test_programs_that_replace_at_once(python, tmp_path, variables, place):
+    """A program leaves the files of a living one, with a warning; those of killed programs are replaced."""
+    save(nets.mini(), tmp_path)
+    dump = tmp_path / "dump"
+    (tmp_path / "dump.json").write_text(json.dumps(config(dump, existing="replace")))
+    variables = variables | {"MINDSPORE_DUMP_CONFIG": "dump.json"}
+
+    def start():
+        program = python(STEPS, **variables)
+        assert "loaded\n" == program.stdout.readline()
+        return program
+
+    def step(program):
+        program.stdin.write("\n")
+        program.stdin.flush()
+        assert "(1, 3)\n" == program.stdout.readline()
+
+    first = start()
+    step(first)
+    of_first = tensors(dump)
+    second = start()
+    step(second)
+    step(first)
+    of_both = tensors(dump)
+    first.kill()
+    first.wait(60)
+    third = start()
+    after_third = tensors(dump)
+    second.kill()
+    third.kill()
+    messages = [each.communicate(timeout=60)[1] for each in (second, third)]
+    start().kill()
+
+    assert of_first < of_both
+    assert 3 * len(of_first) == len(of_both) == len(after_third)
+    assert set() == tensors(dump)
+    warning = (
+        f"{tmp_path}/dump.json: another process dumps into {dump}{place}: its files stay, and this run"
+        " adds files; give each run its own path"
+    )
+    for message in messages:
+        assert [warning] == [line for line in message.splitlines() if "process" in line]
+
+
+def tensors(dump):
+    """Return the paths of the files of operators."""
+    return {path for path in dump.rglob("*-op*") if path.is_file()}
+
+
 # As a shell starts a background process.
 DEAF = """
 import os, signal, sys

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -97,6 +99,33 @@ def test_stand_ins(tmp_path):
 
     assert 2 == existing.remove(RunPlace(str(tmp_path), rank=0, net="Net"))
     assert [f"{RANK_0}/2/2.npy", f"{RANK_0}/2/3.npy"] == left(tmp_path)
+
+
+REMOVE = """
+import sys
+from msdump.store import RunPlace, existing
+print("ready", flush=True)
+sys.stdin.readline()
+print(existing.remove(RunPlace(sys.argv[1], rank=0, net="Net")))
+"""
+
+
+def test_programs_that_remove_at_once(tmp_path):
+    """Each file is removed and counted once, and a file that is gone already is no error."""
+    put(tmp_path, *(f"{RANK_0}/{number}/{TENSOR}" for number in range(1000)))
+    command = [sys.executable, "-c", REMOVE, str(tmp_path)]
+    pipes = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    programs = [subprocess.Popen(command, text=True, **pipes) for _ in range(3)]
+    for program in programs:
+        assert "ready\n" == program.stdout.readline()
+    for program in programs:
+        program.stdin.write("\n")
+        program.stdin.flush()
+    counts = [int(program.communicate(timeout=60)[0]) for program in programs]
+
+    assert [0] * 3 == [program.returncode for program in programs]
+    assert 1000 == sum(counts)
+    assert [] == left(tmp_path)
 
 
 @pytest.mark.parametrize("link", [f"{RANK_0}/2/{TENSOR}", f"{RANK_0}/2", "rank_0/Net", "rank_0"])

@@ -4,6 +4,7 @@ from .async_sink import AsyncSink as AsyncSink
 from .buffers import FileRange as FileRange
 from .buffers import owned as owned
 from .buffers import size_of as size_of
+from .directories import Root as Root
 from .directories import make_directories as make_directories
 from .directories import open_directory as open_directory
 from .files import DUMP_MODE as DUMP_MODE

@@ -1,4 +1,4 @@
-"""Directories of a dump, opened or made one below the other, and the lock on a rank's.
+"""Directories of a dump, opened or made one below the other, and the locks of programs that dump into them.
 
 The root of a dump is whatever its path leads to. Below it no directory may be a
 link: whoever may write into one directory of the tree could plant one there and
@@ -12,11 +12,12 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from msdump import reading
-from msdump.errors import cause_of
+from msdump.errors import cause_of, passing_over
 
 DIRECTORY_MODE: Final = 0o700  # as MindSpore and CANN make theirs: tensors may hold users' data
 
@@ -28,12 +29,53 @@ _ATTEMPTS: Final = 3
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
-def open_directory(path: str, root: str = "") -> int:
+class Root:
+    """The root of a dump: the directory at its path when the first file is written.
+
+    It stays open until it is closed: so the system gives its number to no directory that takes its place.
+    """
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str) -> None:
+        """Open nothing yet."""
+        self.path = path.rstrip("/")
+        self._fd = -1
+
+    def holds(self, path: str) -> bool:
+        """Return whether a path is the root's or lies below it."""
+        return path == self.path or path.startswith(f"{self.path}/")
+
+    def open(self) -> int:
+        """Return a new descriptor of the root.
+
+        Raises:
+            OSError: It cannot be opened, or it was removed, moved or replaced since the first call.
+        """
+        try:
+            fd = os.open(self.path, _OPEN)
+        except FileNotFoundError:
+            raise OSError(errno.ESTALE, "the path of the dump was removed or moved during the run") from None
+        if self._fd < 0:
+            self._fd = os.dup(fd)
+        elif not os.path.samestat(os.fstat(fd), os.fstat(self._fd)):
+            reading.close(fd)
+            raise OSError(errno.ESTALE, "another directory took the place of the dump's path during the run")
+        return fd
+
+    def close(self) -> None:
+        """Close the root; the next call of ``open`` accepts any directory."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            reading.close(fd)
+
+
+def open_directory(path: str, root: Root | None = None) -> int:
     """Return a descriptor of a directory; it and its missing parents are made, each 0700.
 
     Args:
         path: The directory.
-        root: The directory below which no link is followed, which must be there; "" where every link is.
+        root: The directory below which no link is followed, which must be there; None: every link is.
 
     Raises:
         OSError: It cannot be opened or made, the root has gone, or a link stands below it.
@@ -45,13 +87,12 @@ def open_directory(path: str, root: str = "") -> int:
     return _opened(path, root)
 
 
-def _opened(path: str, root: str) -> int:
-    root = root.rstrip("/")
-    if not root or not path.startswith(f"{root}/"):
+def _opened(path: str, root: Root | None) -> int:
+    if root is None or not root.holds(path):
         return _open_or_make(path)
-    fd = os.open(root, _OPEN)
+    fd = root.open()
     # one component at a time: O_NOFOLLOW holds for the last component of a path alone
-    for name in filter(None, path[len(root) :].split("/")):
+    for name in filter(None, path[len(root.path) :].split("/")):
         try:
             inner, _ = enter(fd, name)
         finally:
@@ -120,27 +161,59 @@ def _is_link(parent: int, name: str) -> bool:
     return stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
 
 
-_held: Final[dict[str, int]] = {}  # descriptors by directory; they hold the locks until the process ends
+_held: Final[dict[str, tuple[int, bool]]] = {}
+"""Descriptors by directory, which hold the locks, and whether no other process held the directory before."""
 
 
-def lock_rank(directory: str, root: str) -> bool:
-    """Lock a rank's directory until the process ends; it is made where it is missing, below the dump's root.
+@contextlib.contextmanager
+def holding(directory: str, root: str) -> Iterator[bool]:
+    """Lock a directory until it is released or the process ends; it is made where it is missing.
 
-    Returns:
-        False where another process has locked it; True, too, on file systems without locks.
+    Yields:
+        Whether no other process held the directory when this one began to; True, too, on file systems without
+            locks. Then others wait until the block has ended. They can hold the directory, too, but see that
+            they are not alone.
 
     Raises:
         OSError: The directory cannot be opened or made.
     """
     place = os.path.realpath(directory)
+    if place in _held and not _stands_at(place, _held[place][0]):
+        release(place)
     if place in _held:
-        return True
-    fd = open_directory(directory, root)
+        yield _held[place][1]
+        return
+    with contextlib.closing(Root(root)) as top:
+        fd = open_directory(directory, top)
+    is_alone = _lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    if not is_alone:
+        _lock(fd, fcntl.LOCK_SH)
+    _held[place] = fd, is_alone
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield is_alone
+    except BaseException:
+        release(place)
+        raise
+    _lock(fd, fcntl.LOCK_SH)
+
+
+def release(place: str) -> None:
+    """Unlock a directory, whose path leads over no link, if this process holds it."""
+    if place in _held:
+        reading.close(_held.pop(place)[0])
+
+
+def _lock(fd: int, operation: int) -> bool:
+    """Lock a directory; return False where another process holds it."""
+    try:
+        fcntl.flock(fd, operation)
     except OSError as error:
-        reading.close(fd)
         cause_of(error)
         return error.errno not in {errno.EWOULDBLOCK, errno.EACCES}
-    _held[place] = fd
     return True
+
+
+def _stands_at(path: str, fd: int) -> bool:
+    with passing_over(OSError):
+        return os.path.samestat(Path(path).stat(), os.fstat(fd))
+    return False

@@ -15,6 +15,7 @@ from msdump.errors import DumpWriteError, cause_of, is_foreign
 from msdump.record import Buffer
 from msdump.store.clock import later_names
 from msdump.store.write.buffers import FileRange, size_of, write_all
+from msdump.store.write.directories import Root
 from msdump.store.write.place import OpenDirectory
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ REMEDIES: Final = {
     errno.EACCES: "give the user write permission or choose another path",
     errno.EPERM: "give the user write permission or choose another path",
     errno.EROFS: "choose a path on a writable file system",
-    errno.ENOENT: "the directory was removed or moved during the run; put it back",
+    errno.ENOENT: "choose another path",
+    errno.ESTALE: "put the first directory back, or run again",
     errno.ENOTDIR: "remove the file at the place of the directory, or choose another path",
     errno.EFBIG: "raise the file size limit (ulimit -f)",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
@@ -61,12 +63,12 @@ class DiskFiles:
     its path. One thread at a time may use an object.
     """
 
-    def __init__(self, mode: int = FILE_MODE, root: str = "") -> None:
+    def __init__(self, mode: int = FILE_MODE, root: Root | None = None) -> None:
         """Open nothing yet.
 
         Args:
             mode: Permissions of new files and of files of rows.
-            root: The directory below which no directory may be a link; "" where links are followed.
+            root: The directory below which no directory may be a link; None: links are followed.
         """
         self._mode = mode
         self._root = root
@@ -177,6 +179,8 @@ class DiskFiles:
         while self._places:
             self._places.popitem()[1].close()
         self._drop_holder()
+        if self._root is not None:
+            self._root.close()
 
     def _standing(self, path: str) -> OpenDirectory:
         """Return an open directory, opened again if it was removed."""
@@ -196,7 +200,7 @@ class DiskFiles:
 
     def _opened(self, path: str) -> OpenDirectory:
         above, _, name = path.rpartition("/")
-        if not self._root or not above.startswith(f"{self._root.rstrip('/')}/"):
+        if self._root is None or not self._root.holds(above):
             return OpenDirectory(path, self._root)
         holder = self._standing_holder(above)
         if holder is None:
@@ -242,7 +246,7 @@ class DiskFiles:
 class TracedFiles(DiskFiles):
     """Files on disk, each with a span in a trace."""
 
-    def __init__(self, mode: int, root: str, *, trace: Trace) -> None:
+    def __init__(self, mode: int, root: Root, *, trace: Trace) -> None:
         """Open nothing yet; ``trace`` gets the spans."""
         super().__init__(mode, root)
         self._trace = trace

@@ -14,7 +14,7 @@ from msdump import reading
 from msdump.errors import is_foreign, passing_over
 from msdump.store.write import rows, temporaries
 from msdump.store.write.buffers import size_of, write_all
-from msdump.store.write.directories import enter, open_directory
+from msdump.store.write.directories import Root, enter, open_directory
 from msdump.store.write.rows import RowFile
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OpenDirectory:
 
     __slots__ = ("_fd", "_has_linked", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves")
 
-    def __init__(self, path: str, root: str = "") -> None:
+    def __init__(self, path: str, root: Root | None = None) -> None:
         """Open a directory, which is made where it is missing.
 
         Raises:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from msdump.store.write import DiskFiles, place, temporaries
+from msdump.store.write import DiskFiles, Root, place, temporaries
 from msdump.store.write.place import OpenDirectory
 
 
@@ -121,7 +121,7 @@ def test_nothing_remains_of_a_failed_file(disk, tmp_path, monkeypatch, error):
 
 def test_interrupt_behind_a_close(tmp_path, monkeypatch):
     """Ctrl-C when a directory is just closed leaves nothing that would be closed again."""
-    disk = DiskFiles(root=str(tmp_path))
+    disk = DiskFiles(root=Root(str(tmp_path)))
     before = open_descriptors()
     disk.create(str(tmp_path / "Net" / "0"), "t.npy", (b"abc",))
     close, interruptions = OpenDirectory.close, []
@@ -323,7 +323,7 @@ def test_no_directory_below_the_root_may_be_a_link(disk, tmp_path, planted):
     link = tmp_path / "dump" / planted
     link.parent.mkdir(parents=True)
     link.symlink_to(tmp_path / "other")
-    rooted = DiskFiles(root=f"{tmp_path}/dump")
+    rooted = DiskFiles(root=Root(f"{tmp_path}/dump"))
     below = f"{tmp_path}/dump/rank_0/Net/0"
 
     for write in (
@@ -342,7 +342,7 @@ def test_the_root_itself_may_be_a_link(disk, tmp_path):
     """The path of a dump may lead over links: its owner chose it."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "dump").symlink_to("disk")
-    rooted = DiskFiles(root=f"{tmp_path}/dump/")
+    rooted = DiskFiles(root=Root(f"{tmp_path}/dump/"))
 
     rooted.create(f"{tmp_path}/dump/rank_0/Net", "a.npy", (b"x",))
 
