@@ -538,7 +538,7 @@ class TestFailure:
         assert "lost     1 file (No space left on device)\n" in done.stdout
 
     def test_summary_of_a_full_disk(self, tmp_path, config):
-        """Iterations without a file are counted apart from the dumped ones, files are those on disk."""
+        """Iterations without a file are counted apart from the dumped ones; only files on disk count."""
         with disks.mounted(tmp_path / "small", "256k") as folder:
             path = str(folder / "dump")
             file = config(iteration="all", path=path, own={"on_write_error": "warn"})

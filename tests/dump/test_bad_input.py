@@ -218,7 +218,7 @@ def test_full_disk_in_the_middle_of_an_asynchronous_dump(door, small_disk, caplo
     ids=["synchronous", "asynchronous", "history"],
 )
 def test_iterations_on_a_full_disk(door, small_disk, changes):
-    """Iterations that have lost all files are not among the written ones, those with some files are."""
+    """Iterations that have lost all files are not among the written ones, iterations with some files are."""
     door.configure(path=str(small_disk / "dump"), on_write_error="warn", **changes)
     network = door.load(elements(2_000), **O0)
 

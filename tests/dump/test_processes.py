@@ -81,7 +81,7 @@ for _ in sys.stdin:
     ids=["CPU", "O2"],
 )
 def test_programs_that_replace_at_once(python, tmp_path, variables, place):
-    """A program leaves the files of a living one, with a warning; those of killed programs are replaced."""
+    """A program leaves the files of a living one, with a warning; files of killed programs are replaced."""
     save(nets.mini(), tmp_path)
     dump = tmp_path / "dump"
     (tmp_path / "dump.json").write_text(json.dumps(config(dump, existing="replace")))

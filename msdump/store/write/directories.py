@@ -198,7 +198,7 @@ def holding(directory: str, root: str) -> Iterator[bool]:
 
 
 def release(place: str) -> None:
-    """Unlock a directory, whose path leads over no link, if this process holds it."""
+    """Unlock a directory, given without links, if this process holds it."""
     if place in _held:
         reading.close(_held.pop(place)[0])
 
