@@ -34,10 +34,17 @@ class OperatorRef:
     Attributes:
         op_type: MindSpore's primitive name, ``Conv2D``; ``Parameter`` for weights and graph inputs.
         full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``; a parameter's plain name.
+        listed: Name in .ir, .pb and csv if MindSpore numbers the operator in another way there, else "".
     """
 
     op_type: str
     full_name: str
+    listed: str = ""
+
+    @property
+    def listed_name(self) -> str:
+        """Full name in .ir, .pb and csv."""
+        return self.listed or self.full_name
 
 
 def lies_below(scope: str, name: str) -> bool:

@@ -156,7 +156,8 @@ class Network:
             MsdumpError: As for a call.
         """
         outputs = self._execute(values.bind_inputs(self.graph, (), inputs or {}))
-        return dict(zip((value.name for value in self.graph.outputs), outputs, strict=True))
+        shown = self.graph.results if self.graph.is_stateful else self.graph.outputs
+        return dict(zip((value.name for value in shown), outputs, strict=True))
 
     def train_step(self, /, *inputs: Any, **named: Any) -> Any:
         """Run one step of training: forward, backward, and the update of the variables.
@@ -234,7 +235,7 @@ class Network:
             self._refuse_reentry()
             try:
                 shared.runner = threading.get_ident()
-                if trains:
+                if trains or self.graph.is_stateful:
                     return self._trained(inputs)
                 return self._recorder.record(inputs, partial(self._program_runs.infer, inputs))
             except BaseException as error:

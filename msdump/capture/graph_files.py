@@ -454,7 +454,7 @@ class GraphDump:
     def write_graph_files(self) -> None:
         """Write the files of compilation: .ir, .pb, execution order."""
         graph, number = self.graph, self._graph_id
-        names = [ORDER_HEADER, *(node.operator.full_name for node in graph.operators)]
+        names = [ORDER_HEADER, *(node.operator.listed_name for node in graph.operators)]
         view = None if self._device is None else self._device.view()
         self._replace(self._layout.path(PathKind.IR, number), ir_text.text(graph, number, view).encode())
         self._replace(self._layout.path(PathKind.PB, number), ir_proto.encode(graph, number))

@@ -172,7 +172,8 @@ class Builder:
         scopes = {}
         for proto in reversed(ordered):  # backwards: the scopes of all readers are known then
             metadata = names.metadata_of(proto)
-            own = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
+            known = metadata.get(names.FULL_NAME, "").rpartition("/")[0]
+            own = known or names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
             if own is None:
                 own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
             scopes[proto.name] = own
@@ -183,9 +184,12 @@ class Builder:
     def _node(self, proto: onnx.NodeProto, scope: str) -> Node:
         attributes = {attribute.name: weights.decoded_attribute(attribute) for attribute in proto.attribute}
         domain = canonical_domain(proto.domain)
-        primitive = primitive_name(proto.op_type, domain, partial(self._use, proto, attributes))
-        self._producers |= dict.fromkeys(proto.output, proto.op_type)
         metadata = names.metadata_of(proto)
+        operator = names.operator_of(metadata)
+        if operator is None:
+            primitive = primitive_name(proto.op_type, domain, partial(self._use, proto, attributes))
+            operator = OperatorRef(primitive, self._shared.full_names.next(scope, primitive))
+        self._producers |= dict.fromkeys(proto.output, proto.op_type)
         return Node(
             name=proto.name,
             op_type=proto.op_type,
@@ -193,7 +197,7 @@ class Builder:
             inputs=tuple(proto.input),
             outputs=tuple(proto.output),
             attributes=attributes,
-            operator=OperatorRef(primitive, self._shared.full_names.next(scope, primitive)),
+            operator=operator,
             source=names.source_of(metadata),
             proto=proto,
             forward=metadata.get(names.FORWARD, ""),

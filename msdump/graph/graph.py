@@ -253,6 +253,7 @@ class Graph:
         bindings: By initializer, the output with the new value that it takes after a training step.
         variables: Names of the weights that training changes: bound here, or in the model's step.
         training: How the model is trained; None where it is not.
+        is_stateful: Whether each run is a step: operators write weights, as in MindSpore's own networks.
     """
 
     source: str
@@ -272,6 +273,7 @@ class Graph:
     bindings: Mapping[str, str] = field(default_factory=dict)
     variables: frozenset[str] = frozenset()
     training: Training | None = None
+    is_stateful: bool = False
 
     @property
     def changeable(self) -> frozenset[str]:

@@ -1,7 +1,8 @@
-"""Loads an .onnx file as a Graph: reads, checks, inlines and names; the builder makes the graph of it."""
+"""Loads an .onnx or .mindir file as a Graph: reads, checks, inlines, names; the builder makes the graph."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,7 @@ from onnx import defs, shape_inference
 
 from msdump import dtypes, reading
 from msdump.errors import GraphError, passing_over
-from msdump.graph import functions, names, training_info, validity, weights
+from msdump.graph import functions, mindir, names, training_info, validity, weights
 from msdump.graph.builder import Builder, Shared
 from msdump.graph.collectives import COUNTS, HCOM_NAMES, NAMES, Collective
 from msdump.graph.graph import (
@@ -38,6 +39,8 @@ from msdump.record import Buffer
 from msdump.threads import new_lock
 from msdump.wire import fields, varint
 
+_log: Final = logging.getLogger("msdump.graph")
+
 
 def load(
     model: str | os.PathLike[str] | onnx.ModelProto | bytes,
@@ -47,13 +50,14 @@ def load(
     update_binding: Mapping[str, str] | None = None,
     variables: frozenset[str] = frozenset(),
     source: str = "",
+    expands: bool = True,
 ) -> Graph:
     """Return the graph of a model.
 
     Large weights are views of the mapped file; no copy of them is made.
 
     Args:
-        model: Path of an .onnx file, a ModelProto, or a serialised one.
+        model: Path of an .onnx or .mindir file, a ModelProto, or a serialised model.
         keeps_classes: Scopes carry class names (``reserve_class_name_in_scope``).
         sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow; a
             dimension without a name is ``input[axis]``.
@@ -61,6 +65,8 @@ def load(
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
         source: Name in messages of a model that was made from another one; the path, or "<ModelProto>".
+        expands: Whether composites of a .mindir file run as the kernels of MindSpore's CPU; else each is one
+            operator, as on Ascend.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
@@ -76,6 +82,8 @@ def load(
     source = source or own_name
     try:
         loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
+        if mindir.is_mindir(data, own_name):
+            return loading.translated(data, expands=expands)
         return loading.graph(data, update_binding, variables)
     except GraphError as error:
         # called functions do not have the file name: it is added to each message here
@@ -117,6 +125,17 @@ class _Loading:
             graph = self._build(model, initializers, variables)
             return replace(graph, training=Training(obstacle=training.obstacle))
         return self._trained(model, initializers, training, parts)
+
+    def translated(self, data: memoryview, *, expands: bool) -> Graph:
+        """Return the graph of a .mindir file."""
+        model = mindir.TranslatedModel(mindir.read(data, self._files), expands=expands)
+        for note in model.notes:
+            _log.warning("%s: %s", self._source, note)
+        variables = frozenset(model.bindings)
+        graph = self._build(model.message, model.weights, variables, is_typed=True)
+        if not variables:
+            return graph
+        return replace(graph, bindings=model.bindings, training=Training(), is_stateful=True)
 
     def _trained(
         self,
@@ -166,6 +185,8 @@ class _Loading:
         model: onnx.ModelProto,
         initializers: dict[str, np.ndarray],
         variables: frozenset[str] = frozenset(),
+        *,
+        is_typed: bool = False,
     ) -> Graph:
         _settle(model.graph, self._sizes)
         # the runtime gets nodes as messages, so external tensors in attributes are embedded
@@ -178,7 +199,7 @@ class _Loading:
         functions.remove_identities(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._keeps_classes)
-        typed = _inferred(model).graph
+        typed = (model if is_typed else _inferred(model)).graph
         return Builder(shared, model.graph, typed, initializers, variables=variables).graph()
 
 

@@ -28,7 +28,7 @@ import ast
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ import onnx
 
 from msdump.graph.graph import Graph, SourceLine
 from msdump.graph.order import subgraphs
+from msdump.record import OperatorRef
 from msdump.threads import new_lock
 
 ROOT: Final = "Default"
@@ -46,6 +47,11 @@ ONNXSCRIPT: Final = "pkg.onnxscript."
 
 FORWARD: Final = "msdump.forward"
 """Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""
+FULL_NAME: Final = "msdump.full_name"
+"""Metadata of an operator with a name of MindSpore's own: its full name."""
+
+LISTED_NAME: Final = "msdump.listed_name"
+"""Metadata of such an operator: its full name in .ir, .pb and csv, where another number stands."""
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module for a node without a module
 _PARSING: Final = new_lock()
 """Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""
@@ -79,6 +85,18 @@ def _free_name(base: str, number: int, taken: set[str]) -> str:
 def metadata_of(node: onnx.NodeProto) -> dict[str, str]:
     """Return the metadata of a node, texts by key."""
     return {entry.key: entry.value for entry in node.metadata_props}
+
+
+def operator_of(metadata: Mapping[str, str]) -> OperatorRef | None:
+    """Return the operator that MindSpore itself has named; None where the model has no such name.
+
+    >>> operator_of({FULL_NAME: "Default/fc1-Dense/MatMul-op0"}).op_type
+    'MatMul'
+    """
+    full_name = metadata.get(FULL_NAME, "")
+    primitive = full_name.rpartition("/")[2].rpartition("-op")[0]
+    listed = metadata.get(LISTED_NAME, "")
+    return OperatorRef(primitive, full_name, listed * (listed != full_name)) if primitive else None
 
 
 class FullNames:

@@ -52,8 +52,8 @@ class SplitModel:
     raw_data: dict[int, Span]
 
 
-def split(data: memoryview) -> SplitModel:
-    """Split a serialised model.
+def split(data: memoryview, weight: int = GRAPH_INITIALIZER) -> SplitModel:
+    """Split a serialised model; ``weight`` is the tag of a graph's weights, by default that of ONNX.
 
     protobuf would copy every weight while parsing. The scan walks the fields that lead to weights
     (ModelProto.graph, GraphProto.initializer, TensorProto.raw_data), keeps all others byte for byte, and
@@ -63,18 +63,18 @@ def split(data: memoryview) -> SplitModel:
         GraphError: The buffer ends inside a field or is no protobuf message.
     """
     try:
-        return _split(data)
+        return _split(data, weight)
     except WireError as error:
         raise GraphError(_FAULTS[error.fault].format(error)) from None
 
 
-def _split(data: memoryview) -> SplitModel:
+def _split(data: memoryview, weight: int) -> SplitModel:
     pieces: list[bytes] = []
     raw_data: dict[int, Span] = {}
     count = 0
     for tag, _, start, body, end in fields(data, 0, len(data)):
         if tag == MODEL_GRAPH:
-            graph, count = _strip_graph(data, body, end, raw_data, count)
+            graph, count = _strip_graph(data, (body, end), weight, raw_data, count)
             pieces.append(length_delimited(MODEL_GRAPH, graph))
         else:
             pieces.append(bytes(data[start:end]))
@@ -82,20 +82,20 @@ def _split(data: memoryview) -> SplitModel:
 
 
 def _strip_graph(
-    data: memoryview, start: int, end: int, raw_data: dict[int, Span], position: int
+    data: memoryview, graph: Span, weight: int, raw_data: dict[int, Span], position: int
 ) -> tuple[bytes, int]:
     """Return the graph without large raw data, and the position that its next initializer would have."""
     pieces: list[bytes] = []
-    kept_from = start
-    for tag, _, field, body, stop in fields(data, start, end):
-        if tag != GRAPH_INITIALIZER:
+    kept_from, end = graph
+    for tag, _, field, body, stop in fields(data, *graph):
+        if tag != weight:
             continue
         if stop - body > SMALL_BYTES:
             tensor, span = _strip_tensor(data, body, stop)
             if span is not None:
                 raw_data[position] = span
                 pieces.append(bytes(data[kept_from:field]))
-                pieces.append(length_delimited(GRAPH_INITIALIZER, tensor))
+                pieces.append(length_delimited(weight, tensor))
                 kept_from = stop
         position += 1
     pieces.append(bytes(data[kept_from:end]))
@@ -128,13 +128,21 @@ class SideFiles:
             GraphError: The file is missing, too short, or outside the model's folder.
         """
         fields = {entry.key: entry.value for entry in tensor.external_data}
-        location = fields.get("location", "")
-        content = self._map(tensor.name, location)
         offset = _number(fields, "offset", 0, tensor.name)
-        length = _number(fields, "length", len(content) - offset, tensor.name)
+        length = _number(fields, "length", -1, tensor.name) if "length" in fields else None
+        return self.section(tensor.name, fields.get("location", ""), offset, length)
+
+    def section(self, tensor: str, location: str, offset: int, length: int | None) -> np.ndarray:
+        """Return bytes of a file, mapped; without a length all bytes from the offset on.
+
+        Raises:
+            GraphError: The file is missing, too short, or outside the model's folder.
+        """
+        content = self._map(tensor, location)
+        length = len(content) - offset if length is None else length
         if offset < 0 or length < 0 or offset + length > len(content):
             raise GraphError(
-                f"initializer {tensor.name!r}: external data file {location!r:.80} has {len(content)} bytes,"
+                f"initializer {tensor!r}: external data file {location!r:.80} has {len(content)} bytes,"
                 f" bytes {offset} to {offset + length} are needed; is the file truncated?"
             )
         return content[offset : offset + length]

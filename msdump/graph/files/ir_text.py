@@ -273,7 +273,7 @@ def program(graph: Graph) -> GraphStatements:
             len(statements),
             next(filter(None, outputs), ""),
             node.operator.op_type,
-            node.operator.full_name,
+            node.operator.listed_name,
             tuple(map(values.get, operand_names(node))),
             types[0] if len(types) == 1 else types,
             node,

@@ -1,0 +1,286 @@
+"""Operators that MindSpore's CPU computes by several kernels, in the scope ``Expand/_Muls``.
+
+The emulated Ascend has a kernel of its own for each of them, so that they stay one operator there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.dtypes import DType
+from msdump.graph.graph import ValueType
+from msdump.graph.mindir.kernels import Constant, Kernel, Operand
+
+
+class Expansion:
+    """A composite operator while its kernels are written."""
+
+    def __init__(self, whole: Kernel) -> None:
+        """Begin without kernels."""
+        self.whole = whole
+        self.inputs = whole.inputs
+        self.scope = f"Expand/_{whole.op_type}"
+        self.kernels: list[Kernel] = []
+
+    @property
+    def x(self) -> Operand:
+        """The first operand."""
+        return self.inputs[0]
+
+    def given(self, slot: int, default: Any = None) -> Any:
+        """Return the value of a constant operand; the default where it is left out or no constant."""
+        item = self.inputs[slot] if slot < len(self.inputs) else None
+        return item.value if isinstance(item, Constant) and item.value is not None else default
+
+    def add(self, op_type: str, *inputs: Any, dtype: DType | None = None, outputs: Any = None) -> Kernel:
+        """Add a kernel; plain values become constants.
+
+        Args:
+            op_type: MindSpore's name.
+            inputs: Its operands.
+            dtype: Element type of the result; None: that of the composite.
+            outputs: Types of the results; None: one of ``dtype``.
+        """
+        kind = self.whole.type
+        own = dtype or (None if kind is None else kind.dtype)
+        operands = [item if isinstance(item, Operand) else Constant(item) for item in inputs]
+        kernel = Kernel(op_type, self.scope, operands, outputs or (ValueType(own),), is_new=True)
+        self.kernels.append(kernel)
+        return kernel
+
+    def number(self, slot: int, like: Operand) -> Operand:
+        """Return an operand; a number takes the element type of a tensor."""
+        item = self.inputs[slot]
+        if isinstance(item, Constant) and isinstance(item.value, (int, float)):
+            return Constant(item.value, element_of(like))
+        return item
+
+
+def element_of(operand: Operand) -> DType | None:
+    """Return the element type of an operand, None where it is no tensor."""
+    return None if operand.type is None else operand.type.dtype
+
+
+def shape_of(operand: Operand) -> tuple[Any, ...] | None:
+    """Return the shape of an operand, None where it is unknown."""
+    return None if operand.type is None else operand.type.shape
+
+
+Rule = Callable[[Expansion], object]
+"""Adds the kernels of a composite; the last one gives its result."""
+
+
+def _scalar(op_type: str, *, divides: bool = False) -> Rule:
+    """A tensor and a number; integers beside a float are converted first."""
+
+    def rule(e: Expansion) -> None:
+        x = e.x
+        element = element_of(x)
+        is_whole = element is not None and element.numpy.kind in "iub"
+        if is_whole and (divides or isinstance(e.given(1, 0.0), float)):
+            x = e.add("Cast", x, MINDSPORE_NUMBERS["float32"], dtype=dtypes.from_name("float32"))
+        e.add(op_type, x, e.number(1, x))
+
+    return rule
+
+
+def _two(op_type: str) -> Rule:
+    return lambda e: e.add(op_type, *e.inputs[:2])
+
+
+def _picked(op_type: str, *slots: int | tuple[Any]) -> Rule:
+    """Operands by slot, constants as tuples of one."""
+    return lambda e: e.add(op_type, *(slot[0] if isinstance(slot, tuple) else e.inputs[slot] for slot in slots))
+
+
+def _reduced(op_type: str, *flags: bool) -> Rule:
+    def rule(e: Expansion) -> None:
+        x, kind = e.x, e.whole.type
+        if kind is not None and kind.dtype is not None and element_of(x) is not kind.dtype:
+            x = e.add("Cast", x, MINDSPORE_NUMBERS.get(kind.dtype.name, 0))
+        e.add(op_type, x, e.given(1), e.given(2, False), *flags)
+
+    return rule
+
+
+def _over_all(op_type: str) -> Rule:
+    return lambda e: e.add(op_type, e.x, tuple(range(len(shape_of(e.x) or (0,)))), False)
+
+
+def _clamp(e: Expansion) -> None:
+    x = e.x
+    for slot, kind in ((1, "Maximum"), (2, "Minimum")):
+        if e.given(slot, e.inputs[slot]) is not None and not _is_none(e.inputs[slot]):
+            x = e.add(kind, x, e.number(slot, x))
+
+
+def _is_none(operand: Operand) -> bool:
+    return isinstance(operand, Constant) and operand.value is None
+
+
+def _silu(e: Expansion) -> None:
+    e.add("Mul", e.x, e.add("Sigmoid", e.x))
+
+
+def _divided(e: Expansion) -> None:
+    mode = e.given(2)
+    if mode == 2:  # noqa: PLR2004 - MindSpore's number of "floor"
+        e.add("FloorDiv", *e.inputs[:2])
+        return
+    quotient = e.add("Div", *e.inputs[:2])
+    if mode is not None:
+        e.add("Trunc", quotient)
+
+
+def _product(e: Expansion) -> None:
+    a, b = e.inputs[:2]
+    first, second = shape_of(a), shape_of(b)
+    if first is None or second is None or (len(first), len(second)) == (2, 2):
+        e.add("MatMul", a, b, False, False)
+        return
+    try:
+        batch = tuple(np.broadcast_shapes(first[:-2], second[:-2]))
+    except (ValueError, TypeError):  # sizes that are not known
+        batch = None
+    for slot, shape in enumerate((first, second)):
+        if batch is not None and shape[:-2] != batch:
+            wide = e.add("BroadcastTo", e.inputs[slot], (*batch, *shape[-2:]))
+            a, b = (wide, b) if slot == 0 else (a, wide)
+    e.add("BatchMatMul", a, b, False, False)
+
+
+def _dense(e: Expansion) -> None:
+    product = e.add("MatMul", *e.inputs[:2], False, True)
+    if len(e.inputs) > 2 and not _is_none(e.inputs[2]):  # noqa: PLR2004 - a bias
+        e.add("BiasAdd", product, e.inputs[2], 0)
+
+
+def _prod(e: Expansion) -> None:
+    axis: Any = e.inputs[1]
+    if not _is_none(axis):
+        axis = e.add("RealMakeTuple", axis, outputs=(None,))
+    e.add("ReduceProd", e.x, axis, e.inputs[2])
+
+
+def _softmax_backward(e: Expansion) -> None:
+    dout, out = e.inputs[:2]
+    axis = e.given(2, -1)
+    shape = shape_of(out) or shape_of(dout)
+    total = e.add("Mul", out, dout)
+    if shape is None or shape[axis] != 1:
+        total = e.add("ReduceSum", total, (axis,), True, False)
+    e.add("Mul", out, e.add("Sub", dout, total))
+
+
+def _silu_grad(e: Expansion) -> None:
+    dout, x = e.inputs[:2]
+    sigmoid = e.add("Sigmoid", x)
+    inner = e.add("SigmoidGrad", sigmoid, e.add("Mul", x, dout))
+    e.add("Add", inner, e.add("Mul", sigmoid, dout))
+
+
+def _scaled(op_type: str) -> Rule:
+    """An operand and another one times alpha."""
+
+    def rule(e: Expansion) -> None:
+        alpha = e.number(2, e.x) if len(e.inputs) > 2 else Constant(1, element_of(e.x))  # noqa: PLR2004
+        e.add(op_type, e.x, e.add("Mul", e.inputs[1], alpha))
+
+    return rule
+
+
+def _split(e: Expansion) -> None:
+    if len(e.whole.outputs) == 1:
+        e.kernels.append(Kernel("MakeTuple", e.scope, [e.x], e.whole.outputs, runs=False))
+        return
+    shape = shape_of(e.x) or ()
+    sizes, axis = e.given(1, ()), e.given(2, 0)
+    starts = np.cumsum((0, *sizes))
+    parts: list[Operand] = []
+    for start, size, kind in zip(starts, sizes, e.whole.outputs, strict=False):
+        begin = [0] * len(shape)
+        begin[axis] = int(start)
+        lengths = [*shape]
+        lengths[axis] = size
+        parts.append(e.add("Slice", e.x, tuple(begin), tuple(lengths), outputs=(kind,)))
+    e.kernels.append(Kernel("MakeTuple", e.scope, parts, e.whole.outputs, runs=False))
+
+
+def _in_place(op_type: str, *, scaled: bool) -> Rule:
+    """An operator on a parameter, and the Assign that writes it."""
+
+    def rule(e: Expansion) -> None:
+        variable, other = e.inputs[:2]
+        if scaled:
+            other = e.add("Mul", other, e.number(2, variable))
+        value = e.add(op_type, variable, other)
+        after = Kernel("UpdateState", e.scope, [e.inputs[-1], value], (None,), runs=False)
+        scope = e.whole.scope
+        assign = Kernel("Assign", scope, [variable, value, after], e.whole.outputs, is_new=True, monad=after)
+        e.kernels += [after, assign]
+
+    return rule
+
+
+MINDSPORE_NUMBERS: Final[Mapping[str, int]] = {
+    "bool": 30, "int8": 32, "int16": 33, "int32": 34, "int64": 35, "uint8": 37, "uint16": 38, "uint32": 39,
+    "uint64": 40, "float16": 42, "float32": 43, "float64": 44, "bfloat16": 45, "complex64": 47, "complex128": 48,
+}  # fmt: skip
+"""MindSpore's numbers of element types (TypeId), which arguments have."""
+
+_RULES: Final[Mapping[str, Rule]] = {
+    **{f"Inplace{name}": _in_place(kind, scaled=False) for name, kind in
+       (("Muls", "Mul"), ("Mul", "Mul"), ("Divs", "Div"), ("Div", "Div"))},
+    **{f"Inplace{name}": _in_place(kind, scaled=True) for name, kind in
+       (("AddsExt", "Add"), ("AddExt", "Add"), ("SubsExt", "Sub"), ("SubExt", "Sub"))},
+    "AddScalar": _scaled("Add"),
+    "SubScalar": _scaled("Sub"),
+    "SplitWithSize": _split,
+    "ZerosLikeExt": _picked("ZerosLike", 0),
+    "InplaceScatterSrc": _picked("TensorScatterElements", 0, 2, 3, 1, (0,)),
+    "SoftmaxBackward": _softmax_backward,
+    "SiLUGrad": _silu_grad,
+    "ArgMaxExt": _picked("Argmax", 0, 1, (0,)),
+    "Embedding": _picked("Gather", 1, 0, (0,), (0,)),
+    "ProdExt": _prod,
+    "OneHotExt": _picked("OneHot", 0, 1, 2, 3, 4),
+    "Muls": _scalar("Mul"),
+    "Adds": _scalar("Add"),
+    "Divs": _scalar("Div", divides=True),
+    "LessScalar": _scalar("Less"),
+    "EqScalar": _scalar("Equal"),
+    "NeScalar": _scalar("NotEqual"),
+    "GtScalar": _scalar("Greater"),
+    "GreaterEqualScalar": _scalar("GreaterEqual"),
+    "LessEqualScalar": _scalar("LessEqual"),
+    "RemainderTensorScalar": _scalar("FloorMod"),
+    "RemainderTensorTensor": _two("FloorMod"),
+    "PowTensorScalar": _scalar("Pow"),
+    "ClampScalar": _clamp,
+    "SiLU": _silu,
+    "DivMod": _divided,
+    "MatMulExt": _product,
+    "Dense": _dense,
+    "Max": _over_all("ReduceMax"),
+    "Min": _over_all("ReduceMin"),
+    "SumExt": _reduced("ReduceSum", False),
+    "MeanExt": _reduced("ReduceMean"),
+}  # fmt: skip
+"""By composite: the kernels of MindSpore 2.10's CPU."""
+
+
+def expanded(kernel: Kernel) -> Sequence[Kernel] | None:
+    """Return the kernels of a composite, the one with its result last; None for any other operator."""
+    rule = _RULES.get(kernel.op_type)
+    if rule is None:
+        return None
+    expansion = Expansion(kernel)
+    rule(expansion)
+    last = expansion.kernels[-1]
+    if last.runs and last.op_type != "Assign":
+        last.outputs = kernel.outputs
+    return expansion.kernels

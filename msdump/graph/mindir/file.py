@@ -1,0 +1,263 @@
+"""A MindIR file as checked messages, decoded values and mapped weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from msdump import dtypes
+from msdump.errors import FormatError, GraphError
+from msdump.graph import weights
+from msdump.graph.graph import ValueType
+from msdump.graph.mindir.message import ELEMENTS, Kind, message_class
+from msdump.wire import LENGTH, tag_of
+
+SUFFIX: Final = ".mindir"
+_PARAMETER: Final = tag_of(3, LENGTH)  # GraphProto.parameter
+_START: Final = b"\x0a"  # ModelProto.ir_version, a text; ONNX's is a number
+_ENCRYPTED: Final = {b"\xd8\x5e\x3a\x7f": "AES-GCM", b"\xd9\x5e\x3a\x7f": "AES-CBC"}
+_LITE: Final = b"MSL"  # file identifier of MindSpore Lite's FlatBuffers, behind four bytes
+_NEWEST: Final = 3
+_KNOWN_VERSION: Final = "2.10"
+_NESTING: Final = 64
+
+MONAD: Final = object()
+"""The value of a monad: it orders side effects, and is no data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """An operator of the file, which nodes with equal attributes share.
+
+    Attributes:
+        op_type: MindSpore's name, ``MatMul``.
+        attributes: Decoded attributes by name.
+    """
+
+    op_type: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MindIR:
+    """A checked file.
+
+    Attributes:
+        graph: The main GraphProto, without large weights.
+        functions: The other graphs by name: branches, loops, called functions.
+        primitives: By the name that nodes refer to.
+        weights: Read-only arrays by the name of the parameter, with the graph's prefix.
+        notes: Sentences on what the file has and the reader passes over.
+    """
+
+    graph: Any
+    functions: Mapping[str, Any]
+    primitives: Mapping[str, Primitive]
+    weights: Mapping[str, np.ndarray]
+    notes: tuple[str, ...] = ()
+
+
+def is_mindir(data: memoryview, name: str) -> bool:
+    """Return whether a file is one of MindSpore's rather than ONNX's, by its first bytes or its suffix."""
+    start = bytes(data[:8])
+    marked = start[:4] in _ENCRYPTED or start[4:7] == _LITE
+    # a text of printable characters in the first field: ONNX has a number there
+    first = start[:1] == _START and len(start) > 2 and bytes(start[2:3]).isdigit()  # noqa: PLR2004
+    return marked or first or name.endswith(SUFFIX)
+
+
+def read(data: memoryview, files: weights.SideFiles) -> MindIR:
+    """Return the contents of a file.
+
+    Args:
+        data: The mapped file.
+        files: The files beside it, for weights of models above 1 GiB.
+
+    Raises:
+        GraphError: No MindIR, encrypted, cut off, newer than version 3, or with parts that cannot run here.
+    """
+    _refuse_other_formats(bytes(data[:8]))
+    split = weights.split(data, _PARAMETER)
+    model = message_class("ModelProto")()
+    try:
+        model.ParseFromString(split.message)
+    except DecodeError as error:
+        raise GraphError("not a MindIR file, or cut off: the protobuf message cannot be parsed") from error
+    if model.producer_name != "MindSpore" or not model.HasField("graph"):
+        raise GraphError(
+            "not a MindIR file of MindSpore: it names no producer MindSpore, or has no graph; write it with"
+            ' mindspore.export(..., file_format="MINDIR")'
+        )
+    notes = tuple(_checked(model))
+    raw = np.frombuffer(data, np.uint8)
+    arrays = {}
+    for position, tensor in enumerate(model.graph.parameter):
+        span = split.raw_data.get(position)
+        if tensor.HasField("external_data"):
+            place = tensor.external_data
+            contents = files.section(tensor.name, place.location, place.offset, place.length)
+        else:
+            contents = np.frombuffer(tensor.raw_data, np.uint8) if span is None else raw[slice(*span)]
+        if tensor.name in arrays:
+            raise GraphError(f"parameter {tensor.name!r} is listed twice")
+        arrays[tensor.name] = _array(tensor, contents)
+    primitives = {each.name: _primitive(each) for each in model.primitives}
+    functions = {each.name: each for each in model.functions}
+    return MindIR(model.graph, functions, primitives, arrays, notes)
+
+
+def _refuse_other_formats(start: bytes) -> None:
+    cipher = _ENCRYPTED.get(start[:4])
+    if cipher:
+        raise GraphError(
+            f"the file is encrypted ({cipher}); export it again without enc_key, or load it with its dec_key in"
+            " MindSpore and export that"
+        )
+    if start[4:7] == _LITE:
+        raise GraphError(
+            "a .ms file of MindSpore Lite, which has no names of MindSpore's operators; give the .mindir that it"
+            " was converted from"
+        )
+    if start[:1] == b"\x08":
+        raise GraphError("not a MindIR file: its first field is ONNX's; rename it to .onnx if it is an ONNX model")
+    if start[:1] != _START:
+        raise GraphError('not a MindIR file; write one with mindspore.export(..., file_format="MINDIR")')
+
+
+def _checked(model: Any) -> Iterator[str]:
+    """Yield what is worth a warning; refuse what cannot run."""
+    if model.mind_ir_version > _NEWEST:
+        raise GraphError(
+            f"mind_ir_version {model.mind_ir_version} is newer than this reader, which knows up to {_NEWEST};"
+            " export the network with an older MindSpore"
+        )
+    if model.HasField("little_endian") and not model.little_endian:
+        raise GraphError("the weights are big-endian; export the network on a little-endian machine")
+    if model.HasField("parallel") and model.parallel.layout:
+        raise GraphError(
+            "the weights are sharded over ranks (parallel layout); export the merged network of one rank"
+        )
+    if model.graph.map_parameter:
+        name = model.graph.map_parameter[0].name
+        raise GraphError(f"parameter {name!r} is a MapParameter (hash table), which cannot run here")
+    for tensor in model.graph.parameter:
+        if tensor.compression_type or tensor.quant_params:
+            raise GraphError(
+                f"parameter {tensor.name!r} is compressed or quantised by converter_lite; give the file that"
+                " MindSpore exported, before the converter"
+            )
+    if not model.model_version.startswith(_KNOWN_VERSION):
+        yield (
+            f"written by MindSpore {model.model_version or 'of an unknown version'}; files of 2.10 are known, "
+            "others may have other arguments"
+        )
+
+
+def _primitive(message: Any) -> Primitive:
+    return Primitive(message.op_type, {each.name: decoded(each) for each in message.attribute})
+
+
+def element_type(number: int) -> dtypes.DType:
+    """Return the element type of a TensorProto.DataType of MindIR.
+
+    Raises:
+        GraphError: It has none here.
+    """
+    if not 0 < number < len(ELEMENTS):
+        raise GraphError(f"element type {number} of MindIR is not known")
+    return dtypes.from_name(ELEMENTS[number])
+
+
+def _array(tensor: Any, raw: np.ndarray) -> np.ndarray:
+    shape = tuple(tensor.dims)
+    dtype = element_type(tensor.data_type)
+    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(raw):
+        raise GraphError(
+            f"tensor {tensor.name!r} of {dtype.name}{list(shape)} has {len(raw)} bytes of data,"
+            f" {math.prod(shape) * dtype.itemsize} are needed; is the file cut off?"
+        )
+    try:
+        array = raw.view(dtype.numpy).reshape(shape)
+    except (ValueError, TypeError, FormatError) as error:
+        raise GraphError(f"tensor {tensor.name!r}: {error}") from error
+    array.flags.writeable = False
+    return array
+
+
+def decoded(attribute: Any, depth: int = 0) -> Any:
+    """Return the value of an attribute: a number, text, array, a tuple of values, None, or ``MONAD``.
+
+    A number inside a tuple lies in the field of repeated numbers, one outside in the field of a single one.
+
+    Raises:
+        GraphError: A kind without a value here, or tuples that are nested too deeply.
+    """
+    if depth > _NESTING:
+        raise GraphError(f"attribute {attribute.name!r}: tuples are nested more than {_NESTING} deep")
+    kind = attribute.type
+    if kind in _NUMBERS:
+        single, repeated = _NUMBERS[kind]
+        values = [_NUMBER_TYPES[kind](each) for each in getattr(attribute, repeated)]
+        if not values:
+            return _NUMBER_TYPES[kind](getattr(attribute, single))
+        return values[0] if len(values) == 1 else tuple(values)
+    if kind == Kind.STRING:
+        texts = [each.decode(errors="replace") for each in attribute.strings or (attribute.s,)]
+        return texts[0] if len(texts) == 1 else tuple(texts)
+    if kind in {Kind.TENSOR, Kind.TENSORS}:
+        tensors = [attribute.t] if attribute.HasField("t") else list(attribute.tensors)
+        arrays = [_array(each, np.frombuffer(each.raw_data, np.uint8)) for each in tensors]
+        return arrays[0] if len(arrays) == 1 else tuple(arrays)
+    if kind in {Kind.TUPLE, Kind.LIST}:
+        return tuple(decoded(each, depth + 1) for each in attribute.values)
+    if kind == Kind.DICT:
+        return {each.name: decoded(each, depth + 1) for each in attribute.values}
+    if kind in {Kind.UMONAD, Kind.IOMONAD}:
+        return MONAD
+    return None
+
+
+_NUMBERS: Final[Mapping[int, tuple[str, str]]] = {
+    **dict.fromkeys((Kind.FLOAT,), ("f", "floats")),
+    **dict.fromkeys((Kind.DOUBLE,), ("d", "doubles")),
+    **dict.fromkeys(
+        (
+            *(Kind.BOOL, Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64),
+            *(Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
+        ),
+        ("i", "ints"),
+    ),
+}
+"""By kind: the field of a single number, and that of repeated ones."""
+
+_NUMBER_TYPES: Final[Mapping[int, type]] = {
+    kind: bool if kind == Kind.BOOL else float if single in "fd" else int for kind, (single, _) in _NUMBERS.items()
+}
+
+
+def abstract_types(attribute: Any | None, depth: int = 0) -> tuple[ValueType | None, ...]:
+    """Return the types of a node's outputs, tuples flattened; None for what is no tensor.
+
+    Negative sizes are dynamic dimensions.
+    """
+    if attribute is None or depth > _NESTING:
+        return (None,)
+    if attribute.type in {Kind.TENSOR, Kind.TENSORS}:
+        return tuple(tensor_type(each) for each in attribute.tensors) or (tensor_type(attribute.t),)
+    if attribute.type in {Kind.TUPLE, Kind.LIST}:
+        if attribute.seq_info.is_dyn_len:
+            raise GraphError(f"attribute {attribute.name!r}: a tuple of dynamic length, which cannot run here")
+        return tuple(kind for each in attribute.values for kind in abstract_types(each, depth + 1))
+    return (None,)
+
+
+def tensor_type(tensor: Any) -> ValueType:
+    """Return the type of a TensorProto; a dynamic dimension has no size, a shape of -2 no rank."""
+    shape = tuple(tensor.dims)
+    dtype = element_type(tensor.data_type) if tensor.data_type else None
+    return ValueType(dtype, None if -2 in shape else tuple(size if size >= 0 else None for size in shape))  # noqa: PLR2004
