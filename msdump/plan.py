@@ -334,6 +334,7 @@ class FilePlan:
         path: Absolute root of the dump.
         file_format: npy or bin (Ascend O2).
         keeps_tensors: Tensor files are written, not only statistics.
+        has_loaded_scopes: Operators of a .mindir file have the names that they have once MindSpore loaded it.
         is_async: The next operator does not wait for files.
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
@@ -346,6 +347,7 @@ class FilePlan:
     file_format: FileFormat = FileFormat.NPY
     keeps_tensors: bool = True
     naming: Naming = Naming.V2_5
+    has_loaded_scopes: bool = False
     existing: Existing = Existing.KEEP
     on_write_error: OnWriteError = OnWriteError.RAISE
     is_async: bool = False

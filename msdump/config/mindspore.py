@@ -263,6 +263,7 @@ def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:
         file_format=FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY,
         keeps_tensors=settings["saved_data"] != "statistic",
         naming=Naming(settings["naming"]),
+        has_loaded_scopes=settings["scopes"] == "loaded",
         existing=Existing(settings["existing"]),
         on_write_error=OnWriteError(settings["on_write_error"]),
         is_async=mode in ASCEND_MODES and not settings["enable"],

@@ -191,6 +191,13 @@ class MsdumpSettings(Section):
         ),
     ] = "none"
     naming: Annotated[Literal["2.5", "2.7", "classic"], about("Version of MindSpore's file names.")] = "2.5"
+    scopes: Annotated[
+        Literal["cell", "loaded"],
+        about(
+            'Names of operators of a .mindir file: "cell": those of the network that was exported; "loaded": '
+            "those of the file after mindspore.load, all in the scope Default."
+        ),
+    ] = "cell"
     queue_bytes: Annotated[
         ByteCount, about("Largest number of bytes in the queue of an asynchronous dump.")
     ] = 256 << 20

@@ -14,8 +14,8 @@ from msdump.errors import InputError
 from msdump.execute import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.settings import Config, Configurations
-from msdump.graph import Graph, compile_graph, loader
-from msdump.plan import Context, DumpPlan, JitLevel
+from msdump.graph import Graph, MindirNames, compile_graph, loader
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import ModelState, Network, Operator, Scope
 from msdump.threads import SignalSafeWeakSet, new_lock
 
@@ -132,7 +132,11 @@ def load(
     state = None if state_of is None else state_of.shared
     variables = frozenset() if state is None else state.variables.names
     graph = loader.load(
-        model, keeps_classes=where.reserves_class_names, update_binding=update_binding, variables=variables
+        model,
+        keeps_classes=where.reserves_class_names,
+        update_binding=update_binding,
+        variables=variables,
+        mindir=_mindir_names(plan, where),
     )
     if state is not None:
         _check_sharing(graph, state.variables)
@@ -143,7 +147,7 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
     """Load a model like ``load``, and call ``check``, which may raise, before any file is written."""
     where = current_context()
     plan = _plan(None, where)
-    graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    graph = loader.load(model, keeps_classes=where.reserves_class_names, mindir=_mindir_names(plan, where))
     check(graph)
     return _network(graph, where, plan)
 
@@ -151,6 +155,13 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
 def _plan(config: Config | None, where: Context) -> DumpPlan | None:
     plans = _current().configurations
     return plans.default(where) if config is None else plans.own(config, where)
+
+
+def _mindir_names(plan: DumpPlan | None, where: Context) -> MindirNames:
+    """Return how operators of a .mindir file are cut and named on a device."""
+    context = where if plan is None else plan.context
+    is_loaded = plan is not None and plan.files.has_loaded_scopes
+    return MindirNames(expands=context.device_target is not DeviceTarget.ASCEND, has_loaded_scopes=is_loaded)
 
 
 def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelState | None = None) -> Network:

@@ -48,6 +48,7 @@ from .graph import canonical_domain as canonical_domain
 from .graph import uses_float_status as uses_float_status
 from .loader import dimension_name as dimension_name
 from .loader import fits_sizes as fits_sizes
+from .mindir import MindirNames as MindirNames
 from .names import ROOT as ROOT
 from .operators import CONTROL_FLOW as CONTROL_FLOW
 from .operators import CONVERTED_TYPES as CONVERTED_TYPES

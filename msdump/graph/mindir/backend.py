@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -33,23 +33,32 @@ class KernelGraph:
     nodes: KernelNodes
 
 
-def kernel_graphs(file: MindIR, *, expands: bool, loaded_scopes: bool = False) -> list[KernelGraph]:
-    """Return the kernel graphs of a file, in the order of their ids.
+@dataclass(frozen=True, slots=True)
+class MindirNames:
+    """How operators of a MindIR file are cut and named.
 
-    Args:
-        file: The file.
-        expands: Whether composites are computed by several kernels, as on the CPU.
-        loaded_scopes: Names are those of a file that MindSpore has loaded, all in ``Default``.
+    Attributes:
+        expands: Whether composites are computed by several kernels, as on the CPU; on Ascend each is one.
+        has_loaded_scopes: Names are those of a file that MindSpore has loaded, all in ``Default``.
     """
+
+    expands: bool = True
+    has_loaded_scopes: bool = False
+
+
+def kernel_graphs(file: MindIR, form: MindirNames) -> list[KernelGraph]:
+    """Return the kernel graphs of a file, in the order of their ids."""
     if file.functions:
         raise UnsupportedOpError("control flow (functions of the file) cannot run yet")
-    reader = NodeReader(file, expanded if expands else lambda _: None)
+    reader = NodeReader(
+        file, expanded if form.expands else lambda _: None, has_loaded_scopes=form.has_loaded_scopes
+    )
     nodes = reader.nodes(file.graph, is_main=True)
-    if expands:
+    if form.expands:
         own_tuples(nodes.kernels)
         insert_casts(nodes.kernels, nodes.results)
     kernels = execution_order(nodes.results)
-    names = _Names(nodes.kernels, loaded_scopes=loaded_scopes)
+    names = _Names(nodes.kernels)
     names.give(nodes.results, kernels)
     return [KernelGraph(kernels, nodes.results, nodes)]
 
@@ -75,8 +84,7 @@ class _Names:
     front end's numbers; kernels that the backend has made get the numbers behind those, as they run.
     """
 
-    def __init__(self, nodes: Sequence[Kernel], *, loaded_scopes: bool) -> None:
-        self._loaded_scopes = loaded_scopes
+    def __init__(self, nodes: Sequence[Kernel]) -> None:
         self._in_files: Counter[tuple[str, str]] = Counter()
         self._listed: Counter[tuple[str, str]] = Counter()
         for node in nodes:
@@ -93,23 +101,24 @@ class _Names:
                 kernel.name = self._next(self._in_files, kernel)
         for kernel in kernels:
             made = kernel.is_new or _is_made_anew(kernel)
-            kernel.listed_name = self._next(self._listed, kernel) if made else kernel.front_name or kernel.name
+            kernel.listed_name = (
+                self._next(self._listed, kernel) if made else kernel.front_name or kernel.name
+            )
 
     def _next(self, counts: Counter[tuple[str, str]], kernel: Kernel) -> str:
-        scope = kernel.scope
-        if self._loaded_scopes and not scope.startswith("Expand/"):
-            scope = "Default"
-        key = scope, kernel.op_type
+        key = kernel.scope, kernel.op_type
         counts[key] += 1
-        return f"{scope}/{kernel.op_type}-op{counts[key] - 1}"
+        return f"{kernel.scope}/{kernel.op_type}-op{counts[key] - 1}"
 
 
 _MADE_ANEW: Final = frozenset(
-    "AdamWeightDecay BinaryCrossEntropyGrad Conv2DBackpropFilter Conv2DBackpropInput Conv3DBackpropInput "
-    "PadV3Grad StridedSliceGrad UnsortedSegmentSum AddExt AddN BinaryCrossEntropy Cast Concat CropAndResize "
-    "Cross Eye Meshgrid PadV3 Round Stack TopK".split()
+    """
+    AdamWeightDecay BinaryCrossEntropyGrad Conv2DBackpropFilter Conv2DBackpropInput Conv3DBackpropInput
+    PadV3Grad StridedSliceGrad UnsortedSegmentSum AddExt AddN BinaryCrossEntropy Cast Concat CropAndResize
+    Cross Eye Meshgrid PadV3 Round Stack TopK
+    """.split()  # noqa: SIM905 - a list of texts would be a screen long
 )
-"""Kernels that the backend makes anew, since an argument becomes an attribute or a tensor, or a tuple is cut."""
+"""Kernels that the backend makes anew: an argument becomes an attribute or a tensor, or a tuple is cut."""
 
 
 def _is_made_anew(kernel: Kernel) -> bool:

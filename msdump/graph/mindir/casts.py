@@ -1,7 +1,7 @@
 """The casts that MindSpore's CPU backend inserts, since many of its kernels have no float16.
 
-Such a kernel takes and gives float32. Its result keeps the declared type in names and files, and kernels of the
-same kind read it as it is.
+Such a kernel takes and gives float32. Its result keeps the declared type in names and files, and kernels of
+the same kind read it as it is.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _WIDE: Final[Mapping[str, range | frozenset[int]]] = {
         1: "Abs Atanh Ceil Exp Floor GeLU HSigmoid LRN LogSoftmax LpNorm Mish ReLU6 Reciprocal ReduceMax "
            "ReduceMean ReduceMin ReduceProd ReduceSum Round Softplus Softsign Square StridedSlice "
            "StridedSliceGrad Tan Tanh",
-        2: "BatchMatMul BiasAdd CeLU Conv2D Conv2DBackpropInput Conv3D Elu EluGrad HShrink LogSoftmaxGrad MatMul "
-           "Minimum Pow ReLU6Grad RealDiv SoftShrink SoftmaxCrossEntropyWithLogits SoftplusGrad SqrtGrad TanhGrad",
+        2: "BatchMatMul BiasAdd CeLU Conv2D Conv2DBackpropInput Conv3D Elu EluGrad HShrink LogSoftmaxGrad "
+           "MatMul Minimum Pow ReLU6Grad RealDiv SoftShrink SoftmaxCrossEntropyWithLogits SoftplusGrad "
+           "SqrtGrad TanhGrad",
         3: "AvgPoolGrad GeLUGrad MaxPoolGrad SmoothL1Loss",
         4: "BCEWithLogitsLoss LSTM",
     }.items() for name in names.split()},
@@ -60,7 +61,9 @@ def insert_casts(kernels: Sequence[Kernel], results: list[Operand]) -> None:
     """
     for kernel in kernels:
         if kernel.runs and not kernel.is_cast:
-            kernel.inputs = [item if is_monad(item) else _cast(kernel, slot, item) for slot, item in _slots(kernel)]
+            kernel.inputs = [
+                item if is_monad(item) else _cast(kernel, slot, item) for slot, item in _slots(kernel)
+            ]
     results[:] = [_cast_back(item) for item in results]
 
 
@@ -89,10 +92,8 @@ def _cast_one(kernel: Kernel, slot: int, item: Operand) -> Operand:
 
 
 def _new_cast(scope: str, item: Operand, dtype: DType) -> Kernel:
-    declared = item.type if dtype is not _INT32 else None
     shape = None if item.type is None else item.type.shape
-    kind = declared or ValueType(dtype, shape)
-    return Kernel("Cast", scope, [item], (kind,), is_new=True, device=dtype, is_cast=True)
+    return Kernel("Cast", scope, [item], (ValueType(dtype, shape),), is_new=True, device=dtype, is_cast=True)
 
 
 def _wanted(kernel: Kernel, slot: int, item: Operand) -> DType | None:

@@ -94,7 +94,9 @@ def _two(op_type: str) -> Rule:
 
 def _picked(op_type: str, *slots: int | tuple[Any]) -> Rule:
     """Operands by slot, constants as tuples of one."""
-    return lambda e: e.add(op_type, *(slot[0] if isinstance(slot, tuple) else e.inputs[slot] for slot in slots))
+    return lambda e: e.add(
+        op_type, *(slot[0] if isinstance(slot, tuple) else e.inputs[slot] for slot in slots)
+    )
 
 
 def _reduced(op_type: str, *flags: bool) -> Rule:
@@ -228,7 +230,8 @@ def _in_place(op_type: str, *, scaled: bool) -> Rule:
 
 MINDSPORE_NUMBERS: Final[Mapping[str, int]] = {
     "bool": 30, "int8": 32, "int16": 33, "int32": 34, "int64": 35, "uint8": 37, "uint16": 38, "uint32": 39,
-    "uint64": 40, "float16": 42, "float32": 43, "float64": 44, "bfloat16": 45, "complex64": 47, "complex128": 48,
+    "uint64": 40, "float16": 42, "float32": 43, "float64": 44, "bfloat16": 45, "complex64": 47,
+    "complex128": 48,
 }  # fmt: skip
 """MindSpore's numbers of element types (TypeId), which arguments have."""
 

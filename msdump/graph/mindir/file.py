@@ -115,16 +115,18 @@ def _refuse_other_formats(start: bytes) -> None:
     cipher = _ENCRYPTED.get(start[:4])
     if cipher:
         raise GraphError(
-            f"the file is encrypted ({cipher}); export it again without enc_key, or load it with its dec_key in"
-            " MindSpore and export that"
+            f"the file is encrypted ({cipher}); export it again without enc_key, or load it with its dec_key"
+            " in MindSpore and export that"
         )
     if start[4:7] == _LITE:
         raise GraphError(
-            "a .ms file of MindSpore Lite, which has no names of MindSpore's operators; give the .mindir that it"
-            " was converted from"
+            "a .ms file of MindSpore Lite, which has no names of MindSpore's operators; give the .mindir that"
+            " it was converted from"
         )
     if start[:1] == b"\x08":
-        raise GraphError("not a MindIR file: its first field is ONNX's; rename it to .onnx if it is an ONNX model")
+        raise GraphError(
+            "not a MindIR file: its first field is ONNX's; rename it to .onnx if it is an ONNX model"
+        )
     if start[:1] != _START:
         raise GraphError('not a MindIR file; write one with mindspore.export(..., file_format="MINDIR")')
 
@@ -153,8 +155,8 @@ def _checked(model: Any) -> Iterator[str]:
             )
     if not model.model_version.startswith(_KNOWN_VERSION):
         yield (
-            f"written by MindSpore {model.model_version or 'of an unknown version'}; files of 2.10 are known, "
-            "others may have other arguments"
+            f"written by MindSpore {model.model_version or 'of an unknown version'}; files of 2.10 are known,"
+            " others may have other arguments"
         )
 
 
@@ -189,7 +191,7 @@ def _array(tensor: Any, raw: np.ndarray) -> np.ndarray:
     return array
 
 
-def decoded(attribute: Any, depth: int = 0) -> Any:
+def decoded(attribute: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind
     """Return the value of an attribute: a number, text, array, a tuple of values, None, or ``MONAD``.
 
     A number inside a tuple lies in the field of repeated numbers, one outside in the field of a single one.
@@ -236,7 +238,8 @@ _NUMBERS: Final[Mapping[int, tuple[str, str]]] = {
 """By kind: the field of a single number, and that of repeated ones."""
 
 _NUMBER_TYPES: Final[Mapping[int, type]] = {
-    kind: bool if kind == Kind.BOOL else float if single in "fd" else int for kind, (single, _) in _NUMBERS.items()
+    kind: bool if kind == Kind.BOOL else float if single in "fd" else int
+    for kind, (single, _) in _NUMBERS.items()
 }
 
 
@@ -251,7 +254,9 @@ def abstract_types(attribute: Any | None, depth: int = 0) -> tuple[ValueType | N
         return tuple(tensor_type(each) for each in attribute.tensors) or (tensor_type(attribute.t),)
     if attribute.type in {Kind.TUPLE, Kind.LIST}:
         if attribute.seq_info.is_dyn_len:
-            raise GraphError(f"attribute {attribute.name!r}: a tuple of dynamic length, which cannot run here")
+            raise GraphError(
+                f"attribute {attribute.name!r}: a tuple of dynamic length, which cannot run here"
+            )
         return tuple(kind for each in attribute.values for kind in abstract_types(each, depth + 1))
     return (None,)
 

@@ -6,16 +6,16 @@ made anew, which operands a kernel takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.errors import GraphError, UnsupportedOpError
+from msdump.errors import GraphError
 from msdump.graph.graph import ValueType
 from msdump.graph.mindir.file import MONAD, MindIR, abstract_types, decoded, tensor_type
 
@@ -27,7 +27,9 @@ CALL: Final = "call"
 TUPLES: Final = frozenset({"MakeTuple", "make_list", "MakeList"})
 ITEMS: Final = frozenset({"TupleGetItem", "list_getitem", "ListGetItem"})
 PASSING: Final = frozenset({"Load", "Depend"})
-VIRTUAL: Final = frozenset({*TUPLES, *ITEMS, *PASSING, "UpdateState", "Return", "Partial", "Switch", "make_dict"})
+VIRTUAL: Final = frozenset(
+    {*TUPLES, *ITEMS, *PASSING, "UpdateState", "Return", "Partial", "Switch", "make_dict"}
+)
 """Nodes without a kernel: they group values or order side effects."""
 
 _KERNELS: Final[Mapping[str, str]] = {"Conv2DTranspose": "Conv2DBackpropInput"}
@@ -36,7 +38,11 @@ _KERNELS: Final[Mapping[str, str]] = {"Conv2DTranspose": "Conv2DBackpropInput"}
 
 @dataclass(eq=False, slots=True)
 class Constant:
-    """A constant operand: a number, text, array, tuple of these, None or ``MONAD``; numbers may have a type."""
+    """A constant operand: a number, text, array, tuple of these, None or ``MONAD``.
+
+    Attributes:
+        dtype: Element type that its numbers take; None: int64, float32 or bool.
+    """
 
     value: Any
     dtype: DType | None = None
@@ -44,7 +50,8 @@ class Constant:
     @property
     def type(self) -> ValueType | None:
         """Type of the tensor that the kernel gets; None for texts, None and monads."""
-        value, shape = self.value, ()
+        value = self.value
+        shape: tuple[int, ...] = ()
         if isinstance(value, np.ndarray):
             return ValueType(dtypes.from_numpy(value.dtype), value.shape)
         if isinstance(value, tuple) and value:
@@ -139,9 +146,9 @@ def flattened(operand: Operand) -> list[Operand]:
     """Return the members of a tuple, nested ones too; any other operand alone."""
     if isinstance(operand, Kernel) and operand.op_type in TUPLES:
         return [each for item in operand.inputs for each in flattened(item)]
-    if isinstance(operand, Constant) and isinstance(operand.value, tuple) and operand.value:
-        if all(isinstance(item, np.ndarray) for item in operand.value):
-            return [Constant(item) for item in operand.value]
+    members = operand.value if isinstance(operand, Constant) else ()
+    if isinstance(members, tuple) and members and all(isinstance(item, np.ndarray) for item in members):
+        return [Constant(item) for item in members]
     return [operand]
 
 
@@ -178,10 +185,18 @@ Expand = Any
 class NodeReader:
     """Reads the nodes of the file's graphs."""
 
-    def __init__(self, file: MindIR, expand: Expand) -> None:
-        """Keep the file; ``expand``: see ``Expand``."""
+    def __init__(self, file: MindIR, expand: Expand, *, has_loaded_scopes: bool) -> None:
+        """Keep the file.
+
+        Args:
+            file: The file.
+            expand: See ``Expand``.
+            has_loaded_scopes: Names are those of a file that MindSpore has loaded: all lie in ``Default``,
+                with numbers for each type in the file's order.
+        """
         self._file = file
         self._expand = expand
+        self._counts = Counter[str]() if has_loaded_scopes else None
 
     def nodes(self, graph: Any, *, is_main: bool) -> KernelNodes:
         """Return the nodes of a graph."""
@@ -218,19 +233,26 @@ class NodeReader:
         read.kernels += [each for each in made if isinstance(each, Kernel)]
         values.update(dict.fromkeys(node.output, made[-1]))
 
-    def _kernel(self, node: Any, values: Mapping[str, Operand], outputs: tuple[ValueType | None, ...]) -> Kernel:
+    def _kernel(
+        self, node: Any, values: Mapping[str, Operand], outputs: tuple[ValueType | None, ...]
+    ) -> Kernel:
         inputs = [values.get(name) or self._function(node, name) for name in node.input]
         if not node.op_type.startswith(_REFERENCE):
             raise GraphError(f"node {node.name!r}: operator {node.op_type!r} has an unknown form")
         name = node.op_type.removeprefix(_REFERENCE)
         primitive = self._file.primitives.get(name)
         scope = node.domain.rpartition("/")[0] or "Default"
+        front_name = node.domain
+        if self._counts is not None and primitive is not None:
+            scope, kind = "Default", primitive.op_type
+            front_name = f"{scope}/{kind}-op{self._counts[kind]}"
+            self._counts[kind] += 1
         if primitive is None:
             callee = values.get(name) or self._function(node, name)
             return Kernel(CALL, scope, [callee, *inputs], outputs, runs=False)
         kind = primitive.op_type
         return Kernel(
-            *(kind, scope, inputs, outputs, kind not in VIRTUAL, node.domain, primitive.attributes),
+            *(kind, scope, inputs, outputs, kind not in VIRTUAL, front_name, primitive.attributes),
         )
 
     def _function(self, node: Any, name: str) -> Constant:
@@ -238,7 +260,7 @@ class NodeReader:
             raise GraphError(f"node {node.name!r} reads {name!r}, which no node, input or parameter provides")
         return Constant(Function(name))
 
-    def _made(self, kernel: Kernel) -> list[Operand]:
+    def _made(self, kernel: Kernel) -> list[Operand]:  # noqa: C901, PLR0911 - one for each kind of node
         """Return what the backend makes of a node, the value of the node last."""
         kind, first = kernel.op_type, kernel.inputs[0] if kernel.inputs else None
         if kind == "UpdateState":

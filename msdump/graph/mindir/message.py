@@ -13,13 +13,13 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _MESSAGES: Final = {
-    "AttributeProto": "name=1:string f=2:float i=3:int64 d=4:double s=5:bytes t=6:TensorProto floats=8:float* "
-    "doubles=9:double* ints=10:int64* strings=11:bytes* tensors=12:TensorProto* type=16:int32 "
+    "AttributeProto": "name=1:string f=2:float i=3:int64 d=4:double s=5:bytes t=6:TensorProto "
+    "floats=8:float* doubles=9:double* ints=10:int64* strings=11:bytes* tensors=12:TensorProto* type=16:int32 "
     "values=17:AttributeProto* seq_info=18:SeqInfoProto",
     "SeqInfoProto": "is_dyn_len=1:bool",
     "ValueInfoProto": "name=1:string tensor=2:TensorProto* attr_info=5:AttributeProto",
-    "NodeProto": "input=1:string* output=2:string* name=3:string op_type=4:string attribute=5:AttributeProto* "
-    "domain=7:string primal_attr=9:AttributeProto*",
+    "NodeProto": "input=1:string* output=2:string* name=3:string op_type=4:string "
+    "attribute=5:AttributeProto* domain=7:string primal_attr=9:AttributeProto*",
     "ModelProto": "ir_version=1:string producer_name=2:string model_version=5:string graph=7:GraphProto "
     "functions=8:GraphProto* little_endian=10:bool parallel=11:ParallelProto primitives=12:PrimitiveProto* "
     "mind_ir_version=13:int64",
@@ -68,10 +68,12 @@ class Kind(enum.IntEnum):
     SCALAR = 39
 
 
-ELEMENTS: Final = (
-    "undefined float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64 "
-    "complex128 bfloat16 float64"
-).split()
+ELEMENTS: Final = tuple(
+    """
+    undefined float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64
+    complex128 bfloat16 float64
+    """.split()  # noqa: SIM905 - numbered in this order
+)
 """MindSpore's name of each TensorProto.DataType, by number; the numbers are not those of ONNX."""
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from inspect import Parameter, signature
-from typing import Any, Final
+from collections.abc import Sequence
+from itertools import count
+from typing import Final
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from msdump import dtypes
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
-from msdump.graph.mindir.backend import KernelGraph, kernel_graphs
+from msdump.graph.mindir.backend import KernelGraph, MindirNames, kernel_graphs
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import ITEMS, PASSING, TUPLES, Constant, Kernel, Operand, Variable
 from msdump.graph.operators import update_of
@@ -35,13 +34,8 @@ class TranslatedModel:
         notes: Sentences on what the reader passed over.
     """
 
-    def __init__(self, file: MindIR, *, expands: bool, loaded_scopes: bool = False) -> None:
+    def __init__(self, file: MindIR, form: MindirNames) -> None:
         """Translate a file.
-
-        Args:
-            file: The file.
-            expands: Whether composites are computed by several kernels, as on the CPU.
-            loaded_scopes: Names are those of a file that MindSpore has loaded.
 
         Raises:
             GraphError: A file that does not fit together.
@@ -49,7 +43,7 @@ class TranslatedModel:
         """
         writer = _Writer(file)
         try:
-            writer.add(kernel_graphs(file, expands=expands, loaded_scopes=loaded_scopes)[0])
+            writer.add(kernel_graphs(file, form)[0])
         except RecursionError as error:
             raise GraphError("tuples are nested too deeply in each other") from error
         self.message = writer.model()
@@ -61,7 +55,7 @@ class TranslatedModel:
 class _Writer:
     def __init__(self, file: MindIR) -> None:
         self._nodes: list[onnx.NodeProto] = []
-        self._functions: dict[tuple[str, bytes], onnx.FunctionProto] = {}
+        self._functions: dict[tuple[str, str], onnx.FunctionProto] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
         self._infos: list[onnx.ValueInfoProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
@@ -81,7 +75,9 @@ class _Writer:
 
     def model(self) -> onnx.ModelProto:
         """Return the model."""
-        made = [helper.make_empty_tensor_value_info(name) for name in (*self._outputs, *self.bindings.values())]
+        made = [
+            helper.make_empty_tensor_value_info(name) for name in (*self._outputs, *self.bindings.values())
+        ]
         graph = helper.make_graph(self._nodes, "main", self._inputs, made, value_info=self._infos)
         return helper.make_model(
             graph,
@@ -101,7 +97,9 @@ class _Writer:
             inputs += self._values(item) if is_shown else [""]
         while inputs and not inputs[-1]:
             inputs.pop()
-        outputs = [kernel.name if slot == 0 else f"{kernel.name}:{slot}" for slot in range(len(kernel.outputs))]
+        outputs = [
+            kernel.name if slot == 0 else f"{kernel.name}:{slot}" for slot in range(len(kernel.outputs))
+        ]
         values = [item.value if isinstance(item, Constant) else COMPUTED for item in operands]
         types = [item.type for item in operands]
         call = Call(kernel.op_type, inputs, values, types, kernel.outputs, kernel.attributes)
@@ -110,22 +108,24 @@ class _Writer:
         for key, text in ((names.FULL_NAME, kernel.name), (names.LISTED_NAME, kernel.listed_name)):
             node.metadata_props.add(key=key, value=text)
         self._nodes.append(node)
-        self._infos += [_info(name, kind) for name, kind in zip(outputs, kernel.outputs) if kind is not None]
-        self._take_updates(kernel, operands, node)
+        self._infos += [
+            _info(name, kind) for name, kind in zip(outputs, kernel.outputs, strict=False) if kind
+        ]
+        self._take_updates(operands, node)
 
     def _node(self, kernel: Kernel, call: Call, outputs: list[str]) -> onnx.NodeProto:
-        plain = PLAIN.get(kernel.op_type)
-        written = plain(call) if plain is not None else None
-        if written is not None:
-            op_type, attributes = written
-            return helper.make_node(op_type, call.names, outputs, **attributes)
-        entry = OPERATORS.get(kernel.op_type)
-        if entry is None:
+        plain, entry = PLAIN.get(kernel.op_type), OPERATORS.get(kernel.op_type)
+        if plain is None and entry is None:
             raise UnsupportedOpError(
                 f"{kernel.listed_name or kernel.name}: primitive {kernel.op_type} is not known; "
                 "docs/reference/primitives.md lists those that run"
             )
         try:
+            written = plain(call) if plain is not None else None
+            if written is not None:
+                op_type, attributes = written
+                return helper.make_node(op_type, call.names, outputs, **attributes)
+            assert entry is not None, f"{kernel.op_type} needs a body beside its ONNX operator"
             structure = call.structure(entry)
             element = call.element(entry)
             body = function(entry, len(call.names), structure, element, OPSET)
@@ -133,20 +133,30 @@ class _Writer:
             raise UnsupportedOpError(
                 f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"
             ) from error
-        count = len(body.output)
-        outputs += [f"{kernel.name}:{slot}" for slot in range(len(outputs), count)]
-        del outputs[count:]
-        key = body.name, body.SerializeToString(deterministic=True)
-        known = self._functions.get(key)
-        if known is None:
-            self._functions[key] = known = body
-        node = helper.make_node(known.name, call.names, outputs, domain=MINDSPORE_DOMAIN, overload=known.overload)
+        outputs += [f"{kernel.name}:{slot}" for slot in range(len(outputs), len(body.output))]
+        del outputs[len(body.output) :]
+        known = self._function(body)
+        node = helper.make_node(
+            known.name, call.names, outputs, domain=MINDSPORE_DOMAIN, overload=known.overload
+        )
         for name, value in structure.items():
             kind = onnx.AttributeProto.INTS if value == () else None
             node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
         return node
 
-    def _take_updates(self, kernel: Kernel, operands: Sequence[Operand], node: onnx.NodeProto) -> None:
+    def _function(self, body: onnx.FunctionProto) -> onnx.FunctionProto:
+        """Return a function, or an equal one that is known; functions that differ have other overloads."""
+        overload = body.overload
+        for number in count(1):
+            known = self._functions.setdefault((body.name, body.overload), body)
+            if known is body or known.SerializeToString(deterministic=True) == body.SerializeToString(
+                deterministic=True
+            ):
+                return known
+            body.overload = f"{overload}_{number}"
+        raise AssertionError
+
+    def _take_updates(self, operands: Sequence[Operand], node: onnx.NodeProto) -> None:
         """Let later readers of a variable that a kernel writes read the new value."""
         for slot, output in update_of(node.op_type, node.domain).new_values.items():
             variable = _source(operands[slot]) if slot < len(operands) else None

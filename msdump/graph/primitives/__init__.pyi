@@ -4,9 +4,12 @@ from .body import OperatorBody as OperatorBody
 from .body import Structure as Structure
 from .body import around as around
 from .body import function as function
+from .call import COMPUTED as COMPUTED
+from .call import Call as Call
 from .dense import ROW_COPIES as ROW_COPIES
 from .elementwise import NUMBER_TYPES as NUMBER_TYPES
 from .families import OPERATORS as OPERATORS
+from .families import PLAIN as PLAIN
 from .shapes import swapped as swapped
 from .slots import SLOTS as SLOTS
 from .slots import filled as filled

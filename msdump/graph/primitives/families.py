@@ -5,11 +5,13 @@ from msdump.graph.primitives import (  # noqa: F401 - they fill the table
     elementwise,
     losses,
     normalization,
+    plain,
     sampling,
     shapes,
     updates,
     windows,
 )
 from msdump.graph.primitives.body import OPERATORS
+from msdump.graph.primitives.call import ARGUMENTS, PLAIN
 
-__all__ = ["OPERATORS"]
+__all__ = ["ARGUMENTS", "OPERATORS", "PLAIN"]

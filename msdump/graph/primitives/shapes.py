@@ -131,3 +131,69 @@ def scatter_nd(
         return op.scatter_sum("ScatterND", sizes, indices, updates)
     taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)
     return scattered(updates, taken, sizes)
+
+
+@operator("Flatten")
+@operator("ExpandDims")
+@operator("Squeeze")
+def reshaped(x: Value, *, output_shape: Ints) -> Value:
+    """Give the elements another shape."""
+    return op.Reshape(x, output_shape, allowzero=1)
+
+
+@operator("Transpose")
+def transposed(x: Value, *, order: Ints) -> Value:
+    """Put the axes into another order."""
+    return op.Transpose(x, perm=[axis % len(order) for axis in order])
+
+
+@operator("Concat")
+def concatenated(*tensors: Value, axis: int, count: int) -> Value:
+    """Join tensors along an axis."""
+    return op.Concat(*tensors[:count], axis=axis)
+
+
+@operator("Split")
+def split(x: Value, *, axis: int, outputs: int) -> tuple[Value, ...]:
+    """Cut a tensor into equal parts."""
+    parts = op.Split(x, axis=axis, num_outputs=outputs, outputs=outputs)
+    return parts if outputs > 1 else (parts,)
+
+
+@operator("BroadcastTo")
+def broadcast(x: Value, *, output_shape: Ints) -> Value:
+    """Repeat a tensor to a shape."""
+    return op.Expand(x, output_shape)
+
+
+@operator("Gather")
+def gather(params: Value, indices: Value, *, axis: int) -> Value:
+    """Pick slices along an axis."""
+    return op.Gather(params, indices, axis=axis)
+
+
+@operator("Cast")
+def cast(x: Value, *, output_type: int) -> Value:
+    """Convert the elements."""
+    return op.Cast(x, to=output_type)
+
+
+@operator("Softmax")
+def softmax(x: Value, *, axis: int | Ints) -> Value:
+    """Return exponentials over their sum along an axis."""
+    return op.Softmax(x, axis=axis if isinstance(axis, int) else axis[0])
+
+
+def _reduction(op_type: str) -> Any:
+    def reduce(x: Value, *, axis: Ints | None = None, keep_dims: int = 0) -> Value:
+        return getattr(op, op_type)(x, axis or None, keepdims=keep_dims)
+
+    return reduce
+
+
+operators(
+    {
+        name: (f"{name} over axes, all of them where none are given.", _reduction(name))
+        for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+    }
+)

@@ -1,0 +1,147 @@
+"""One use of a primitive: its arguments, from which the body of its function follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.graph.graph import ValueType
+from msdump.graph.primitives.body import OperatorBody, Structure
+from msdump.graph.primitives.slots import SLOTS
+
+COMPUTED: Final = object()
+"""Stands for the value of an operand that is computed in a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One use of a primitive.
+
+    Attributes:
+        op_type: MindSpore's name.
+        names: Names of the values by slot, "" for one that the kernel does not read.
+        values: By slot the constant as Python value or array, ``COMPUTED`` for any other operand.
+        types: Types of the operands by slot, None for what is no tensor.
+        outputs: Declared types of the outputs.
+        attributes: MindSpore's attributes by name.
+    """
+
+    op_type: str
+    names: Sequence[str]
+    values: Sequence[Any]
+    types: Sequence[ValueType | None]
+    outputs: Sequence[ValueType | None]
+    attributes: Mapping[str, Any]
+
+    def structure(self, entry: OperatorBody) -> dict[str, Structure]:
+        """Return the keywords of a body: constants of slots, attributes, or facts, by their names.
+
+        Raises:
+            ValueError: There is none of a name that has no default.
+        """
+        own = ARGUMENTS.get(self.op_type)
+        if own is not None:
+            return {name: _plain(value) for name, value in own(self).items()}
+        found: dict[str, Structure] = {}
+        for parameter in signature(entry.build).parameters.values():
+            if parameter.kind is not Parameter.KEYWORD_ONLY:
+                continue
+            value = self.argument(parameter.name)
+            if value is not None:
+                found[parameter.name] = _plain(value)
+            elif parameter.default is Parameter.empty:
+                raise ValueError(f"the argument {parameter.name} is missing")
+        return found
+
+    def argument(self, name: str, default: Any = None) -> Any:
+        """Return the constant of a slot, an attribute, or a fact, by its name; the default for none.
+
+        Raises:
+            ValueError: It is computed in a run.
+        """
+        slots = SLOTS.get(self.op_type, ())
+        places = {each.name: place for place, each in enumerate(slots)}
+        # behind any number of tensors, slots count from the end
+        behind = len(self.values) - len(slots) if slots and slots[0].is_repeated else 0
+        if name in places and places[name] + behind < len(self.values):
+            value = self.values[places[name] + behind]
+            if value is COMPUTED:
+                raise ValueError(f"the argument {name} is computed in a run")
+            return default if value is None else value
+        if name in self.attributes:
+            return self.attributes[name]
+        fact = _FACTS.get(name)
+        return default if fact is None else fact(self)
+
+    def element(self, entry: OperatorBody) -> DType:
+        """Return the element type of the tensors of a body.
+
+        Raises:
+            ValueError: No operand has one.
+        """
+        for kind in (*self.types[entry.element : entry.element + 1], *self.types, *self.outputs):
+            if kind is not None and kind.dtype is not None:
+                return kind.dtype
+        raise ValueError("no operand is a tensor")
+
+    def sizes(self, slot: int = 0) -> tuple[int, ...]:
+        """Return the shape of an operand.
+
+        Raises:
+            ValueError: A dimension is dynamic.
+        """
+        kind = self.types[slot]
+        if kind is None or kind.sizes is None:
+            raise ValueError(f"the shape of input {slot} is dynamic; give its dimensions sizes (--dim)")
+        return kind.sizes
+
+    def output_sizes(self, slot: int = 0) -> tuple[int, ...]:
+        """Return the shape of an output.
+
+        Raises:
+            ValueError: A dimension is dynamic.
+        """
+        kind = self.outputs[slot]
+        if kind is None or kind.sizes is None:
+            raise ValueError(f"the shape of output {slot} is dynamic; give its dimensions sizes (--dim)")
+        return kind.sizes
+
+
+def _number(kind: ValueType | None) -> int | None:
+    """Return ONNX's number of an element type."""
+    return None if kind is None or kind.dtype is None else kind.dtype.onnx
+
+
+_FACTS: Final[Mapping[str, Callable[[Call], Any]]] = {
+    "rank": lambda call: len(call.types[0].shape or ()) if call.types[0] is not None else None,
+    "input_shape": lambda call: call.sizes(),
+    "input_shapes": lambda call: tuple(call.sizes(slot) for slot in range(len(call.types))),
+    "output_shape": lambda call: call.output_sizes(),
+    "input_type": lambda call: _number(call.types[0]),
+    "output_type": lambda call: _number(call.outputs[0]),
+    "outputs": lambda call: len(call.outputs),
+    "count": lambda call: len(call.values) - max(len(SLOTS.get(call.op_type, ())) - 1, 0),
+}
+"""Facts that a body may have as keywords."""
+
+ARGUMENTS: Final[dict[str, Callable[[Call], Mapping[str, Any]]]] = {}
+"""By primitive: the keywords of its body, where they are not named as MindSpore names its arguments."""
+
+PLAIN: Final[dict[str, Callable[[Call], tuple[str, Mapping[str, Any]] | None]]] = {}
+"""By primitive: ONNX's operator with the same inputs, and its attributes; None where a body is needed."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as an attribute of a function: numbers, texts and tuples of them."""
+    if isinstance(value, np.ndarray):
+        return tuple(value.reshape(-1).tolist()) if value.ndim else value.item()
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(item) for item in value)
+    return value
