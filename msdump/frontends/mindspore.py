@@ -136,7 +136,7 @@ def load(
         keeps_classes=where.reserves_class_names,
         update_binding=update_binding,
         variables=variables,
-        mindir=_mindir_names(plan, where),
+        form=_mindir_names(plan, where),
     )
     if state is not None:
         _check_sharing(graph, state.variables)
@@ -147,7 +147,7 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
     """Load a model like ``load``, and call ``check``, which may raise, before any file is written."""
     where = current_context()
     plan = _plan(None, where)
-    graph = loader.load(model, keeps_classes=where.reserves_class_names, mindir=_mindir_names(plan, where))
+    graph = loader.load(model, keeps_classes=where.reserves_class_names, form=_mindir_names(plan, where))
     check(graph)
     return _network(graph, where, plan)
 

@@ -19,7 +19,7 @@ from onnx import defs, shape_inference
 
 from msdump import dtypes, reading
 from msdump.errors import GraphError, passing_over
-from msdump.graph import functions, names, training_info, validity, weights
+from msdump.graph import functions, mindir, names, training_info, validity, weights
 from msdump.graph.builder import Builder, Shared
 from msdump.graph.collectives import COUNTS, HCOM_NAMES, NAMES, Collective
 from msdump.graph.graph import (
@@ -31,7 +31,6 @@ from msdump.graph.graph import (
     Graph,
     Training,
 )
-from msdump.graph.mindir import MindirNames, TranslatedModel, is_mindir, read
 from msdump.graph.names import name_nodes
 from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
@@ -51,7 +50,7 @@ def load(
     update_binding: Mapping[str, str] | None = None,
     variables: frozenset[str] = frozenset(),
     source: str = "",
-    mindir: MindirNames = MindirNames(),  # noqa: B008 - frozen
+    form: mindir.MindirNames | None = None,
 ) -> Graph:
     """Return the graph of a model.
 
@@ -66,7 +65,7 @@ def load(
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
         source: Name in messages of a model that was made from another one; the path, or "<ModelProto>".
-        mindir: How operators of a .mindir file are cut and named.
+        form: How operators of a .mindir file are cut and named; None: as on MindSpore's CPU.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
@@ -82,8 +81,8 @@ def load(
     source = source or own_name
     try:
         loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
-        if is_mindir(data, own_name):
-            return loading.translated(data, mindir)
+        if mindir.is_mindir(data, own_name):
+            return loading.translated(data, form or mindir.MindirNames())
         return loading.graph(data, update_binding, variables)
     except GraphError as error:
         # called functions do not have the file name: it is added to each message here
@@ -126,9 +125,9 @@ class _Loading:
             return replace(graph, training=Training(obstacle=training.obstacle))
         return self._trained(model, initializers, training, parts)
 
-    def translated(self, data: memoryview, form: MindirNames) -> Graph:
+    def translated(self, data: memoryview, form: mindir.MindirNames) -> Graph:
         """Return the graph of a .mindir file."""
-        model = TranslatedModel(read(data, self._files), form)
+        model = mindir.TranslatedModel(mindir.read(data, self._files), form)
         for note in model.notes:
             _log.warning("%s: %s", self._source, note)
         variables = frozenset(model.bindings)

@@ -1,7 +1,7 @@
 """The protobuf messages of a MindIR file (package mind_ir, proto2), as one table of their fields.
 
-Enumerations are plain numbers here: ``ELEMENTS`` has MindSpore's names of element types, ``Kind`` the kinds of
-attributes. Fields that no reader needs are left out; protobuf passes over them.
+Enumerations are plain numbers here: ``ELEMENTS`` has MindSpore's names of element types, ``Kind`` the kinds
+of attributes. Fields that no reader needs are left out; protobuf passes over them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _MESSAGES: Final = {
     "AttributeProto": "name=1:string f=2:float i=3:int64 d=4:double s=5:bytes t=6:TensorProto "
-    "floats=8:float* doubles=9:double* ints=10:int64* strings=11:bytes* tensors=12:TensorProto* type=16:int32 "
-    "values=17:AttributeProto* seq_info=18:SeqInfoProto",
+    "floats=8:float* doubles=9:double* ints=10:int64* strings=11:bytes* tensors=12:TensorProto* "
+    "type=16:int32 values=17:AttributeProto* seq_info=18:SeqInfoProto",
     "SeqInfoProto": "is_dyn_len=1:bool",
     "ValueInfoProto": "name=1:string tensor=2:TensorProto* attr_info=5:AttributeProto",
     "NodeProto": "input=1:string* output=2:string* name=3:string op_type=4:string "

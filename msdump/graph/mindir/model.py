@@ -11,13 +11,13 @@ import onnx
 from onnx import helper, numpy_helper
 
 from msdump.errors import GraphError, UnsupportedOpError
-from msdump.graph import names
+from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
 from msdump.graph.mindir.backend import KernelGraph, MindirNames, kernel_graphs
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import ITEMS, PASSING, TUPLES, Constant, Kernel, Operand, Variable
 from msdump.graph.operators import update_of
-from msdump.graph.primitives import COMPUTED, OPERATORS, PLAIN, SLOTS, Call, function
+from msdump.graph.primitives import COMPUTED, SLOTS, Call, function
 
 OPSET: Final = 21
 IR_VERSION: Final = 10
@@ -114,7 +114,7 @@ class _Writer:
         self._take_updates(operands, node)
 
     def _node(self, kernel: Kernel, call: Call, outputs: list[str]) -> onnx.NodeProto:
-        plain, entry = PLAIN.get(kernel.op_type), OPERATORS.get(kernel.op_type)
+        plain, entry = primitives.PLAIN.get(kernel.op_type), primitives.OPERATORS.get(kernel.op_type)
         if plain is None and entry is None:
             raise UnsupportedOpError(
                 f"{kernel.listed_name or kernel.name}: primitive {kernel.op_type} is not known; "

@@ -11,7 +11,8 @@ _SAME: Final = """
     Abs Acosh ACos=Acos Add Asin Asinh Atan Atanh Ceil Cos Cosh Div Equal Erf Exp Floor Greater
     GreaterEqual=GreaterOrEqual HSwish=HardSwish IsInf IsNan=IsNaN Less LessEqual=LessOrEqual Log
     LogicalAnd=And LogicalNot=Not LogicalOr=Or LogicalXor=Xor Maximum=Max Minimum=Min Mish Mul Neg Pow
-    RealDiv=Div Reciprocal ReLU=Relu Select=Where Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan Tanh TensorMove=Identity
+    RealDiv=Div Reciprocal ReLU=Relu Select=Where Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan
+    Tanh TensorMove=Identity
 """
 
 
