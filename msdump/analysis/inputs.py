@@ -146,18 +146,25 @@ MOST_DIMENSIONS: Final = 64
 _RANDOM_BYTES: Final = 8  # per element while drawing: numpy draws float64 or int64
 _WORDS: Final = ("iron", "moss", "amber", "slate")
 
+_FROM_PYTHON: Final = {
+    "sequence": "msdump.load(model)(input_name=[array, ...])",
+    "map": "msdump.load(model)(input_name={key: value, ...})",
+}
+"""Calls in Python with inputs that no .npz file holds, by kind."""
+
 
 def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
     """Return the arrays of an .npz file by the names of the network's inputs, as ``read_arrays`` does.
 
     Raises:
-        InputError: The file cannot be read, or the network takes a sequence, which no .npz file can hold.
+        InputError: The file cannot be read, or it cannot hold an input, a sequence or a map.
     """
     for value in graph.inputs:
-        if value.type.kind == "sequence":
+        kind = value.type.kind
+        if kind in _FROM_PYTHON:
             raise InputError(
-                f"{graph.source}: input {value.name!r} is a sequence, which an .npz file cannot hold;"
-                " run the network from Python: msdump.load(model)([array, ...])"
+                f"{graph.source}: input {value.name!r} is a {kind}, which an .npz file cannot hold;"
+                f" run the network from Python: {_FROM_PYTHON[kind]}"
             )
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
     return read_arrays(path, graph.type_of, remedy, lambda arrays: bind_inputs(graph, (), arrays))
@@ -177,7 +184,7 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
         step: Number of the step.
 
     Raises:
-        InputError: An input declares no type or shape, or is a sequence; no input has one of the
+        InputError: An input declares no type or shape, or is a sequence or a map; no input has one of the
             dimensions.
     """
     return drawn(recipes_of(graph, sizes), seed, step)
@@ -241,10 +248,10 @@ def _check_type(graph: Graph, value: Value) -> None:
         fault = (
             f"is a {declared.kind}" if declared.kind not in {"", "tensor"} else "declares no type and shape"
         )
-        raise InputError(
-            f"{graph.source}: input {value.name!r} {fault} and cannot be made up;"
-            " give it with --inputs, or run the network from Python"
-        )
+        remedy = "give it with --inputs, or run the network from Python"
+        if declared.kind in _FROM_PYTHON:
+            remedy = f"run the network from Python: {_FROM_PYTHON[declared.kind]}"
+        raise InputError(f"{graph.source}: input {value.name!r} {fault} and cannot be made up; {remedy}")
 
 
 def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:

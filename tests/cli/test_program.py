@@ -362,7 +362,18 @@ BAD_INPUTS = {
         *("seq(float[2])", {"x": np.zeros(2, np.float32)}, ()),
         "input 'x' is a sequence, which an .npz file cannot hold; run the network from Python",
     ),
-    "sequence": ("seq(float[2])", None, (), "is a sequence and cannot be made up"),
+    "sequence": (
+        *("seq(float[2])", None, ()),
+        "is a sequence and cannot be made up; run the network from Python: msdump.load(model)(",
+    ),
+    "map": (
+        *("map(int64, float)", None, ()),
+        "is a map and cannot be made up; run the network from Python: msdump.load(model)(input_name={",
+    ),
+    "map in a file": (
+        *("map(int64, float)", {"x": np.zeros(2, np.float32)}, ()),
+        "input 'x' is a map, which an .npz file cannot hold; run the network from Python",
+    ),
     "no dimension": ("float", None, ("--dim", "N=2"), "no dynamic dimension 'N'; there are none"),
     "misspelt dimension": ("float[Batch]", None, ("--dim", "batch=2"), "did you mean 'Batch'?"),
     "long size": (None, None, ("--dim", f"N={5000 * '1'}"), f"'N={78 * '1'}...' is not NAME=SIZE"),

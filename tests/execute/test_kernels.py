@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper, parser
 
+import msdump
 from msdump.errors import ExecutionError, UnsupportedOpError
 from msdump.execute import WeightStore, cpu_runtime, kernels, values
 from msdump.graph import compile_graph, loader
@@ -179,6 +180,18 @@ def test_the_values_of_one_session(model, runs, caplog):
         assert whole.same(expected, [found[value.name] for value in model.graph.output])
 
     assert [] == caplog.records  # the reference was not needed
+
+
+@pytest.mark.parametrize("level", ["O0", "O1", "O2"])
+def test_maps_on_ascend(caplog, level):
+    """A map becomes the runtime's rank-2 tensor under emulated precision, without ONNX's reference."""
+    model, (feeds, _) = CASES["map by text"]
+
+    network = msdump.load(model, context={"device_target": "Ascend", "jit_level": level})
+
+    found = network.run(feeds)["z"]
+    assert ([[1.0, 0.0]], np.float32) == (found.tolist(), found.dtype)
+    assert [] == caplog.records
 
 
 OLD = {
