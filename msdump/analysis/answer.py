@@ -16,6 +16,7 @@ from msdump.analysis.judge import (
     TYPES,
     Finding,
     Report,
+    Stop,
     TensorResult,
     TensorVerdict,
     Verdict,
@@ -127,6 +128,13 @@ def tell_outputs(outputs: Iterable[TensorResult]) -> str:
     return f"the outputs agree ({', '.join(filter(None, (error, _limit(worst))))})"
 
 
+def _tell_stops(stops: Sequence[Stop]) -> str:
+    sides = [*dict.fromkeys(each.side for each in stops)]
+    operators = _first_of([*dict.fromkeys(each.operator for each in stops if each.operator)])
+    who = "both sides" if len(sides) > 1 else "".join(sides)
+    return f"{who} stopped{f' at {operators}' if operators else ''}" if stops else ""
+
+
 def _name(output: TensorResult) -> str:
     return output.evidence.name or f"output {output.slot}"
 
@@ -170,7 +178,9 @@ def _type(output: TensorResult) -> str:
 
 
 def meaning(report: Report) -> str:
-    """Return a sentence on differing network inputs, else on a verdict without fault; "" for neither case."""
+    """Return what explains the verdict: errors that ended runs, differing network inputs; "" for a fault."""
+    if report.stops:
+        return "; ".join(dict.fromkeys(each.error for each in report.stops))
     if report.inputs:
         names = _first_of(report.inputs)
         is_one = len(report.inputs) == 1
@@ -318,9 +328,10 @@ def _times(count: int) -> str:
 
 def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
     """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
-    said = tell_outputs(report.outputs)
-    if not said and report.compared:  # the outputs of the network are unknown
-        said = f"{report.agreeing:,} of {plural(report.compared, 'tensor')} agree"
+    said = _tell_stops(report.stops) or tell_outputs(report.outputs)
+    # after a stop, or without a graph, the outputs of the network are unknown
+    if report.compared and (report.stops or not said):
+        said = joined(said, f"{report.agreeing:,} of {plural(report.compared, 'tensor')} agree")
     yield f"verdict   {report.verdict}{f': {said}' if said else ''}"
     groups = group_alike(
         report.accused,

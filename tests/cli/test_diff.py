@@ -131,6 +131,36 @@ def test_a_failing_operator_is_told(diff, tmp_path):
     assert "golden (float32): operator Default/Mul-op0 failed" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("models", "stopped", "agree", "sides"),
+    [
+        ((3,), "both sides", 2, ("mine (Ascend)", "golden (float32)")),
+        ((3, 2), "mine (float32)", 2, ("mine (float32)",)),
+        ((2, 3), "golden (float32)", 3, ("golden (float32)",)),  # the third: the input a of Mul
+    ],
+)
+def test_the_verdict_after_a_stop(diff, tmp_path, models, stopped, agree, sides):
+    """A run that an error ends is the verdict: which sides stopped, where and why; the exit code is 1."""
+    paths = [tmp_path / "net.onnx", tmp_path.parent / f"{tmp_path.name}.onnx"][: len(models)]
+    for size, path in zip(models, paths, strict=True):
+        text = f"""net (float[2] x) => (float[K] y) <float[{size}] w = {{{", ".join("2" * size)}}}>
+        {{ a = Abs(x) y = Mul(a, w) }}"""
+        save(parser.parse_model(f"{HEAD} {text}"), path)
+
+    result = diff(*map(str, paths))
+    document = json.loads(diff(*map(str, paths), "--json").stdout)
+
+    assert 1 == result.exit_code
+    verdict, means = result.stdout.splitlines()[:2]
+    assert (
+        f"verdict   stopped: {stopped} stopped at Default/Mul-op0; {agree} of {agree} tensors agree"
+        == verdict
+    )
+    assert means.startswith("means     operator Default/Mul-op0 failed: ")
+    assert "stopped" == document["verdict"]
+    assert sides == tuple(each.partition(": ")[0] for each in document["failures"] if "failed" in each)
+
+
 def test_two_models(diff, tmp_path):
     """The first model is compared with another one; both run in float32."""
     changed = OVERFLOWING.replace("Sqrt(square)", "Abs(square)")

@@ -26,6 +26,7 @@ from msdump.analysis.judge import (
     OwnError,
     Quantisers,
     Report,
+    Stop,
     TensorEvidence,
     TensorResult,
     Uneven,
@@ -34,7 +35,7 @@ from msdump.analysis.judge import (
     has_range,
 )
 from msdump.device import numpy_cast
-from msdump.errors import MsdumpError
+from msdump.errors import MsdumpError, plural
 from msdump.graph import Graph, Node, is_random
 from msdump.graph.kernel import FLOAT16, FLOAT32
 from msdump.record import IO
@@ -184,9 +185,9 @@ class _Run:
         finally:
             self._follower.stop()
         if self._follower.error is not None:
-            both.failures.append(_failure("golden", golden, self._follower.error))
+            self._stop("golden", golden, self._follower.error)
         elif behind:
-            both.failures.append(f"{behind} operators of golden ran after it and were not compared")
+            both.failures.append(f"{plural(behind, 'operator')} of golden ran after it without comparison")
         both.report.uneven += self._uneven()
         outputs = [*self._outputs()]
         both.outputs += outputs
@@ -229,8 +230,13 @@ class _Run:
             results = mine.run(inputs, watch, trains=both.trains)
             self._results = self._by_name(mine.graph, results, self._pairing.models.quantised)
         except MsdumpError as error:
-            both.failures.append(_failure("mine", mine, error))
+            self._stop("mine", mine, error)
         self._judge_block()
+
+    def _stop(self, name: str, side: Side, error: Exception) -> None:
+        stop = Stop(f"{name} ({side.variant.text})", getattr(error, "operator", ""), str(error))
+        self._comparison.report.stops.append(stop)
+        self._comparison.failures.append(str(stop))
 
     def _show(self, mine: Ran) -> None:
         """Add an operator that ran on the examined side to the block of waiting ones; judge a full block."""
@@ -416,7 +422,3 @@ def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
         lambda ran: ran.node.name in wanted,
         both.pairing.models.golden_quantised,
     )
-
-
-def _failure(name: str, side: Side, error: Exception) -> str:
-    return f"{name} ({side.variant.text}): {error}"

@@ -14,6 +14,7 @@ from .findings import Arrangement as Arrangement
 from .findings import Finding as Finding
 from .findings import FindingGroup as FindingGroup
 from .findings import Report as Report
+from .findings import Stop as Stop
 from .findings import TensorResult as TensorResult
 from .findings import Uneven as Uneven
 from .findings import by_own as by_own

@@ -45,6 +45,8 @@ class Verdict(enum.StrEnum):
     """There is nothing to compare it with."""
     UNREADABLE = "unreadable"
     """Its files cannot be read."""
+    STOPPED = "stopped"
+    """An error ended a run of a side: a verdict on the whole alone."""
 
 
 ACCUSING: Final = frozenset(

@@ -198,6 +198,25 @@ class Uneven:
     golden: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An error that ended a run of a side.
+
+    Attributes:
+        side: The side, ``golden (float32)``.
+        operator: Full name of the operator that failed; "" for another cause.
+        error: The error's message.
+    """
+
+    side: str
+    operator: str
+    error: str
+
+    def __str__(self) -> str:
+        """Return the side and its error."""
+        return f"{self.side}: {self.error}"
+
+
 @dataclass(slots=True)
 class Report:
     """All verdicts of a comparison.
@@ -215,6 +234,7 @@ class Report:
         unreturned: Missing golden operators with outputs that golden's network returns.
         is_strict: Whether inner tensors count beside the outputs of the network.
         networks: Sentences on directories, or models, of two networks, which were not compared.
+        stops: Errors that ended runs.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -229,6 +249,7 @@ class Report:
     unreturned: list[OperatorPlace] = field(default_factory=list)
     is_strict: bool = False
     networks: list[str] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""
@@ -259,11 +280,13 @@ class Report:
     def verdict(self) -> Verdict:
         """The verdict of the first accused operator; else of the outputs, or the worst of all operators.
 
-        Unchecked where no tensor, or not every output, was compared.
+        Stopped where an error ended a run, unchecked where no tensor, or not every output, was compared.
         """
         accused = self.accused
         if accused:
             return accused[0].verdict
+        if self.stops:
+            return Verdict.STOPPED
         present = {finding.verdict for finding in self.findings}
         is_whole = not self.is_strict and bool(self.outputs) and self._outputs_agree
         if is_whole and not present <= {Verdict.EQUAL, Verdict.UNCHECKED}:
@@ -312,7 +335,8 @@ class Report:
 
         Inner tensors count where no graph names the outputs, or where the report is strict.
         """
-        if self.unreadable or self.uneven or self.tensors[TensorVerdict.UNREADABLE] or self.accused:
+        faults = self.stops, self.unreadable, self.uneven, self.accused
+        if any(faults) or self.tensors[TensorVerdict.UNREADABLE]:
             return False
         if not self.outputs:
             return not (self.bad or self.unreturned)
@@ -398,7 +422,7 @@ BY_GRAVITY = (
     *(Verdict.MISSING, Verdict.UNREADABLE, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED),
     *(Verdict.HEALED, Verdict.AGREES, Verdict.EQUAL, Verdict.UNCHECKED),
 )
-"""All verdicts, the gravest first."""
+"""All verdicts on operators, the gravest first."""
 
 
 def gravity(finding: Finding) -> tuple[bool, float, float]:
