@@ -33,8 +33,9 @@ _CAST_SINCE: Final = 13  # the first opset with a Cast to bfloat16
 class Pinned:
     """Sessions of one node with fixed input shapes and constant weights, one for each set of shapes.
 
-    A Scan must know the shapes of its body's outputs, some function operators the shapes of their inputs. The
-    runtime infers a shape that depends on a weight only if the weight is a constant of the model.
+    A Scan must know the shapes of its body's outputs, some function operators the shapes of their inputs, and
+    a dilated convolution the sizes that decide its padding (``auto_pad`` SAME). The runtime infers a shape
+    that depends on a weight only if the weight is a constant of the model.
     """
 
     def __init__(
@@ -74,6 +75,8 @@ class Pinned:
             # the runtime lacks kernels of the oldest opsets; the version converter needs fixed shapes
             is_old = self._graph.opsets.get("", onenode.OLDEST_OPSET) < onenode.OLDEST_OPSET
             data = onenode.modern_model(model.data) if is_old else model.data
+            if any("SAME" in str(part.attributes.get("auto_pad")) for part in self._node.members):
+                data = onenode.with_stated_pads(data)
             session = self._runtime.session(data, has_memory=model.has_memory)
             self._sessions[key] = (session.run_with_ort_values, model)
         return self._sessions[key]

@@ -302,6 +302,30 @@ def test_a_kernel_that_refuses_a_run_is_replaced_for_it(caplog):
     assert 1 == len(caplog.records)
 
 
+@pytest.mark.parametrize("level", [None, "O0", "O2"])
+@pytest.mark.parametrize("operator", ["Conv", "ConvInteger"])
+@pytest.mark.parametrize(("mode", "sides"), [("SAME_UPPER", (1, 2)), ("SAME_LOWER", (2, 1))])
+@pytest.mark.parametrize("step", [1, 3])
+def test_dilated_convolutions_with_automatic_padding(caplog, level, operator, mode, sides, step):
+    """The runtime's kernel computes them with the padding in numbers, fused operators too; no warning."""
+    kind = "float" if operator == "Conv" else "uint8"
+    model = model_of(
+        f"""g ({kind}[1,1,N,7] x) => (z) {{
+        y = {operator}<auto_pad="{mode}", dilations=[3, 3], strides=[{step}, {step}]>(x, w) z = Relu(y) }}""",
+        w=np.ones((1, 1, 2, 2), np.float32 if operator == "Conv" else np.uint8),
+    )
+    context = {"device_target": "Ascend", "jit_level": level} if level else None
+    x = np.arange(49, dtype=kind + "32" * (kind == "float")).reshape(1, 1, 7, 7)
+
+    found = msdump.load(model, context=context)(x)
+
+    # windows of 4 places at a stride of 1 and 3: 3 more rows and columns in all
+    padded = np.pad(x[0, 0].astype(np.int64), (sides, sides))
+    sums = padded[:-3, :-3] + padded[3:, :-3] + padded[:-3, 3:] + padded[3:, 3:]
+    assert sums[::step, ::step].tolist() == found[0, 0].tolist()
+    assert [] == caplog.records
+
+
 FAILING = {
     "index": ("y = Gather(x, i)", {"i": np.array([9])}, "out of data bounds"),
     "shapes": ("y = Add(x, i)", {"i": np.ones((5, 7), np.float32)}, r"float32\[2, 3\], float32\[5, 7\]"),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import defs, helper, numpy_helper, version_converter
+from onnx import defs, helper, numpy_helper, shape_inference, version_converter
 
 from msdump import dtypes
 from msdump.dtypes import DType
@@ -475,6 +475,41 @@ def modern_model(data: bytes) -> bytes:
     else:
         model = version_converter.convert_version(model, OLDEST_OPSET)
         del model.graph.value_info[:]  # the converter leaves types open there
+    return bytes(model.SerializeToString())
+
+
+_KERNEL_SLOTS: Final = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
+"""Inputs with the weights of convolutions, by operator."""
+
+
+def with_stated_pads(data: bytes) -> bytes:
+    """Return a model with convolutions that have ``pads`` in place of an ``auto_pad`` SAME.
+
+    The runtime has no convolutions with both SAME and dilations. The model declares the shapes of all inputs.
+    """
+    model = onnx.ModelProto.FromString(data)
+    graph = shape_inference.infer_shapes(model).graph
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in (*graph.input, *graph.value_info)
+    }
+    shapes |= {tensor.name: list(tensor.dims) for tensor in graph.initializer}
+    for node in model.graph.node:
+        given = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+        automatic = given.pop("auto_pad", b"")
+        if node.op_type not in _KERNEL_SLOTS or not automatic.startswith(b"SAME"):
+            continue
+        sizes, kernel = (shapes[node.input[slot]][2:] for slot in (0, _KERNEL_SLOTS[node.op_type]))
+        ones = [1] * len(sizes)
+        steps, gaps = given.get("strides", ones), given.get("dilations", ones)
+        totals = [
+            max(0, (-(-size // step) - 1) * step + (extent - 1) * gap + 1 - size)
+            for size, extent, step, gap in zip(sizes, kernel, steps, gaps, strict=True)
+        ]
+        less, more = [total // 2 for total in totals], [total - total // 2 for total in totals]
+        given["pads"] = less + more if automatic == b"SAME_UPPER" else more + less
+        del node.attribute[:]
+        node.attribute.extend(helper.make_attribute(*each) for each in given.items())
     return bytes(model.SerializeToString())
 
 
