@@ -3,19 +3,19 @@ r"""Regular expressions of C++'s std::regex, translated for Python's package ``r
 MindSpore's ``name-regex(...)`` takes ECMAScript as std::regex reads it:
 
     expression  = alternative {"|" alternative}
-    alternative = {assertion | atom [quantifier]}
+    alternative = {assertion | atom {quantifier}}
     assertion   = "^" | "$" | "\b" | "\B" | ("(?=" | "(?!") expression ")"
     atom        = character | "." | escape | class | ("(" | "(?:") expression ")" | "\" number
     quantifier  = ("*" | "+" | "?" | "{" n ["," [m]] "}") ["?"]
 
 Python's syntax has more (possessive quantifiers, lookbehind, flags, names of groups, octal numbers, ``\A``),
-which is refused or escaped here. Collating elements ``[.x.]``, equivalence classes ``[=x=]`` and a quantifier
-behind a quantifier are not supported.
+which is refused, escaped or has brackets added here: ``a**`` is ``(a*)*``.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from itertools import accumulate
 from typing import Final
 
@@ -29,6 +29,21 @@ _POSIX: Final = {"d": r"\d", "s": r"\s", "w": r"\w"} | {
     )
 }
 """Members of ``[...]`` in Python by the names in ``[:name:]``."""
+
+_NAMES: Final = f"""
+NUL SOH STX ETX EOT ENQ ACK alert backspace tab newline vertical-tab form-feed carriage-return SO SI
+DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC IS4 IS3 IS2 IS1
+space exclamation-mark quotation-mark number-sign dollar-sign percent-sign ampersand apostrophe
+left-parenthesis right-parenthesis asterisk plus-sign comma hyphen period slash
+zero one two three four five six seven eight nine
+colon semicolon less-than-sign equals-sign greater-than-sign question-mark commercial-at
+{" ".join(string.ascii_uppercase)}
+left-square-bracket backslash right-square-bracket circumflex underscore grave-accent
+{" ".join(string.ascii_lowercase)}
+left-curly-bracket vertical-line right-curly-bracket tilde DEL
+"""
+_COLLATING: Final = {name: chr(code) for code, name in enumerate(_NAMES.split())}
+"""Characters by the names in ``[.name.]`` and ``[=name=]`` of GCC's library."""
 
 _PYTHON: Final = {"^": r"\A", "$": r"\Z", ".": r"[^\n\r]"}  # \b and \B are the same in both
 _CONTROLS: Final = {"0": "\0", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -53,9 +68,11 @@ _TOKEN: Final = re.compile(
 )
 _MEMBER: Final = re.compile(  # a part of [...]
     rf"""\[:(?P<posix>.*?):\]
+      | \[=(?P<equivalents>.*?)=\](?!-.)
       | (?P<class>\\[dDsSwW])
-      | (?P<refused>\[[.=]|\\[B1-9])
-      | (?P<low>{_ESCAPE}|[^\\])(?:-(?P<high>(?!\\[dDsSwW]){_ESCAPE}|[^\\]))?
+      | (?P<refused>\\[B1-9]|(?:{_ESCAPE}|[^\\])-\[[:.=]|\[=|\[\.(?!.*?\.\]))
+      | (?P<low>\[\.(?P<element>.*?)\.\](?!-\[[:.=])|{_ESCAPE}|[^\\])
+        (?:-(?P<high>(?!\\[dDsSwW]){_ESCAPE}|[^\\]))?
       | (?P<incomplete>.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -83,6 +100,7 @@ def translate(expression: str) -> str:
     _check(expression, tokens)
     _check_size(expression, tokens)
     pieces = [_translated(expression, token) for token in tokens]
+    _group_repeated(tokens, pieces)
     try:
         regex.compile("".join(pieces), regex.ASCII)
     except regex.error as error:
@@ -91,6 +109,20 @@ def translate(expression: str) -> str:
         token = next(hits, tokens[-1])
         raise _fault(expression, *token.span(), error.msg) from None
     return "".join(pieces)
+
+
+def _group_repeated(tokens: list[re.Match[str]], pieces: list[str]) -> None:
+    """Put brackets around an atom and its quantifier where another quantifier follows."""
+    opened: list[int] = []
+    atom = 0
+    for place, token in enumerate(tokens):
+        if token.lastgroup == "open":
+            opened.append(place)
+        elif token.lastgroup != "quantifier":
+            atom = opened.pop() if token.lastgroup == "close" else place
+        elif tokens[place - 1].lastgroup == "quantifier":
+            pieces[atom] = f"(?:{pieces[atom]}"
+            pieces[place] = f"){pieces[place]}"
 
 
 def _check(expression: str, tokens: list[re.Match[str]]) -> None:
@@ -113,7 +145,7 @@ def _check(expression: str, tokens: list[re.Match[str]]) -> None:
             message = _REFUSED[text]
         if message:
             raise _fault(expression, *token.span(), message)
-        is_atom = kind not in {"assertion", "open", "bar", "quantifier"}
+        is_atom = kind not in {"assertion", "open", "bar"}
     if opened:
         raise _fault(expression, opened[-1], opened[-1] + 1, "the bracket is not closed")
 
@@ -129,7 +161,9 @@ def _check_size(expression: str, tokens: list[re.Match[str]]) -> None:
             atoms[-1] += last
         elif token.lastgroup == "quantifier":
             numbers = (number.lstrip("0")[:10] for number in re.findall("[0-9]+", token[0]))
-            atoms[-1] += last * max((int(number or 0) - 1 for number in numbers), default=0)
+            added = last * max((int(number or 0) - 1 for number in numbers), default=0)
+            atoms[-1] += added
+            last += added
         else:
             last = 1
             atoms[-1] += last
@@ -164,6 +198,15 @@ def _member(expression: str, start: int, member: re.Match[str]) -> str:
         if name in _POSIX:
             return _POSIX[name]
         message = f"no character class {member[0]}{did_you_mean(name, _POSIX)}"
+    elif member["equivalents"] is not None:
+        name = member["equivalents"]
+        if name in _COLLATING:  # vendor: equal but for their case
+            return "".join(
+                f"\\U{ord(char):08x}" for char in {_COLLATING[name].lower(), _COLLATING[name].upper()}
+            )
+        message = f"no character {member[0]}{did_you_mean(name, _COLLATING)}"
+    elif member["element"] is not None and member["element"] not in _COLLATING:
+        message = f"no character {member['low']}{did_you_mean(member['element'], _COLLATING)}"
     elif member["refused"]:
         message = f"{member[0]} has no meaning in a class of characters; write the character"
     elif member["incomplete"]:
@@ -175,7 +218,9 @@ def _member(expression: str, start: int, member: re.Match[str]) -> str:
 
 
 def _character(text: str) -> str:
-    """Return the character that a text of one character or an escape stands for."""
+    """Return the character that a text of one character, an escape or a name in ``[.name.]`` stands for."""
+    if len(text) > 1 and text.startswith("[."):
+        return _COLLATING[text[2:-2]]
     if not text.startswith("\\"):
         return text
     if text[1] in {"x", "u"}:

@@ -74,6 +74,24 @@ MATCHES = [
     ("[:alpha:]+", ["apl:"], ["b"]),
     (r"\[:alpha:\]", ["[:alpha:]"], ["a"]),
     ("(?:conv|fc)[0-9]{1,2}", ["conv1", "fc12"], ["fc"]),
+    ("D++.*", ["D", "DDense"], ["Add"]),
+    (".*{2}", ["", "ab"], ["\n"]),
+    ("a**", ["", "aaa"], ["b"]),
+    ("a++", ["a", "aaa"], [""]),
+    ("a{2}*", ["", "aa", "aaaa"], ["a", "aaa"]),
+    ("a{2}{2}", ["aaaa"], ["aa", "aaa"]),
+    ("a{2}+?", ["aa", "aaaa"], ["", "aaa"]),
+    ("a???", ["", "a"], ["aa"]),
+    (r"(a|b)**\1", ["aa", "abb"], ["ab", ""]),
+    ("(a|(b)){2}{2}", ["abab"], ["ab", "aba"]),
+    ("[[.x.]]", ["x"], ["X", "."]),
+    ("[[.hyphen.][.one.]]", ["-", "1"], ["h"]),
+    ("[[.a.]-c]", ["a", "b", "c"], ["-", "A"]),
+    ("[[.a.]-]", ["a", "-"], ["b"]),
+    ("[^[.a.]]", ["b"], ["a"]),
+    ("[[=x=]]", ["x", "X"], ["y", "="]),
+    ("[[=one=]b]", ["1", "b"], ["o"]),
+    ("[^[=a=]]", ["b"], ["a", "A"]),
 ]
 
 
@@ -100,9 +118,9 @@ FAULTS = [
     ],
     *[
         (text, f"{REPEATED} '*' to repeat; write \\* for the character", (start, start + 1))
-        for text, start in {"*a": 0, "a|*": 2, "(*)": 1, "^*": 1, r"\b*": 2, "a+*": 2, "a{2}*": 4}.items()
+        for text, start in {"*a": 0, "a|*": 2, "(*)": 1, "^*": 1, r"\b*": 2}.items()
     ],
-    ("a++", f"{REPEATED} '+' to repeat; write \\+ for the character", (2, 3)),
+    ("^++", f"{REPEATED} '+' to repeat; write \\+ for the character", (1, 2)),
     ("a{2,1}", "min repeat greater than max repeat", (1, 6)),
     *[
         (
@@ -113,6 +131,7 @@ FAULTS = [
         for text, span in {
             "a{99999999999999}": (1, 17),
             "(a{1000}){200}": (9, 14),
+            "a{1000}{200}": (7, 12),
             "a{0}((a{100}){100}b?){0,11}": (21, 27),
         }.items()
     ],
@@ -124,7 +143,12 @@ FAULTS = [
     ("[a\\", "the class of characters is not closed", (0, 1)),
     ("[z-a]", "bad character range", (0, 5)),
     (r"[\B]", "\\B has no meaning in a class of characters; write the character", (1, 3)),
-    ("a[[.x.]]", "[. has no meaning in a class of characters; write the character", (2, 4)),
+    ("a[[.x]]", "[. has no meaning in a class of characters; write the character", (2, 4)),
+    ("[[=x]]", "[= has no meaning in a class of characters; write the character", (1, 3)),
+    ("[a-[.c.]]", "a-[. has no meaning in a class of characters; write the character", (1, 5)),
+    ("[[=a=]-c]", "[= has no meaning in a class of characters; write the character", (1, 3)),
+    ("[[.tild.]]", "no character [.tild.] (did you mean 'tilde'?)", (1, 9)),
+    ("[[=.=]]", "no character [=.=]", (1, 6)),
     ("[[:digits:]]", "no character class [:digits:] (did you mean 'digit'?)", (1, 11)),
     ("a\\", "the escape is not complete; write \\\\ for a backslash", (1, 2)),
     (r"\x4", "the escape is not complete; write \\\\ for a backslash", (0, 1)),
