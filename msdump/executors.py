@@ -14,6 +14,7 @@ import logging
 import os
 import pickle
 import re
+import signal
 import sys
 import threading
 from collections import deque
@@ -159,8 +160,7 @@ def _open_workers(
         return None
     if in_threads and sum(size for _, size in first) >= LARGE * len(first):
         return _Workers(lambda: pools.ThreadPoolExecutor(count), count, are_processes=False, unit_cost=0)
-    begin = functools.partial(_leave_messages, level)
-    return _Workers(lambda: pools.ProcessPoolExecutor(count, initializer=begin), count)
+    return _ProcessWorkers(count, level)
 
 
 def file_size(path: str) -> int:
@@ -292,6 +292,36 @@ class _Workers:
         self.executor.shutdown(cancel_futures=True)
 
 
+class _ProcessWorkers(_Workers):
+    """Processes of this machine; each waits for the end of a pipe from this one, and so ends with it."""
+
+    def __init__(self, count: int, level: int) -> None:
+        multiprocessing: Any = importlib.import_module("multiprocessing")  # not above: it is slow
+
+        def start() -> pools.Executor:
+            alive, self._own_end = multiprocessing.Pipe(duplex=False)
+            begin = functools.partial(_begin, level, alive, self._own_end)
+            return pools.ProcessPoolExecutor(count, initializer=begin)
+
+        super().__init__(start, count)
+
+    def _submit(self, run: Callable[[], _Outcome]) -> Any:
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a script's background
+            run = functools.partial(_run_interruptibly, run)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that starts inherits it
+        try:
+            return super()._submit(run)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def close(self) -> None:
+        """End the processes, those too that an interrupted or failed start left without a task."""
+        try:
+            super().close()
+        finally:
+            self._own_end.close()
+
+
 class _DaskWorkers(_Workers):
     """The workers of a Dask scheduler, which starts a unit again where a worker died."""
 
@@ -360,10 +390,26 @@ def _is_mpi_started() -> bool:
     return getattr(sys.modules.get("mpi4py.futures._core"), "SharedPool", None) is not None
 
 
-def _leave_messages(level: int) -> None:
-    """Drop log handlers in a new process: the process that takes its results logs its messages."""
+def _begin(level: int, alive: Any, parents_end: Any) -> None:
+    """Prepare a new process: it ends when its parent does, and its messages are logged by the parent.
+
+    Ctrl-C interrupts only its work: between units it would print a traceback.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _LOG.handlers.clear()
     _LOG.setLevel(level)
+    parents_end.close()  # this process's copy, which would keep the pipe open
+    threading.Thread(target=lambda: alive.poll(None) and os._exit(1), daemon=True).start()
+
+
+def _run_interruptibly(run: Callable[[], _Outcome]) -> _Outcome:
+    """Run a unit; Ctrl-C raises KeyboardInterrupt here, and only here."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return run()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run(work: Callable[[Any], Any], items: list[Any], is_process: bool) -> _Outcome:  # noqa: FBT001 - pickled

@@ -9,8 +9,10 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +64,12 @@ def killed_once(folder, where, number):
 def killed_of_thirteen(number):
     """End the process at one number."""
     return killed(number) if number == 13 else number
+
+
+def slept(seconds):
+    """Write a line to standard output and wait."""
+    os.write(1, b"works\n")
+    time.sleep(seconds)
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +186,60 @@ def test_unit_that_kills_is_named(in_processes, cost, before, named):
         ToolError, match=f"a process was killed while it worked, again and again on {named}, .*; try --jobs 1"
     ):
         next(results)
+
+
+MAPPING = """
+import multiprocessing, os, sys
+from msdump.executors import ExecutorChoice, map_items
+from tests.test_executors import MUCH, slept
+
+if __name__ == "__main__":
+    method, moment = sys.argv[1:]
+    multiprocessing.set_start_method(method)
+    gate = os.dup(0)  # processes that start wait here until the test closes it
+    if moment == "starts":
+        os.register_at_fork(after_in_child=lambda: (os.write(1, b"starts\\n"), os.read(gate, 1)))
+    seconds = 600 if moment == "works" else 0
+    try:
+        list(map_items(slept, [seconds], size=lambda _: MUCH, executor=ExecutorChoice(2)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize(
+    ("send", "number", "code"),
+    [
+        *((os.kill, number, -number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)),
+        pytest.param(os.killpg, signal.SIGINT, 130, id="Ctrl-C"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "moment"), [("fork", "starts"), ("fork", "works"), ("forkserver", "works")]
+)
+def test_processes_end_with_their_parent(tmp_path, method, moment, send, number, code):
+    """A signal to the parent ends its workers, too, without a traceback: no process holds the pipes then."""
+    (tmp_path / "mapping.py").write_text(MAPPING)
+    with subprocess.Popen(
+        [sys.executable, "mapping.py", method, moment],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(launching.ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as parent:
+        try:
+            assert f"{moment}\n" == parent.stdout.readline()
+            send(parent.pid, number)
+            _, errors = parent.communicate(timeout=60)
+        except BaseException:
+            os.killpg(parent.pid, signal.SIGKILL)
+            raise
+
+    assert code == parent.returncode
+    assert "Traceback" not in errors  # Python's resource tracker of a fork server warns of semaphores
 
 
 @pytest.mark.parametrize(("size", "jobs"), [(LITTLE, 2), (MUCH, 1)], ids=["little work", "one job"])
