@@ -25,7 +25,7 @@ from msdump.capture import (
 from msdump.communication import Collectives
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.device import Ascend, MemoryUse, float_status_of
-from msdump.errors import ReentryError
+from msdump.errors import ReentryError, plural
 from msdump.execute import (
     Program,
     Runs,
@@ -37,7 +37,7 @@ from msdump.execute import (
     losses,
     values,
 )
-from msdump.graph import Graph, Node, opaque_control_flow
+from msdump.graph import Graph, Node, mixed_types, opaque_control_flow
 from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
 from msdump.record import lies_below
@@ -116,6 +116,8 @@ class Network:
         exits.hold_runs(self._shared.lock)  # a process that ends waits for the run to end
         if self.plan is not None or self._device is not None:
             _warn_of_unseen(graph)
+        if state is None:
+            _warn_of_mixed_types(graph)
         self._collectives = collectives_of(graph, plan, context)
         optimization = Optimization.NONE if plan is None else plan.optimization
         self._program = _program(self.graph, self._device, context, self._collectives, optimization)
@@ -534,6 +536,14 @@ def _warn_of_unseen(graph: Graph) -> None:
             name,
             reason,
         )
+
+
+def _warn_of_mixed_types(graph: Graph) -> None:
+    """Warn of the first operator with mixed input types, and of the number of others."""
+    found = [*mixed_types(graph)]
+    for first in found[:1]:
+        more = f" (so {plural(len(found) - 1, 'more operator')}: msdump check --model lists them)"
+        _log.warning("%s: %s%s", graph.source, first, more if found[1:] else "")
 
 
 def _program(

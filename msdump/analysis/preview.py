@@ -39,7 +39,7 @@ from msdump.execute import (
     emulated,
     values,
 )
-from msdump.graph import Graph, Node, collective, reads, uses_float_status
+from msdump.graph import Graph, MixedTypes, Node, collective, mixed_types, reads, uses_float_status
 from msdump.observer import NodeRun, Observer
 from msdump.plan import (
     NO_OPERATOR_DTYPES,
@@ -518,6 +518,7 @@ class ModelPreview:
         amounts: The files that a dump writes; None where it writes none.
         left_out: Operators, inputs and outputs that get no file, by reason.
         cannot_run: Operators that no kernel of this machine can run.
+        mixed_types: Operators with input types that differ although ONNX has one type for them.
     """
 
     plan: DumpPlan
@@ -526,6 +527,7 @@ class ModelPreview:
     amounts: Forecast | None
     left_out: list[LeftOut]
     cannot_run: list[Unrunnable]
+    mixed_types: list[MixedTypes]
 
     @property
     def operators(self) -> int:
@@ -552,6 +554,7 @@ def preview_model(graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend |
         forecast(graph, plan, settled) if plan.is_enabled and graph.nodes else None,
         left_out(graph, plan, device),
         [*unrunnable(settled)],
+        [*mixed_types(graph)],
     )
 
 

@@ -28,7 +28,7 @@ from msdump.config import source
 from msdump.errors import plural
 from msdump.execute import emulated
 from msdump.frontends import settings
-from msdump.graph import loader
+from msdump.graph import MixedTypes, loader
 from msdump.plan import DumpPlan
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode
@@ -70,13 +70,14 @@ DOCUMENT: Final = Document(
     Shape(
         ModelPreview,
         "source=graph.source operators compiled dumped=selected.kernels parameters=selected.parameters"
-        " unmatched=selected.unmatched forecast=amounts left_out cannot_run",
+        " unmatched=selected.unmatched forecast=amounts left_out cannot_run mixed_types",
         name="ModelCheck",
     ),
     Shape(Unmatched, "item hint?"),
     Shape(LeftOut, "what=noun reason count"),
     Shape(Forecast, "once per_iteration iterations total unknown unfit branches skipped"),
     Shape(Unrunnable, "name=node.operator.full_name is_certain reason"),
+    Shape(MixedTypes, "name=node.operator.full_name variable inputs"),
     Shape(FoundOperators, "text suggestion? operators"),
     Shape(OperatorRef, "name=full_name op_type"),
 )
@@ -121,6 +122,8 @@ def _lines_below(checked: ModelPreview, shown: int) -> Iterator[str]:
     for operator in checked.cannot_run:
         remark = "" if operator.is_certain else " (only if its branch or loop runs)"
         yield f"cannot run: {operator.node.operator.full_name}{remark}: {operator.reason}"
+    for mixed in checked.mixed_types:
+        yield f"warning:    {mixed}"
 
 
 def _found_lines(found: FoundOperators) -> Iterator[str]:

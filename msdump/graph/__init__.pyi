@@ -49,6 +49,8 @@ from .graph import uses_float_status as uses_float_status
 from .loader import dimension_name as dimension_name
 from .loader import fits_sizes as fits_sizes
 from .mindir import MindirNames as MindirNames
+from .mixed_types import MixedTypes as MixedTypes
+from .mixed_types import mixed_types as mixed_types
 from .names import ROOT as ROOT
 from .operators import CONTROL_FLOW as CONTROL_FLOW
 from .operators import CONVERTED_TYPES as CONVERTED_TYPES

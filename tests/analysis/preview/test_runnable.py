@@ -111,3 +111,15 @@ def test_what_is_not_known_is_not_named():
     proto.graph.node[1].input[0] = "t"
 
     assert ["Open"] == [found.node.op_type for found in unrunnable(loader.load(proto))]
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_mixed_types_are_reported(call, command):
+    """``run`` and ``check --model`` name the operator with mixed types; the run goes on."""
+    mixed = "graph (float[2] x, float16[2] z) => (y) { a = Add(x, z) y = Mul(a, z) }"
+
+    done = call(command, parsed(mixed))
+
+    text = "Default/Add-op0 (Add) mixes types: 'x' float32, 'z' float16; ONNX has one type T for these inputs"
+    assert (0, 1) == (done.exit_code, done.output.count(text))
+    assert command == "check" or "(so 1 more operator: msdump check --model lists them)" in done.stderr
