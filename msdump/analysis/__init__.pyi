@@ -79,6 +79,7 @@ from .preview import preview_model as preview_model
 from .preview import subjects as subjects
 from .preview import unrunnable as unrunnable
 from .recipes import Recipe as Recipe
+from .recipes import note_of_sizes as note_of_sizes
 from .recipes import sizes_of as sizes_of
 from .scores import ALL as ALL
 from .scores import EVERY as EVERY

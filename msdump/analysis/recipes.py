@@ -191,6 +191,14 @@ def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
     return candidates[0]
 
 
+def note_of_sizes(graph: Graph, given: Sizes) -> str:
+    """Return a note on a failed run that names the dimensions with made-up sizes, "" without any."""
+    names = dict.fromkeys(name for name, _, _ in _dimensions(graph) if name not in given)
+    if not names:
+        return ""
+    return f"note: the sizes of {', '.join(names)} are made up; if they do not fit, give --dim NAME=SIZE"
+
+
 def _dimensions(graph: Graph) -> Iterator[tuple[str, Value, int]]:
     """Yield the name, the input and the axis of each dynamic dimension."""
     for value in graph.inputs:
@@ -215,7 +223,7 @@ def _longest_kernel(graph: Graph) -> int:
     origins, names = _origins(graphs), {value.name for value in graph.inputs}
     longest = 1
     for inner, node in _nodes(graphs):
-        shape = inner.type_of(node.inputs[1]).sizes if node.op_type == "Conv" else None
+        shape = inner.type_of(node.inputs[1]).sizes if _has_kernel(node) else None
         if (
             shape is not None
             and len(shape) == _SERIES_RANK
@@ -245,6 +253,8 @@ def _kind(value: Value, axis: int, name: str, channels: Mapping[str, int]) -> st
         return "batch"
     if any(word in lowered for word in ("seq", "len", "time", "frame", "token")) and "[" not in name:
         return "sequence"
+    if is_float and len(shape) == 1:
+        return "sequence"  # a waveform
     # A state of a recurrent network is (layers, batch, size).
     if axis == 0 or (shape[0] != 1 and dynamic[0] == axis and isinstance(shape[0], int)):
         return "batch"
@@ -257,11 +267,15 @@ def _kind(value: Value, axis: int, name: str, channels: Mapping[str, int]) -> st
     return "sequence"
 
 
+def _has_kernel(node: Node) -> bool:
+    return node.op_type == "Conv" and len(node.inputs) > 1
+
+
 def _channels(graph: Graph) -> dict[str, int]:
     """Return the number of channels of each value that a convolution with known weights reads."""
     found = {}
     for node in graph.nodes:
-        shape = graph.type_of(node.inputs[1]).sizes if node.op_type == "Conv" else None
+        shape = graph.type_of(node.inputs[1]).sizes if _has_kernel(node) else None
         if shape is not None and len(shape) > 1:
             found[node.inputs[0]] = shape[1] * int(node.attributes.get("group", 1))  # type: ignore[arg-type]
     return found
@@ -439,9 +453,10 @@ class _Roles:
         self._note_index(node, slot, self._size(graph, node, table, axis), noun)
 
     def _note_index(self, node: Node, slot: int, count: int | None, noun: str) -> None:
-        for name in self._inputs(node, slot) if count else ():
+        """Note indices below a count; of a table with unknown rows, only the first one is sure to exist."""
+        for name in self._inputs(node, slot):
             before = self._indices.get(name)
-            if before is None or (count or 0) < before.below:
+            if before is None or (count or 1) < before.below:
                 self._indices[name] = _Index(count or 1, noun)
 
     def _size(self, graph: Graph, node: Node, slot: int, axis: int) -> int | None:
@@ -450,7 +465,8 @@ class _Roles:
         if shape is None or not -len(shape) <= axis < len(shape):
             return None
         size = shape[axis]
-        return size if isinstance(size, int) else self._sizes.get(size or "")
+        name = dimension_name(node.inputs[slot], axis % len(shape), size if isinstance(size, str) else None)
+        return size if isinstance(size, int) else self._sizes.get(name)
 
     def _inputs(self, node: Node, slot: int) -> Iterator[str]:
         return _traced(node, slot, self._origins)

@@ -9,7 +9,15 @@ from typing import Any, Final
 
 import click
 
-from msdump.analysis import Bisection, ExchangedPart, answer, inputs, of_side, write_exchange
+from msdump.analysis import (
+    Bisection,
+    ExchangedPart,
+    answer,
+    inputs,
+    note_of_sizes,
+    of_side,
+    write_exchange,
+)
 from msdump.analysis.diff import (
     LockstepComparison,
     OutputDifference,
@@ -281,6 +289,9 @@ def command(
     part = _bisect(comparison, fed, output) if searches else None
     if documents.wanted():
         documents.put(DOCUMENT, ComparedModels(comparison.report, comparison=comparison, part=part))
+    note = note_of_sizes(comparison.mine.model, dimensions) if comparison.failures and not files else ""
+    if note:
+        messages.say(note)
     _leave(comparison, is_whole=is_whole)
 
 

@@ -16,12 +16,12 @@ import click
 import numpy as np
 
 from msdump import dtypes, env, tracing
-from msdump.analysis import Recipe, inputs
+from msdump.analysis import Recipe, inputs, note_of_sizes
 from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
 from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
-from msdump.errors import plural
+from msdump.errors import ExecutionError, plural
 from msdump.execute import TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
@@ -170,7 +170,13 @@ class ModelRun:
         iteration = self.network.iteration
         if len(self.completed) + 1 == self.request.steps:
             self.network.forget_sessions()
-        tracing.timed(self._run, "iteration", f"iteration {iteration}")()
+        try:
+            tracing.timed(self._run, "iteration", f"iteration {iteration}")()
+        except ExecutionError:
+            note = note_of_sizes(self.network.graph, self.request.dimensions) if self.inputs else ""
+            if note:
+                messages.say_once(note)
+            raise
         self.completed.append(iteration)
 
     def _run(self) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import math
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from msdump.encode import elements
 from msdump.errors import FormatError, InputError, name_hint
 from msdump.execute.native import native
 from msdump.execute.runtime import OrtValue, cpu_runtime
-from msdump.graph import Graph, Value, ValueType
+from msdump.graph import Graph, Value, ValueType, fits_sizes
 from msdump.graph.kernel import onenode, type_text
 
 Native: Final = native.OrtValue
@@ -237,6 +238,12 @@ _WIDTHS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _WIDEST: Final = 3
 
 
+_log = logging.getLogger("msdump.execute")
+
+_Places = dict[str, dict[int, tuple[str, int]]]
+"""By dynamic dimension and size: the first input and axis with this size."""
+
+
 def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs by name: arrays, lists of arrays (sequences), maps, or None (absent optionals).
 
@@ -248,7 +255,7 @@ def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any
     """
     items = _by_name(graph, positional, named)
     problems: list[str] = []
-    sizes: dict[str, tuple[int, str]] = {}
+    sizes: _Places = {}
     feeds: dict[str, Any] = {}
     # weights may be fed in place of the model's own (IR version 4 and later)
     overridden = [Value(name, graph.type_of(name)) for name in items if name in graph.overridable]
@@ -262,9 +269,34 @@ def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any
             feeds[value.name] = _checked(value, items[value.name], sizes)
         except (InputError, FormatError) as error:
             problems.append(f"input {value.name!r}: {error}")
+    problems += _disagreements(graph, sizes)
     if problems:
         raise InputError(f"{graph.source}: " + "; ".join(problems))
     return feeds
+
+
+def _disagreements(graph: Graph, sizes: _Places) -> Iterator[str]:
+    """Yield the inputs with another size of a dimension than an earlier input.
+
+    Only a warning, as onnxruntime runs it, where the model allows none of these sizes for all of the inputs.
+    """
+    firsts = {name: next(iter(places)) for name, places in sizes.items()}
+    for name, places in sizes.items():
+        first, *others = places
+        faults = [
+            f"input {places[size][0]!r}: dimension {name!r} is {size} on axis {places[size][1]},"
+            f" but {first} in input {places[first][0]!r}"
+            for size in others
+        ]
+        if faults and any(fits_sizes(graph, {**firsts, name: size}) for size in places):
+            yield from faults
+        elif faults:
+            _warn_once(f"{graph.source}: {'; '.join(faults)}: the model itself needs different sizes")
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    _log.warning("%s", message)
 
 
 def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,13 +315,13 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
     return items
 
 
-def _checked(value: Value, item: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+def _checked(value: Value, item: Any, sizes: _Places) -> Any:
     """Check one input and convert it to the value that is fed.
 
     Args:
         value: The graph's input.
         item: The caller's value for it.
-        sizes: Size of each dynamic dimension so far, and the input that set it.
+        sizes: The sizes of each dynamic dimension so far; takes those of this input.
 
     Raises:
         InputError: It does not fit the input's type or shape.
@@ -349,7 +381,7 @@ def _check_texts(array: np.ndarray) -> None:
             raise InputError(f"an array of objects holds {item!r}; only texts can be given as objects")
 
 
-def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[int, str]]) -> None:
+def _check_shape(value: Value, shape: tuple[int, ...], sizes: _Places) -> None:
     declared = value.type.shape
     if declared is None:
         return
@@ -359,11 +391,7 @@ def _check_shape(value: Value, shape: tuple[int, ...], sizes: dict[str, tuple[in
         if isinstance(dimension, int) and dimension != size:
             raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
         if isinstance(dimension, str):
-            first, owner = sizes.setdefault(dimension, (size, value.name))
-            if first != size:
-                raise InputError(
-                    f"dimension {dimension!r} is {size} on axis {axis}, but {first} in input {owner!r}"
-                )
+            sizes.setdefault(dimension, {}).setdefault(size, (value.name, axis))
 
 
 def _type_text(declared: ValueType) -> str:

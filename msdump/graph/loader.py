@@ -214,20 +214,30 @@ def dimension_name(value: str, axis: int, name: str | None) -> str:
     return name or f"{value}[{axis}]"
 
 
+_SERIES_RANK: Final = 3
+
+
 def fits_sizes(graph: Graph, sizes: Mapping[str, int]) -> bool:
-    """Return whether shape inference accepts the sizes of a graph's dynamic dimensions, by name."""
+    """Return whether shape inference accepts the sizes of a graph's dynamic dimensions, by name.
+
+    No size may be negative; those of images and series (of vectors, too) may not be 0, unless a given one is.
+    """
     model = onnx.ModelProto()
     model.CopyFrom(graph.proto)
     _settle(model.graph, sizes)
     del model.graph.value_info[:]
+    for value in model.graph.output:  # a model may declare them wrongly
+        value.type.tensor_type.ClearField("shape")
     try:
         found = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
     except Exception:  # noqa: BLE001 - onnx raises errors of many kinds
         return False
+    shapes = [value.type.tensor_type.shape.dim for value in (*found.value_info, *found.output)]
     return all(
-        dimension.dim_value >= 0
-        for value in (*found.value_info, *found.output)
-        for dimension in value.type.tensor_type.shape.dim
+        dimension.dim_value >= (len(shape) >= _SERIES_RANK and 0 not in sizes.values())
+        for shape in shapes
+        for dimension in shape
+        if dimension.HasField("dim_value")
     )
 
 
@@ -245,7 +255,8 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     found = {(node.domain, node.op_type) for node in walk_nodes(model.graph.node)}
     collectives = [(domain, name) for domain, name in sorted(found) if name in _SCHEMAS.get(domain, ())]
     with _registered(collectives), passing_over(Exception):  # inference may fail: a model runs without types
-        return shape_inference.infer_shapes(model, data_prop=True)
+        model = shape_inference.infer_shapes(model, data_prop=True)
+        validity.open_dimensions(model)
     return model
 
 

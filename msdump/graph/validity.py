@@ -57,18 +57,22 @@ def parsed(message: bytes) -> onnx.ModelProto:
     _check_inputs(model.graph)
     for graph in _graphs(model):
         _check_initializers(graph)
-    _open_negative_dimensions(model)
+    open_dimensions(model)
     return model
 
 
-def _open_negative_dimensions(model: onnx.ModelProto) -> None:
-    """Make negative sizes of declared shapes unknown; some exporters write -1, which onnxruntime takes."""
+def open_dimensions(model: onnx.ModelProto) -> None:
+    """Make sizes unknown that are negative, or whose name has no letter: exporters write -1 or "?".
+
+    Equal texts of this kind are not equal sizes. Shape inference also finds negative sizes, where a
+    window is larger than its input.
+    """
     declared = [infos for graph in _graphs(model) for infos in (graph.input, graph.output, graph.value_info)]
     declared += [function.value_info for function in model.functions]
     for info in chain.from_iterable(declared):
         for dim in info.type.tensor_type.shape.dim:
-            if dim.dim_value < 0:
-                dim.ClearField("dim_value")
+            if dim.dim_value < 0 or (dim.dim_param and not any(map(str.isalpha, dim.dim_param))):
+                dim.Clear()
 
 
 def check_names(graph: onnx.GraphProto) -> None:

@@ -39,6 +39,19 @@ ELEMENTS = {
         TABLE,
         "indices below 4",
     ),
+    "a table of one row": (
+        "int64[3] x",
+        "y = Gather(t, x)",
+        "float[1,2] t = {1, 2}",
+        "token ids below 1",
+    ),
+    "a table of a dynamic size": ("float[?,4] t, int64[3] x", "y = Gather(t, x)", "", "indices below 1"),
+    "a table of unknown size": (
+        "float[4] t, int64[3] x",
+        "a = NonZero(t) y = Gather<axis=1>(a, x)",
+        "",
+        "indices below 1",
+    ),
     "one hot": (
         "int64[3] x",
         "y = OneHot(x, n, v)",
@@ -78,7 +91,7 @@ ELEMENTS = {
 @pytest.mark.parametrize(("takes", "nodes", "weights", "how"), ELEMENTS.values(), ids=ELEMENTS)
 def test_consumers_decide_about_elements(takes, nodes, weights, how):
     """The elements of an input follow from the operators that read it."""
-    assert [how] == [words for _, words in recipes(takes, nodes, weights).values()]
+    assert how == recipes(takes, nodes, weights).popitem()[1][1]
 
 
 SIZES = {
@@ -107,6 +120,26 @@ SIZES = {
         "int64[1] i = {1}, float[1,1,100] k = {" + ", ".join(["1"] * 100) + "}",
         {"x": (1, 512)},
     ),
+    "a window that leaves nothing of 8": (
+        "float[N,1,T] x",
+        "y = Conv(x, k)",
+        "float[1,1,9] k = {1, 1, 1, 1, 1, 1, 1, 1, 1}",
+        {"x": (1, 1, 64)},
+    ),
+    "a window behind another operator": (
+        "float[N,4,L] x",
+        "a = Relu(x) y = MaxPool<kernel_shape=[9]>(a)",
+        "",
+        {"x": (1, 4, 64)},
+    ),
+    "waveforms": (
+        "float[T] x",
+        "a = Unsqueeze(x, i) y = Conv(a, k)",
+        "int64[2] i = {0, 1}, float[1,1,9] k = {1, 1, 1, 1, 1, 1, 1, 1, 1}",
+        {"x": (64,)},
+    ),
+    "unknown sizes": ("float[?,3,?,?] x", "y = Neg(x)", "", {"x": (1, 3, 64, 64)}),
+    "a convolution without a kernel": ("float[N,3,H,W] x", "y = Conv(x)", "", {"x": (1, 3, 64, 64)}),
     "sums": (
         "int64[N,S] x, float[N,1,past_S,4] past, int64[N,total_S] mask",
         "y = Neg(x)",
@@ -181,6 +214,21 @@ def test_sizes_that_do_not_fit_are_reported(caplog):
 
     assert {"x": ((1, 3, 64, 64), "normally distributed")} == made
     assert "do not fit the shapes of the model; give others with --dim" in caplog.text
+
+
+def test_contradicted_outputs_do_not_count(caplog):
+    """The declared shape of an output, which the model contradicts, does not make a size unfit."""
+    relu = onnx.helper.make_node("Relu", ["x"], ["y"])
+    takes, gives = (
+        onnx.helper.make_tensor_value_info(name, 1, shape)
+        for name, shape in (("x", ["N", "S"]), ("y", [3, 3]))
+    )
+    model = onnx.helper.make_model(onnx.helper.make_graph([relu], "g", [takes], [gives]))
+
+    made = inputs.recipes_of(loader.load(model), {})
+
+    assert [(1, 8)] == [each.shape for each in made]
+    assert "" == caplog.text
 
 
 def test_inputs_are_the_same_for_a_seed():

@@ -785,3 +785,27 @@ def test_operators_are_found_by_any_text(config):
     names = ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"]
     assert names == [line.split()[1] for line in listed]
     assert "--find needs --model" in call("check", config(), "--find", "fc").stderr
+
+
+@pytest.mark.parametrize("command", ["check", "run", "diff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[N,2,T] x) => (y) { y = MaxPool<kernel_shape=[9999]>(x) }",
+        "g (float[N,2,T] x) => (y) { y = Conv(x) }",
+    ],
+)
+def test_sizes_that_do_not_fit_name_the_option(command, text, config, tmp_path):
+    """Where made-up sizes leave a window nothing, or nothing can run, no command fails without a cure."""
+    model = saved(tmp_path / "m.onnx", text)
+    arguments = {"check": [config(), "--model", model], "run": [model], "diff": [model, model]}
+
+    done = call(command, *arguments[command])
+
+    assert "internal error" not in done.output
+    if command == "check":
+        assert ("MaxPool" in text) == (
+            "T=8 do not fit the shapes of the model; give others with --dim" in done.stderr
+        )
+    else:
+        assert "the sizes of N, T are made up; if they do not fit, give --dim NAME=SIZE" in done.stderr

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import helper, parser
 
+import msdump
 from msdump.errors import InputError
 from msdump.execute import values
 from msdump.graph import loader
@@ -144,3 +146,43 @@ def test_maps_are_dicts():
     assert {"x": {"a": 1.0}} == values.bind_inputs(graph, ({"a": 1.0},), {})
     with pytest.raises(InputError, match="input 'x': ndarray given, a dict expected"):
         values.bind_inputs(graph, (X,), {})
+
+
+@pytest.mark.parametrize("name", ["?", "-1", "*"])
+def test_names_without_letters_are_no_names(name):
+    """Equal names without a letter are not equal sizes."""
+    graph = relu(name, 3, name)
+
+    bound = values.bind_inputs(graph, (np.zeros((2, 3, 5), np.float32),), {})
+
+    assert {"x": (2, 3, 5)} == {each: array.shape for each, array in bound.items()}
+    height, _, width = graph.type_of("y").shape
+    assert ((None, 3, None), True) == (graph.inputs[0].type.shape, height != width)
+
+
+def relu(*shape):
+    """Return the graph of a ReLU of a shape."""
+    takes = helper.make_tensor_value_info("x", 1, shape)
+    gives = helper.make_tensor_value_info("y", 1, shape)
+    node = helper.make_node("Relu", ["x"], ["y"])
+    return loader.load(helper.make_model(helper.make_graph([node], "g", [takes], [gives])))
+
+
+CONTRADICTED = (
+    f"{HEAD} g (float[N,N] x) => (y) <float[4,3] w = {{ {', '.join(map(str, range(12)))} }},"
+    " float[2,3] b = {1, 2, 3, 4, 5, 6}> { a = MatMul(x, w) y = Add(a, b) }"
+)
+
+
+def test_sizes_that_the_model_contradicts(caplog):
+    """Where the model allows no equal sizes, others run as in onnxruntime, with one warning."""
+    model = parser.parse_model(CONTRADICTED)
+    network = msdump.load(model)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+    results = [network(x) for _ in range(2)]
+
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert [session.run(None, {"x": x})[0].tobytes()] * 2 == [each.tobytes() for each in results]
+    expected = "<ModelProto>: input 'x': dimension 'N' is 4 on axis 1, but 2 in input 'x': the model itself"
+    assert [True] == [expected in each.getMessage() for each in caplog.records]

@@ -87,6 +87,16 @@ def test_tensors_that_no_array_holds_are_counted(tmp_path, text, size, count, el
     assert (0, Amount(tensors, tensors * size)) == (told.unknown, told.unfit)
 
 
+@pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
+def test_windows_larger_than_their_input(tmp_path, context):
+    """The output of a window that does not fit is of unknown size."""
+    graph = loaded("net (float[1,2,8] x) => (y) { y = MaxPool<kernel_shape=[10]>(x) }")
+
+    told = forecast(graph, plans.changed(PLAN, context=context, path=str(tmp_path)), graph)
+
+    assert (1, Amount(0, 0)) == (told.unknown, told.unfit)
+
+
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
 @pytest.mark.parametrize("name", ["mini", "transformer"])
