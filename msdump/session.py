@@ -148,7 +148,7 @@ class Network:
             UnsupportedOpError: An operator has no kernel.
             DumpWriteError: A file could not be written.
         """
-        outputs = self._execute(values.bind_inputs(self.graph, inputs, named))
+        outputs = list(self._results(values.bind_inputs(self.graph, inputs, named)).values())
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -157,9 +157,15 @@ class Network:
         Raises:
             MsdumpError: As for a call.
         """
-        outputs = self._execute(values.bind_inputs(self.graph, (), inputs or {}))
+        return self._results(values.bind_inputs(self.graph, (), inputs or {}))
+
+    def _results(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once; return outputs by name, in the element types that the model declares."""
         shown = self.graph.results if self.graph.is_stateful else self.graph.outputs
-        return dict(zip((value.name for value in shown), outputs, strict=True))
+        outputs = dict(zip((value.name for value in shown), self._execute(inputs), strict=True))
+        for name in outputs.keys() & self.graph.declared.keys():
+            outputs[name] = outputs[name].astype(self.graph.declared[name].numpy)
+        return outputs
 
     def train_step(self, /, *inputs: Any, **named: Any) -> Any:
         """Run one step of training: forward, backward, and the update of the variables.

@@ -198,7 +198,7 @@ class Capture(Observer):
         Elements are needed where the device holds tensors in another type than the host, such as most inputs.
         """
         what = self._plan.what
-        if self._trigger is not None or what.keeps_inputs or what.saves_kernel_args:
+        if self._trigger is not None or what.keeps_inputs or what.saves_kernel_args or self._graph.declared:
             return None
         watched = (position for position, is_watched in enumerate(self._positions) if is_watched)
         if not shows_outputs_as_run(self._plan) or not self._records.has_host_types(watched):
@@ -228,6 +228,8 @@ class Capture(Observer):
             return
         if self._trigger is not None:
             batch = [run for run in batch if self._is_triggered(self._trigger, run)]
+        if self._graph.declared:
+            batch = [self._as_declared(run) for run in batch]
         shown = batch
         if self._useless:
             shown = [*map(self._without_useless, batch)]
@@ -239,6 +241,18 @@ class Capture(Observer):
             return
         self._skip(Reason.NO_TENSOR, sum(self._no_tensors[run.position] for run in shown))
         self._write_rows(sheet, sheet.rows(tensors_of(shown), self._clock))
+
+    def _as_declared(self, run: NodeRun) -> NodeRun:
+        """Return tensors in the element types that the model declares, where kernels hold others."""
+        node, declared = self._graph.nodes[run.position], self._graph.declared
+        inputs, outputs = (
+            [
+                array if array is None or name not in declared else array.astype(declared[name].numpy)
+                for name, array in zip(names, arrays, strict=False)
+            ]
+            for names, arrays in ((node.inputs, run.inputs), (node.outputs, run.outputs))
+        )
+        return run._replace(inputs=inputs, outputs=outputs)
 
     def _is_triggered(self, trigger: OverflowTrigger, run: NodeRun) -> bool:
         node = self._graph.nodes[run.position]

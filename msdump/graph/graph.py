@@ -253,6 +253,7 @@ class Graph:
         bindings: By initializer, the output with the new value that it takes after a training step.
         variables: Names of the weights that training changes: bound here, or in the model's step.
         training: How the model is trained; None where it is not.
+        declared: By value, the element type that files and results show, where kernels hold another one.
         is_stateful: Whether each run is a step: operators write weights, as in MindSpore's own networks.
     """
 
@@ -273,6 +274,7 @@ class Graph:
     bindings: Mapping[str, str] = field(default_factory=dict)
     variables: frozenset[str] = frozenset()
     training: Training | None = None
+    declared: Mapping[str, DType] = field(default_factory=dict)
     is_stateful: bool = False
 
     @property

@@ -132,6 +132,7 @@ class _Loading:
             _log.warning("%s: %s", self._source, note)
         variables = frozenset(model.bindings)
         graph = self._build(model.message, model.weights, variables, is_typed=True)
+        graph = replace(graph, declared=model.declared)
         if not variables:
             return graph
         return replace(graph, bindings=model.bindings, training=Training(), is_stateful=True)

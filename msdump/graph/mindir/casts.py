@@ -61,6 +61,7 @@ def insert_casts(kernels: Sequence[Kernel], results: list[Operand]) -> None:
     """
     for kernel in kernels:
         if kernel.runs and not kernel.is_cast:
+            kernel.device = _on_device(kernel)
             kernel.inputs = [
                 item if is_monad(item) else _cast(kernel, slot, item) for slot, item in _slots(kernel)
             ]

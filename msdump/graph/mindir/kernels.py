@@ -99,7 +99,7 @@ class Kernel:
         front_name: The front end's full name, "" for a kernel that the backend has made.
         attributes: The primitive's attributes.
         is_new: The backend has made it: its number in .ir, .pb and csv is a new one.
-        device: The element type in which the kernel holds its output, where it is not the declared one.
+        device: The element type in which the kernel holds float16 outputs; None: as declared.
         name: Full name in file names.
         listed_name: Full name in .ir, .pb and csv.
         monad: The monad behind the kernel, if it is an Assign that the backend has made.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -10,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from msdump import dtypes
+from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
@@ -31,6 +34,7 @@ class TranslatedModel:
         message: The model without weights.
         weights: Arrays of its initializers by name.
         bindings: By weight that operators write, the value that it has after a run.
+        declared: By value, the element type that files show, where the kernel holds another one.
         notes: Sentences on what the reader passed over.
     """
 
@@ -49,6 +53,7 @@ class TranslatedModel:
         self.message = writer.model()
         self.weights = writer.weights
         self.bindings = writer.bindings
+        self.declared = writer.declared
         self.notes = file.notes
 
 
@@ -64,6 +69,7 @@ class _Writer:
         self._counts: dict[str, int] = {}
         self.weights = {name.rpartition(":")[2]: array for name, array in file.weights.items()}
         self.bindings: dict[str, str] = {}
+        self.declared: dict[str, DType] = {}
 
     def add(self, graph: KernelGraph) -> None:
         """Add the kernels of the main graph, its inputs and results."""
@@ -108,10 +114,18 @@ class _Writer:
         for key, text in ((names.FULL_NAME, kernel.name), (names.LISTED_NAME, kernel.listed_name)):
             node.metadata_props.add(key=key, value=text)
         self._nodes.append(node)
-        self._infos += [
-            _info(name, kind) for name, kind in zip(outputs, kernel.outputs, strict=False) if kind
-        ]
+        for name, kind in zip(outputs, kernel.outputs, strict=False):
+            if kind is not None:
+                self._infos.append(_info(name, self._held(name, kind, kernel)))
         self._take_updates(operands, node)
+
+    def _held(self, name: str, kind: ValueType, kernel: Kernel) -> ValueType:
+        """Return the type in which a kernel holds an output; note the declared one where it differs."""
+        if kernel.device is None or kind.dtype is not dtypes.from_name("float16"):
+            return kind
+        if kernel.device is not kind.dtype:
+            self.declared[name] = kind.dtype
+        return replace(kind, dtype=kernel.device)
 
     def _node(self, kernel: Kernel, call: Call, outputs: list[str]) -> onnx.NodeProto:
         plain, entry = primitives.PLAIN.get(kernel.op_type), primitives.OPERATORS.get(kernel.op_type)
