@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import time
@@ -21,11 +22,12 @@ from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
 from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
+from msdump.config import templates
 from msdump.errors import ExecutionError, plural
 from msdump.execute import TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
-from msdump.plan import Tree
+from msdump.plan import DeviceTarget, Tree
 from msdump.selector import DumpMode, IterationSet
 from msdump.session import Network
 from msdump.store import Key, PathKind
@@ -258,7 +260,7 @@ class ModelRun:
         if self.dump is not None:
             return None
         if not self.request.has_config:
-            return f"neither --config nor {env.DUMP_CONFIG} is given"
+            return f"neither --path nor --config nor {env.DUMP_CONFIG} is given"
         if not self.network.graph.nodes:
             return "the model has no operators"
         return "support_device does not contain this device"
@@ -363,7 +365,7 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         yield f"no dump: {run.no_dump}"
         if not run.request.has_config and run.completed:
             model = shlex.quote(run.request.model)
-            yield f"to dump: msdump init && msdump run {model} --config data_dump.json --device-target Ascend"
+            yield f"to dump: msdump run {model} --path dump"
         return
     yield f"dumped   {_iterations(dump.iterations)}: {dump.files} files, {dump.bytes:,} bytes"
     yield f"into     {dump.path}"
@@ -468,6 +470,9 @@ def _run_ranks(request: RunRequest, ranks: int) -> None:
     leave(FAILED)
 
 
+_SYNC: Final = "sync"
+_MODES: Final = (_SYNC, "async", "statistics", "overflow", "o2")
+
 _dump: Final = sections.Section("Dump")
 _steps: Final = sections.Section("Steps and training")
 
@@ -495,7 +500,14 @@ _steps: Final = sections.Section("Steps and training")
     type=click.Path(),
     metavar="DIR",
     show_default="path of the configuration",
-    help="Directory of the dump.",
+    help="Directory of the dump. Without a configuration all tensors of iteration 0 are dumped.",
+)
+@_dump(
+    "--dump",
+    "mode",
+    type=click.Choice(_MODES),
+    show_default=_SYNC,
+    help=f"Mode of a dump without a configuration, as of msdump init. All but {_SYNC} run on Ascend.",
 )
 @options.context
 @sections.device(
@@ -521,6 +533,7 @@ def command(
     ranks: int | None,
     trace: str | None,
     config: str | None,
+    mode: str | None,
     device_target: str | None,
     jit_level: str | None,
     device_id: int | None,
@@ -529,13 +542,14 @@ def command(
     """Run an ONNX model and dump it.
 
     The model runs operator by operator. The dump configuration selects the dumped tensors.
-    Without a configuration nothing is dumped.
+    Without a configuration, --path dumps all tensors; without both nothing is dumped.
 
     Without --inputs the inputs are made up: equal for equal seeds and steps. All training steps
     use the inputs of step 0. Options override environment variables.
 
     Examples:
         msdump run model.onnx
+        msdump run model.onnx --path dump
         msdump run model.onnx --config data_dump.json --steps 3
         msdump run step.onnx --train --steps 10 --save-state state.npz
 
@@ -544,19 +558,23 @@ def command(
         1  The run failed, or a file could not be written.
         2  The model, an input, the configuration or an option is wrong. Nothing ran.
     """
-    request = RunRequest(seed=seed or 0, has_config=bool(config or env.read(env.DUMP_CONFIG)), **given)
+    is_configured = bool(config or env.read(env.DUMP_CONFIG))
+    request = RunRequest(seed=seed or 0, has_config=is_configured or bool(given["path"]), **given)
     if request.inputs is not None and (seed is not None or request.dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     if request.save_state is not None and not request.train:
         raise click.UsageError("--save-state needs --train: only training changes a state")
-    if request.path is not None and not (request.path and request.has_config):
-        raise click.UsageError(f"--path needs a directory, and --config or {env.DUMP_CONFIG}")
+    _check_mode(mode, request.path, is_configured=is_configured)
     _check_ranks(ranks, device_id)
-    if request.path is not None:
-        mindspore.set_path(request.path)
+    if mode not in {None, _SYNC} and env.read(env.DEVICE_TARGET) is None:
+        device_target = device_target or DeviceTarget.ASCEND
     mindspore.set_options(device_target=device_target, jit_level=jit_level, device_id=device_id)
     if config is not None:
         mindspore.set_config(config, "--config")
+    if request.path is not None:
+        mindspore.set_path(request.path)
+        if not is_configured:
+            _set_mode(mode or _SYNC, request.path)
     with contextlib.nullcontext() if trace is None else _traced(trace):
         if ranks is not None:
             _run_ranks(request, ranks)
@@ -600,6 +618,22 @@ def _traced(path: str) -> Iterator[None]:
         write_stream(
             folder or ".", name, tracing.chrome_pieces(trace, f"msdump, rank {current().identity.rank}")
         )
+
+
+def _check_mode(mode: str | None, path: str | None, *, is_configured: bool) -> None:
+    """Refuse --path without a directory, and --dump beside a configuration or without --path."""
+    if path == "":
+        raise click.UsageError("--path needs a directory")
+    if mode is not None and is_configured:
+        raise click.UsageError(f"--dump excludes --config and {env.DUMP_CONFIG}: a configuration has a mode")
+    if mode is not None and path is None:
+        raise click.UsageError(f"--dump {mode} needs --path DIR, the directory of the dump")
+
+
+def _set_mode(mode: str, path: str) -> None:
+    """Dump by the configuration that ``msdump init`` writes for a mode."""
+    text = templates.render(templates.MODES[mode], templates.Answers(str(Path(path).absolute())))
+    mindspore.set_config(json.loads(text), f"--dump {mode}")
 
 
 def _check_ranks(ranks: int | None, device_id: int | None) -> None:

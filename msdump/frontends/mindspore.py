@@ -77,9 +77,9 @@ def set_options(**options: Any) -> None:
     _current().options |= settings.checked_options(options)
 
 
-def set_config(path: str, giver: str) -> None:
-    """Set a file in place of MINDSPORE_DUMP_CONFIG's, before the first load; messages name ``giver``."""
-    _current().configurations.substitute = (path, giver)
+def set_config(config: Config, giver: str) -> None:
+    """Set what replaces MINDSPORE_DUMP_CONFIG's file, before the first load; messages name ``giver``."""
+    _current().configurations.substitute = (config, giver)
 
 
 def set_path(root: str) -> None:

@@ -228,14 +228,14 @@ class Configurations:
     """The plans of all networks of the process, each parsed once; its methods may be called from any thread.
 
     Attributes:
-        substitute: The path of a configuration file that stands in for MINDSPORE_DUMP_CONFIG, and the name
-            of the option that gave it, for messages.
+        substitute: A configuration that stands in for MINDSPORE_DUMP_CONFIG, and the option that gave it,
+            for messages.
         root: Absolute root of the dump in place of the configuration's ``path``; "": none.
     """
 
     def __init__(self) -> None:
         """Begin with nothing read."""
-        self.substitute: tuple[str, str] | None = None
+        self.substitute: tuple[Config, str] | None = None
         self.root = ""
         # reentrant: a warning of the parser may reach a log handler of the user that loads a network
         self._lock = new_lock()
@@ -251,9 +251,9 @@ class Configurations:
         """
         with self._lock:
             if not self._is_read:
-                path, giver = self.substitute or (env.read(env.DUMP_CONFIG), env.DUMP_CONFIG)
-                if path is not None:
-                    plan = self._from_file(path, giver, context)
+                given, giver = self.substitute or (env.read(env.DUMP_CONFIG), env.DUMP_CONFIG)
+                if given is not None:
+                    plan = self._given(given, giver, context)
                     self._default = plan.source, plan.source_bytes
                 self._is_read = True
             return None if self._default is None else self._plan(*self._default, context)
@@ -263,13 +263,13 @@ class Configurations:
         if not isinstance(config, (str, os.PathLike, Mapping)):
             raise InputError(f"config = {config!r}: must be the path of a .json file or a dictionary")
         with self._lock:
-            if isinstance(config, Mapping):
-                return self._plan(MAPPING_SOURCE, mapping_bytes(config), context, is_mapping=True)
-            return self._from_file(os.fspath(config), "config", context)
+            return self._given(config, MAPPING_SOURCE, context)
 
-    def _from_file(self, path: str, giver: str, context: Context) -> DumpPlan:
-        data = read(path, giver)
-        return self._plan(str(Path(path).absolute()), data, context, shown=path)
+    def _given(self, config: Config, giver: str, context: Context) -> DumpPlan:
+        if isinstance(config, Mapping):
+            return self._plan(giver, mapping_bytes(config), context, is_mapping=True)
+        path = os.fspath(config)
+        return self._plan(str(Path(path).absolute()), read(path, giver), context, shown=path)
 
     def _plan(
         self, source: str, data: bytes, context: Context, *, shown: str = "", is_mapping: bool = False

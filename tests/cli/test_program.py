@@ -154,8 +154,8 @@ class TestRun:
             "network  5 operators on CPU",
             "input    x  float32 (1, 1, 6, 6)  normally distributed",
             "output   output  float32 (1, 3)  min -2.29314, max -0.0580594, mean -0.972081",
-            "no dump: neither --config nor MINDSPORE_DUMP_CONFIG is given",
-            f"to dump: msdump init && msdump run {MINI} --config data_dump.json --device-target Ascend",
+            "no dump: neither --path nor --config nor MINDSPORE_DUMP_CONFIG is given",
+            f"to dump: msdump run {MINI} --path dump",
         ] == others
         assert list(tmp_path.iterdir()) == []
 
@@ -259,16 +259,60 @@ class TestRun:
         assert any((tmp_path / "good").rglob("*Conv2D*"))
         assert not (tmp_path / "dump").exists()
 
-    @pytest.mark.parametrize(("options", "directory"), [((), "x"), (("--config", "{config}"), "")])
-    def test_path_without_a_configuration_is_refused(self, config, monkeypatch, options, directory):
-        """--path needs a directory and a configuration."""
-        monkeypatch.delenv(env.DUMP_CONFIG, raising=False)
-        given = [each.format(config=config()) for each in options]
+    @pytest.mark.parametrize(
+        ("options", "pattern"),
+        [
+            ((), "rank_0/Net/0/0/Conv2D.*.output.0.DefaultFormat.npy"),  # the CPU's names
+            (("--dump", "sync"), "rank_0/Net/0/0/Conv2D.*.output.0.DefaultFormat.npy"),
+            (
+                ("--dump", "sync", "--device-target", "Ascend"),
+                "rank_0/Net/0/0/Conv2D.*.output.0.DefaultFormat.float32.npy",
+            ),
+            (("--dump", "async"), "rank_0/Net/0/0/Conv2D.*.output.0.DefaultFormat.float32.npy"),
+            (("--dump", "statistics"), "rank_0/Net/0/0/statistic.csv"),
+            (("--dump", "overflow"), "rank_0/Net/0/0/Conv2D.*.output.0.DefaultFormat.float32.npy"),
+            (("--dump", "o2"), "0/*/0/mini/1/0/Conv2D.*.output.0.NCHW.float32.npy"),
+        ],
+    )
+    def test_path_without_a_configuration(self, tmp_path, monkeypatch, options, pattern):
+        """--path dumps the configuration of msdump init; each mode runs on a device that has its files."""
+        for variable in (env.DUMP_CONFIG, env.DEVICE_TARGET, env.JIT_LEVEL):
+            monkeypatch.delenv(variable, raising=False)
+        monkeypatch.chdir(tmp_path)
+        np.savez("large.npz", x=np.full((1, 1, 6, 6), 1e38, np.float32))  # infinite in float16
 
-        done = call("run", MINI, *given, "--path", directory)
+        done = call("run", MINI, "--inputs", "large.npz", "--path", "here", *options)
+
+        assert done.exit_code == 0, done.output
+        assert f"into     {tmp_path}/here" in done.stdout
+        assert list((tmp_path / "here").glob(pattern))
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (("--config", "{config}", "--path", ""), "--path needs a directory"),
+            (("--path", ""), "--path needs a directory"),
+            (("--dump", "o2"), "--dump o2 needs --path DIR, the directory of the dump"),
+            (
+                ("--config", "{config}", "--path", "x", "--dump", "o2"),
+                "--dump excludes --config and MINDSPORE",
+            ),
+            (
+                ("--path", "x", "--dump", "statistics", "--device-target", "CPU"),
+                "$.common_dump_settings.saved_data = 'statistic': the CPU has no statistics",
+            ),
+        ],
+    )
+    def test_path_and_mode_that_are_refused(self, tmp_path, config, monkeypatch, options, words):
+        """--path needs a directory, --dump a --path, no configuration, and a device that has the mode."""
+        monkeypatch.delenv(env.DUMP_CONFIG, raising=False)
+        monkeypatch.chdir(tmp_path)
+
+        done = call("run", MINI, *(each.format(config=config()) for each in options))
 
         assert done.exit_code == 2
-        assert "--path needs a directory, and --config or MINDSPORE_DUMP_CONFIG" in done.stderr
+        assert words in done.stderr
+        assert not (tmp_path / "x").exists()
 
     @pytest.mark.parametrize(("base", "is_named"), [("/elsewhere", True), ("{folder}", False)])
     def test_variable_without_effect(self, tmp_path, config, monkeypatch, base, is_named):
