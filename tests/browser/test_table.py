@@ -102,3 +102,21 @@ def test_statistic_is_chosen(large):
     large.wait_for_selector("[data-sort=value]:has-text('l2norm')")
     assert ["1", "2", "3"] == [text.strip() for text in cells(large, 4)[:3]]
     assert 200 == large.locator(f"{ROWS} svg.spark").count()
+
+
+@pytest.mark.parametrize("width", [1400, 700])
+def test_columns_are_as_wide_as_their_words(trained, width):
+    """No type or verdict breaks inside a word, however wide the page is."""
+    trained.set_viewport_size({"width": width, "height": 900})
+
+    lines = trained.evaluate("""() => [...document.querySelectorAll("td.word")].flatMap((cell) => {
+      const range = document.createRange();
+      return [...cell.textContent.matchAll(/\\S+/g)].map((word) => {
+        range.setStart(cell.firstChild, word.index);
+        range.setEnd(cell.firstChild, word.index + word[0].length);
+        return [word[0], range.getClientRects().length];
+      });
+    })""")
+
+    assert {"inherited", "ReduceMean"} & {word for word, _ in lines}
+    assert [] == [word for word, count in lines if count > 1]

@@ -25,6 +25,7 @@ from msdump.analysis.judge import (
     Verdict,
     fault_text,
     gravity,
+    joined,
 )
 from msdump.analysis.report.operators import ReportedOperator, SourceExcerpt, places_by_name
 from msdump.analysis.report.series import STRUCK, Fault, StatisticSeries, TensorState, spans
@@ -154,11 +155,11 @@ def operator_distances(
 
 
 def fault_words(finding: Finding) -> str:
-    """Return the fault of an operator in a sentence: the verdict, the difference, and the reason."""
+    """Return the fault of an operator in a sentence: the verdict, and its reason or else the difference."""
     if finding.verdict is Verdict.MISSING:
-        return f"missing: only golden has it{f'; {finding.note}' if finding.note else ''}"
-    note = finding.note or (finding.worst.note if finding.worst is not None else "")
-    return f"{finding.verdict}: {'; '.join(filter(None, (fault_text(finding), note)))}"
+        return f"missing: {joined('only golden has it', finding.note)}"
+    worst = "" if finding.worst is None else finding.worst.note
+    return f"{finding.verdict}: {finding.note or joined(fault_text(finding), worst)}"
 
 
 @dataclass(slots=True)

@@ -399,7 +399,7 @@ class OperatorTable {
       { key: "type", title: "Type", word: (place) => report.types[place] },
     ];
     if (new Set(report.ranks).size > 1) columns.push({ key: "rank", title: "Rank", term: "rank", number: (place) => report.ranks[place] });
-    if (new Set(report.places).size > 1) columns.push({ key: "place", title: "Network", word: (place) => report.places[place] });
+    if (new Set(report.places).size > 1) columns.push({ key: "place", title: "Network", word: (place) => report.places[place], isPath: true });
     columns.push({ key: "value", title: "", number: (place) => this.#latest(place), isStatistic: true });
     columns.push({ key: "holds", title: "Non-finite", term: "non-finite", word: (place) => stateText(report.statesOf(place).reduce((all, state) => all | state, 0)), isBad: true });
     if (report.content.hasVerdicts) {
@@ -410,7 +410,7 @@ class OperatorTable {
       );
     }
     if (has(report.times)) columns.push({ key: "time", title: "µs", number: (place) => report.times[place] });
-    if (report.sources.some(Boolean)) columns.push({ key: "source", title: "Source", word: (place) => report.sources[place] });
+    if (report.sources.some(Boolean)) columns.push({ key: "source", title: "Source", word: (place) => report.sources[place], isPath: true });
     return columns;
   }
 
@@ -622,7 +622,7 @@ class OperatorTable {
       if (column.isStatistic) return this.#statisticCell(column, place);
       if (column.number) return element("td", { class: "number" }, column.cell ? column.cell(place) : text(column.number(place)));
       const word = column.word(place) ?? "";
-      return element("td", { class: column.isBad && word ? "bad" : null, title: column.key === "verdict" ? meaning(word) : null }, word);
+      return element("td", { class: `${column.isPath ? "" : "word"}${column.isBad && word ? " bad" : ""}`, title: column.key === "verdict" ? meaning(word) : null }, word);
     });
     return element("tr", { class: report.markOf(place) }, ...cells);
   }

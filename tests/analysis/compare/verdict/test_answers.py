@@ -6,9 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from msdump.analysis.compare import comparison
 from msdump.analysis.compare.executions import measure_executions
+from msdump.cli import main
 from tests.analysis.compare.cann.compared import START, table
 
 LONG = np.arange(1, 13, dtype="f4")
@@ -103,6 +105,17 @@ def test_weight_is_named_with_its_line(tmp_path, run):
     told = "verdict   weight: output Default/h-CellList/1-Dense/Sub-op0 differs by 0.022 (limit 0.00012 of "
     assert done.stdout.startswith(f"{told}float32)\n")
     assert "next      give both sides the same weights; " in done.stdout
+
+
+def test_report_states_a_fault_once(tmp_path):
+    """The headline of a report is the sentence of ``msdump compare``: a wrong weight is one difference."""
+    sides = network(tmp_path / "mine", weight=1.02), network(tmp_path / "golden")
+
+    done = CliRunner().invoke(main, ["report", *map(str, sides), "--json"])
+
+    name = "Default/h-CellList/0-Dense/Mul-op0 (Mul) in iteration 0"
+    headline = f"{name}: weight: input 1 w differs at 12 of 12 elements (distance 0.02)"
+    assert headline == json.loads(done.stdout)["headline"]
 
 
 def test_weight_counts_by_bits(tmp_path, run):
