@@ -400,7 +400,12 @@ def _begin(level: int, alive: Any, parents_end: Any) -> None:
     _LOG.handlers.clear()
     _LOG.setLevel(level)
     parents_end.close()  # this process's copy, which would keep the pipe open
-    threading.Thread(target=lambda: alive.poll(None) and os._exit(1), daemon=True).start()
+
+    def end_with_parent() -> None:
+        alive.poll(None)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _run_interruptibly(run: Callable[[], _Outcome]) -> _Outcome:
