@@ -34,7 +34,8 @@ _precision: Final = sections.Section("Precision")
     default=("momentum:0.01,0.9",),
     show_default=True,
     help="Optimizer. Options are positional or named: adam:0.001,weight_decay=0.02. With PATTERN the "
-    "optimizer updates the parameters with matching names; the first match counts. (repeatable)",
+    "optimizer updates the parameters with matching names; the first match counts; equal ones are one, "
+    "unless name=NAME differs. (repeatable)",
 )
 @sections.training(
     "--group",
@@ -42,7 +43,8 @@ _precision: Final = sections.Section("Precision")
     multiple=True,
     metavar="PATTERN=OPTIONS",
     help="Optimizer options of the parameters with matching names: "
-    "'*.bias=learning_rate=0.01,weight_decay=0'. (repeatable)",
+    "'*.bias=learning_rate=0.01,weight_decay=0'. 'order_params=NAME NAME ...' is the order of the updates, "
+    "names or patterns; '*' is the model's order. (repeatable)",
 )
 @sections.training(
     "--trainable", multiple=True, metavar="NAME", show_default="all", help="Parameter to train. (repeatable)"

@@ -1,7 +1,7 @@
 """Optimizers under MindSpore's class names.
 
 All have a ``learning_rate``, which a run can change, a ``weight_decay``, the share of a parameter that is
-added to its gradient, and ``decayed``, a key of ``DECAYED``.
+added to its gradient, ``decayed``, a key of ``DECAYED``, and ``name``, the attribute of the training cell.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ SHARE: Final = options.between(0.0, 1.0)
 
 POSITIVE: Final = options.above(0.0)
 
-COMMON_RULES: Final = {"learning_rate": RATE, "weight_decay": NUMBER, "decayed": options.one_of(DECAYED)}
+COMMON_RULES: Final = {
+    "learning_rate": RATE,
+    "weight_decay": NUMBER,
+    "decayed": options.one_of(DECAYED),
+    "name": options.identifier(),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Optimizer(Options):
     learning_rate: Rate
     weight_decay: float
     decayed: str
+    name: str
 
     @property
     def operator(self) -> UpdateOperator:
@@ -159,6 +165,7 @@ class SGD(Optimizer):
     dampening: float = 0.0
     nesterov: bool = False
     decayed: str = "weights"
+    name: str = ""
     cell = "SGD"
     operator = UpdateOperator("SGD", {"accum": 0.0, "stat": 1.0}, ("momentum",), ("dampening", "nesterov"))
     rules = COMMON_RULES | {"momentum": NUMBER, "dampening": NUMBER}
@@ -179,6 +186,7 @@ class Momentum(Optimizer):
     weight_decay: float = 0.0
     use_nesterov: bool = False
     decayed: str = "weights"
+    name: str = ""
     cell = "Momentum"
     operator = UpdateOperator("ApplyMomentum", {"moments": 0.0}, ("momentum",), ("use_nesterov",))
     rules = COMMON_RULES | {"momentum": NUMBER}
@@ -195,6 +203,7 @@ class Adam(Optimizer):
     weight_decay: float = 0.0
     use_nesterov: bool = False
     decayed: str = "weights"
+    name: str = ""
     cell = "Adam"
     operator = UpdateOperator("Adam", {"moment1": 0.0, "moment2": 0.0}, attributes=("use_nesterov",))
     is_last_first = False
@@ -223,6 +232,7 @@ class AdamWeightDecay(Optimizer):
     eps: float = 1e-6
     weight_decay: float = 0.0
     decayed: str = "weights"
+    name: str = ""
     cell = "AdamWeightDecay"
     operator = UpdateOperator("AdamWeightDecay", {"adam_m": 0.0, "adam_v": 0.0})
     is_last_first = False
@@ -240,6 +250,7 @@ class RMSProp(Optimizer):
     weight_decay: float = 0.0
     centered: bool = False
     decayed: str = "weights"
+    name: str = ""
     cell = "RMSProp"
     rules = COMMON_RULES | {"decay": NUMBER, "momentum": NUMBER, "epsilon": POSITIVE}
 
@@ -264,6 +275,7 @@ class Adagrad(Optimizer):
     weight_decay: float = 0.0
     update_slots: bool = True
     decayed: str = "weights"
+    name: str = ""
     cell = "Adagrad"
     rules = COMMON_RULES | {"accum": NUMBER}
 

@@ -59,6 +59,14 @@ def one_of(names: Collection[str]) -> OptionRule:
     return OptionRule(lambda value: value in names, " or ".join(names))
 
 
+def identifier() -> OptionRule:
+    """Return the rule of names of Python attributes, and of no name."""
+    return OptionRule(
+        lambda value: isinstance(value, str) and (not value or value.isidentifier()),
+        "the name of an attribute, of letters, digits and _",
+    )
+
+
 Rules = Mapping[str, OptionRule]
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from msdump.errors import InputError, name_hint
 from msdump.graph.primitives import op
@@ -38,7 +40,8 @@ class Optimizers:
     """The optimizers of a training step.
 
     As in a MindSpore cell with several optimizers, each has a scope and variables of its own, which bear its
-    name: ``Default/optimizer_0-SGD``, ``optimizer_0.learning_rate``. One alone has neither number nor prefix.
+    name, or else its number: ``Default/optimizer_0-SGD``, ``optimizer_0.learning_rate``. One alone without a
+    name has no prefix. Patterns with equal optimizers, name included, have one in common.
 
     A group of parameters that several optimizers update is a group in each of them. As in MindSpore, an
     optimizer with groups updates group by group, the other parameters last, and scales and shifts of
@@ -48,19 +51,21 @@ class Optimizers:
         by_pattern: Optimizers by patterns of the names of their parameters.
         groups: Groups by patterns of names.
         normalizing: Names of scales and shifts of normalisations.
+        order: Patterns in the order of updates; empty: group by group.
     """
 
     by_pattern: Mapping[str, Optimizer]
     groups: Mapping[str, Group]
     normalizing: Collection[str]
+    order: Sequence[str] = ()
 
     def write(self, trained: Trained, state: Variables, scale: float = 1.0) -> None:
         """Write the operators of all optimizers, which divide the gradients by their factor ``scale``."""
-        for number, (optimizer, parameters) in enumerate(self._assigned(trained)):
-            is_one = len(self.by_pattern) == 1
-            cell, prefix = ("optimizer", "") if is_one else (f"optimizer_{number}", f"optimizer_{number}.")
-            with op.at(ROOT.inside((cell, optimizer.cell))):
-                optimizer.write(parameters, _prefixed(state, prefix), scale)
+        assigned = [*self._assigned(trained)]
+        for number, (optimizer, parameters) in enumerate(assigned):
+            name = optimizer.name or (f"optimizer_{number}" if len(assigned) > 1 else "")
+            with op.at(ROOT.inside((name or "optimizer", optimizer.cell))):
+                optimizer.write(parameters, _prefixed(state, f"{name}." if name else ""), scale)
 
     def arranged(self, trained: Trained) -> Trained:
         """Return the parameters with their gradients optimizer by optimizer, group by group."""
@@ -78,7 +83,8 @@ class Optimizers:
         """Yield the optimizers with their parameters.
 
         Raises:
-            InputError: A pattern has no parameter, or a parameter no optimizer.
+            InputError: A pattern has no parameter, a parameter no optimizer or no place in the order, or two
+                optimizers have one name.
         """
         parts = _partition(trained, self.by_pattern, "optimizer")
         others = [item.name for item, _ in parts[""]] if "" not in self.by_pattern else ()
@@ -90,15 +96,33 @@ class Optimizers:
         if trained and not all(parts[pattern] for pattern in self.by_pattern):
             raise InputError("the optimizer without a pattern has no parameters: other optimizers have all")
         groups = _partition(trained, self.groups, "group")
+        order = self._order(trained)
+        distinct: dict[str, tuple[Optimizer, set[str]]] = {}
         for pattern, optimizer in self.by_pattern.items():
-            own = {item.name for item, _ in parts[pattern]}
+            values = [np.asarray(value).tolist() for value in astuple(optimizer)]  # lists of rates, too
+            _, own = distinct.setdefault(f"{optimizer.cell} {values}", (optimizer, set()))
+            own |= {item.name for item, _ in parts[pattern]}
+        names = [item.name or f"optimizer_{number}" for number, (item, _) in enumerate(distinct.values())]
+        if len(set(names)) < len(names):
+            raise InputError(f"optimizers that differ have one name: {_listed(names)}; give each its own")
+        for optimizer, own in distinct.values():
             grouped = {name: [pair for pair in part if pair[0].name in own] for name, part in groups.items()}
-            yield (
-                optimizer,
-                self._parameters(optimizer, {name: part for name, part in grouped.items() if part}),
-            )
+            parameters = self._parameters(optimizer, {name: part for name, part in grouped.items() if part})
+            # stable: without an order the groups follow one another
+            yield optimizer, sorted(parameters, key=lambda each: order.get(each.variable.name, 0))
 
-    def _parameters(self, optimizer: Optimizer, parts: Mapping[str, Trained]) -> Sequence[TrainedParameter]:
+    def _order(self, trained: Trained) -> Mapping[str, int]:
+        """Return the places of parameters by name, empty for an order by groups."""
+        if not self.order:
+            return {}
+        parts = _partition(trained, self.order, ORDER)
+        if parts[""]:
+            others = _listed([item.name for item, _ in parts[""]])
+            raise InputError(f"{ORDER} lacks {others}; add the names, or a last pattern '*'")
+        names = (item.name for pattern in self.order for item, _ in parts[pattern])
+        return {name: place for place, name in enumerate(names)}
+
+    def _parameters(self, optimizer: Optimizer, parts: Mapping[str, Trained]) -> list[TrainedParameter]:
         """Return the parameters of an optimizer, by groups, with rate and decay."""
         parameters = []
         # vendor: scales and shifts are no exception any more where there are groups
@@ -153,7 +177,11 @@ def _listed(names: Sequence[str]) -> str:
 
 OptimizerChoice = str | Optimizer | Mapping[str, str | Optimizer]
 
-GroupChoices = Mapping[str, str | Mapping[str, Any] | Group]
+ORDER: Final = "order_params"
+"""The key among the groups that has the order of updates, as in MindSpore."""
+
+GroupChoices = Mapping[str, Any]
+"""By pattern a Group or its options as a text or mapping; under ``ORDER`` names as a text or a sequence."""
 
 
 def optimizers_of(choice: OptimizerChoice, groups: GroupChoices, normalizing: Collection[str]) -> Optimizers:
@@ -161,18 +189,22 @@ def optimizers_of(choice: OptimizerChoice, groups: GroupChoices, normalizing: Co
 
     Args:
         choice: An optimizer or its text, or several by patterns of parameters' names.
-        groups: Options of groups of parameters by patterns: ``{"*.bias": {"weight_decay": 0.0}}``.
+        groups: Options of groups of parameters by patterns: ``{"*.bias": {"weight_decay": 0.0}}``, and under
+            ``order_params`` names or patterns in the order of updates.
         normalizing: Names of scales and shifts of normalisations.
 
     Raises:
         InputError: An unknown name or option, or a value that an option does not take.
     """
     optimizers = choice if isinstance(choice, Mapping) else {"": choice}
+    order = groups.get(ORDER, ())
     return Optimizers(
         {pattern: options.parsed(item, OPTIMIZERS, "optimizer") for pattern, item in optimizers.items()},
         {
             pattern: item if isinstance(item, Group) else options.built(Group, item, f"group {pattern!r}")
             for pattern, item in groups.items()
+            if pattern != ORDER
         },
         normalizing,
+        tuple(order.split() if isinstance(order, str) else order),
     )

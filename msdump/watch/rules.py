@@ -339,8 +339,10 @@ _STATE: Final = frozenset(
 )
 """First components of names that parameters of an optimizer have, which are no weights."""
 
-_ONE_OF_SEVERAL: Final = re.compile(r"optimizer_\d+[._]")
-"""Prefix of the names where a step has several optimizers."""
+_OWN_NAME: Final = re.compile(
+    rf"(?:optimizer_\d+|[A-Za-z_]\w*?)[._](?=(?:{'|'.join(sorted(_STATE))})(?:[._]|$))"
+)
+"""Prefix of the names where a step has several optimizers, or one with a name."""
 
 GRADIENTS: Final = "Gradients"
 """First component of the full names of a backward graph's operators."""
@@ -410,10 +412,10 @@ def is_state(name: str) -> bool:
 
     >>> is_state("moment1.fc.weight"), is_state("moment1_fc_weight"), is_state("fc.weight")
     (True, True, False)
-    >>> is_state("optimizer_0.momentum"), is_state("optimizer_1_moments_fc_weight")
-    (True, True)
+    >>> is_state("optimizer_0.momentum"), is_state("optimizer_1_moments_fc"), is_state("wide.moment1.fc")
+    (True, True, True)
     """
-    own = _ONE_OF_SEVERAL.sub("", name)
+    own = name[match.end() :] if (match := _OWN_NAME.match(name)) else name
     return own in _STATE or any(own.startswith((f"{prefix}.", f"{prefix}_")) for prefix in _STATE)
 
 

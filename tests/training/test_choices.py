@@ -106,7 +106,7 @@ REFUSED = [
     ("optimizer", "sgd:0.1,nesterov=true", "nesterov needs a momentum above 0 and no dampening"),
     ("optimizer", "sgd:momentum=0.9,0.1", "'0.1' has no name, but follows an option with a name"),
     ("optimizer", "sgd:0.1,learning_rate=0.2", "learning_rate is given twice"),
-    ("optimizer", "momentum:1,0.9,0,0,all,4", "'4' is one value too many"),
+    ("optimizer", "momentum:1,0.9,0,0,all,opt,4", "'4' is one value too many"),
     ("optimizer", {}, "no optimizer for fc1.weight, fc1.bias, norm.gamma, norm.beta, fc2.weight"),
     (
         "optimizer",

@@ -150,6 +150,85 @@ def test_files_of_two_optimizers(tmp_path):
     } == {name for name in names if name.startswith("optimizer")}
 
 
+UPDATES = {"Adam", "SGD", "ApplyMomentum", "AdamWeightDecay"}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scopes", "powers"),
+    [
+        ({"fc1*": "adam:0.1", "": "adam:0.1"}, {"optimizer-Adam"}, {"beta1_power"}),
+        ({"fc1*": Adam([0.1, 0.2]), "": Adam([0.1, 0.2])}, {"optimizer-Adam"}, {"beta1_power"}),
+        (
+            {"fc1*": "adam:0.1", "": "adam:0.1,name=deep"},
+            {"optimizer_0-Adam", "deep-Adam"},
+            {"optimizer_0.beta1_power", "deep.beta1_power"},
+        ),
+        (
+            {"fc1*": "sgd:0.1,name=wide", "*.bias": "adam:0.1,name=deep", "": "adam:0.1,name=deep"},
+            {"wide-SGD", "deep-Adam"},
+            {"deep.beta1_power"},
+        ),
+        ("adam:0.1,name=opt", {"opt-Adam"}, {"opt.beta1_power"}),
+    ],
+)
+def test_names_of_optimizers(optimizer, scopes, powers):
+    """Equal optimizers are one with one pair of powers; a name is the attribute of the cell and a prefix."""
+    step = _step(optimizer=optimizer)
+    updates = [node for node in step.graph.node if node.op_type in UPDATES]
+
+    assert scopes == {node.name.split("/")[1] for node in updates}
+    assert 6 == len(updates)
+    assert powers == {each.name for each in step.graph.initializer if each.name.endswith("beta1_power")}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        ({"fc1*": "adam:name=a", "": "sgd:name=a"}, "optimizers that differ have one name: a, a; give each"),
+        ({"fc1*": "adam:name=optimizer_1", "": "sgd"}, "have one name: optimizer_1, optimizer_1"),
+        ("adam:name=a-b", "name is a-b; must be the name of an attribute, of letters, digits and _"),
+    ],
+)
+def test_wrong_names_of_optimizers(optimizer, message):
+    """Each optimizer has a name of its own, which a Python attribute can have."""
+    with pytest.raises(InputError, match=message):
+        _step(optimizer=optimizer)
+
+
+IN_ORDER = ["fc1.weight", "fc1.bias", "norm.gamma", "norm.beta", "fc2.weight", "fc2.bias"]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("*", IN_ORDER),
+        (["fc2.bias", "norm*", "*"], ["fc2.bias", *IN_ORDER[2:4], *IN_ORDER[:2], "fc2.weight"]),
+        (IN_ORDER[::-1], IN_ORDER[::-1]),
+    ],
+    ids=["model's", "patterns", "names"],
+)
+@pytest.mark.parametrize("optimizer", ["adamw", "momentum"])
+def test_order_of_parameters_in_groups(optimizer, order, expected):
+    """order_params replaces the order by groups; the rates stay those of the groups, Momentum goes back."""
+    groups = {"*.bias": {"learning_rate": 0.5}, "order_params": order}
+    updates = [
+        node for node in _step(optimizer=optimizer, groups=groups).graph.node if node.op_type in UPDATES
+    ]
+
+    assert (expected[::-1] if optimizer == "momentum" else expected) == [node.input[0] for node in updates]
+    assert {"fc1.bias", "fc2.bias"} == {
+        node.input[0] for node in updates if "learning_rate_group_0" in node.input
+    }
+
+
+def test_an_order_has_all_parameters():
+    """An order without some of the parameters names them."""
+    with pytest.raises(
+        InputError, match=r"order_params lacks fc1.bias, norm.gamma, norm.beta; add the names"
+    ):
+        _step(groups={"order_params": "fc1.weight fc2*"})
+
+
 def test_one_pattern_is_one_optimizer():
     """A single optimizer has no number, whether it is given by a pattern or not."""
     plain, by_pattern = _step(optimizer="adam:0.1"), _step(optimizer={"": "adam:0.1"})
