@@ -41,8 +41,8 @@ REASONS: Final = {
 """Why a case that fails as a whole as well cannot pass, by a pattern of its name."""
 
 _FLOAT16_CHAIN: Final = (
-    "onnxruntime computes chains of float16 operators in float32; operator by operator each value is rounded"
-    " to float16 (within two units in the last place)"
+    "onnxruntime computes chains of float16 operators in float32 and omits casts to float16 between them;"
+    " operator by operator each value is rounded to float16 (within two units in the last place)"
 )
 _TWO_FLOAT16_ULPS: Final = 2**-9  # the suite's own tolerance for bfloat16, in float16's precision
 

@@ -237,6 +237,18 @@ def test_the_reference_helps_out(caplog):
     assert "Default/LeftShift-op0: onnxruntime cannot run BitShift (" in warning.getMessage()
 
 
+def test_every_float16_operator_rounds():
+    """A chain gives numpy's float16 after each operator; onnxruntime's session rounds once, at its end."""
+    model = model_of("g (float16[5] x) => (float16[5] y) { a = Mul(x, x) b = Mul(a, x) y = Mul(b, x) }")
+    x = np.array([1.1, 1.3, 1.7, 2.3, 3.1], np.float16)
+
+    found = Network(loader.load(model))(x)
+
+    assert (x * x * x * x).tolist() == found.tolist()
+    (once,) = whole.run(model, {"x": x})
+    assert (x.astype(np.float64) ** 4).astype(np.float16).tolist() == once.tolist() != found.tolist()
+
+
 def test_half_types_are_computed_in_float32(caplog):
     """Where onnxruntime has no bfloat16 kernel, float32 on the same values gives the rounded result."""
     network = Network(loader.load(model_of("g (bfloat16[3] x) => (bfloat16[3] y) { y = Mul(x, x) }")))
