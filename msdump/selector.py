@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 import time
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -194,9 +194,7 @@ class KernelPattern:
         if self.kind is PatternKind.NAME:
             return self.text == full_name
         if self.kind is PatternKind.TYPE:
-            # vendor: MindSpore cuts at the last hyphen, so that a type never matches the operator's number
-            component = full_name.rpartition("/")[2]
-            return self.text.lower() in (component.rpartition("-")[0] or component).lower()
+            return self.text.lower() in _component(full_name)
         try:
             return expression(self.translated, searches=self.searches).matches(full_name)
         except TimeoutError:
@@ -205,6 +203,54 @@ class KernelPattern:
                 " groups, such as (a+)+"
             )
             raise ConfigValueError(self.place, (Problem("", message),)) from None
+
+
+def _component(full_name: str) -> str:
+    """Return the part of a name, in lower case, in which an operator type is searched."""
+    # vendor: MindSpore cuts at the last hyphen, so that a type never matches the operator's number
+    component = full_name.rpartition("/")[2]
+    return (component.rpartition("-")[0] or component).lower()
+
+
+def used_patterns(patterns: Iterable[KernelPattern], full_names: Iterable[str]) -> Iterator[KernelPattern]:
+    """Yield the patterns that select at least one of the names; the time is linear in the patterns."""
+    names = {name.replace(" ", "") for name in full_names}
+    components = "/".join({_component(name) for name in names})  # no type has a slash
+    for pattern in patterns:
+        if pattern.kind is PatternKind.NAME:
+            is_used = pattern.text in names
+        elif pattern.kind is PatternKind.TYPE:
+            is_used = pattern.text.lower() in components
+        else:
+            is_used = any(map(pattern.matches, names))
+        if is_used:
+            yield pattern
+
+
+class _Patterns:
+    """The items of ``kernels`` in a form in which many of them match a name quickly."""
+
+    def __init__(self, patterns: Iterable[KernelPattern]) -> None:
+        """Sort the patterns by kind."""
+        texts: dict[PatternKind, list[KernelPattern]] = {kind: [] for kind in PatternKind}
+        for pattern in patterns:
+            texts[pattern.kind].append(pattern)
+        self._names = {each.text for each in texts[PatternKind.NAME]}
+        self._types = tuple({each.text.lower() for each in texts[PatternKind.TYPE]})
+        self._regexes = texts[PatternKind.REGEX]
+        self._is_typed: dict[str, bool] = {}  # many operators have few types
+
+    def match(self, full_name: str) -> bool:
+        """Return whether one of the patterns selects an operator or parameter."""
+        name = full_name.replace(" ", "")
+        component = _component(name)
+        if component not in self._is_typed:
+            self._is_typed[component] = any(text in component for text in self._types)
+        return (
+            name in self._names
+            or self._is_typed[component]
+            or any(pattern.matches(name) for pattern in self._regexes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +279,11 @@ class Selector:
 
     mode: DumpMode = DumpMode.ALL
     patterns: tuple[KernelPattern, ...] = ()
+    _sorted: _Patterns = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the patterns."""
+        object.__setattr__(self, "_sorted", _Patterns(self.patterns))
 
     def selects(self, full_name: str, *, is_marked: bool = False) -> bool:
         """Tell whether an operator or parameter is dumped."""
@@ -244,5 +295,4 @@ class Selector:
             return None if is_marked else Reason.NOT_MARKED
         if self.mode is DumpMode.ALL or not self.patterns:
             return None
-        is_named = any(pattern.matches(full_name) for pattern in self.patterns)
-        return None if is_named else Reason.NOT_IN_KERNELS
+        return None if self._sorted.match(full_name) else Reason.NOT_IN_KERNELS

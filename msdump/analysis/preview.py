@@ -24,7 +24,7 @@ from msdump.capture import (
     refusals,
     select,
     selection,
-    suggest_for,
+    unmatched,
 )
 from msdump.counters import ModelIdentity, Run
 from msdump.device import BASE, Ascend, Block, DeviceTensor, formats
@@ -123,12 +123,8 @@ def matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
 
 
 def _unmatched(plan: DumpPlan, names: list[str], nodes: Sequence[Node]) -> tuple[Unmatched, ...]:
-    used_items = selection.used_items(plan, names)
-    return tuple(
-        Unmatched(pattern.item, suggest_for(pattern, nodes))
-        for pattern in plan.what.selector.patterns
-        if pattern.item not in used_items
-    )
+    pairs = unmatched(plan.what.selector.patterns, selection.used_items(plan, names), nodes)
+    return tuple(Unmatched(pattern.item, hint) for pattern, hint in pairs)
 
 
 def _watched(graph: Graph, selection_of_graph: selection.Selection) -> Iterator[OperatorRef]:

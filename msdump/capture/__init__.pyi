@@ -17,6 +17,6 @@ from .selection import select as select
 from .selection import similar_names as similar_names
 from .selection import similar_scopes as similar_scopes
 from .selection import suggest as suggest
-from .selection import suggest_for as suggest_for
+from .selection import unmatched as unmatched
 from .statistics import Statistics as Statistics
 from .steps import walk as walk

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msdump import tracing
 from msdump.capture.capture import NamedMarks
-from msdump.capture.selection import suggest_for
+from msdump.capture.selection import unmatched
 from msdump.capture.statistics import WAITING_BYTES, HashingSink, advice, has_hashes
 from msdump.capture.triggers import OverflowLimit
 from msdump.capture.watch import RunWatch
@@ -159,9 +159,9 @@ class Process:
         """Record hints at similar names for ``kernels`` items that select no operator of a network."""
         if plan.what.selector.mode is not DumpMode.KERNELS:
             return
-        for pattern in plan.what.selector.patterns:
-            if pattern.item not in used and (hint := suggest_for(pattern, nodes)):
-                self._output(plan).hints[pattern.item] = hint
+        hints = self._output(plan).hints
+        pairs = unmatched(plan.what.selector.patterns, used, nodes)
+        hints.update({pattern.item: hint for pattern, hint in pairs if hint})
 
     def claim_metadata(self, plan: DumpPlan) -> bool:
         """Return True for the first network of a configuration, which writes the metadata, else False."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from msdump.graph import ROOT, Graph, Node
 from msdump.graph.files import ir_text
 from msdump.plan import DeviceTarget, DumpPlan, Tree
 from msdump.reasons import Reason
-from msdump.selector import DumpMode, KernelPattern, PatternKind
+from msdump.selector import DumpMode, KernelPattern, PatternKind, used_patterns
 from msdump.store import names
 
 # vendor: outputs that MindSpore's kernels declare useless, by operator type; None: all outputs
@@ -93,12 +93,16 @@ def used_items(plan: DumpPlan, full_names: Iterable[str]) -> frozenset[str]:
     """Return the items of ``kernels`` that select at least one of the names."""
     if plan.what.selector.mode is not DumpMode.KERNELS:
         return frozenset()
-    candidates = tuple(full_names)
-    return frozenset(
-        pattern.item
-        for pattern in plan.what.selector.patterns
-        if any(pattern.matches(name) for name in candidates)
-    )
+    return frozenset(pattern.item for pattern in used_patterns(plan.what.selector.patterns, full_names))
+
+
+def unmatched(
+    patterns: Iterable[KernelPattern], used: Container[str], nodes: Sequence[Node]
+) -> Iterator[tuple[KernelPattern, str]]:
+    """Yield the items of ``kernels`` that are not used, the first ones with a suggestion, others with ""."""
+    unused = (pattern for pattern in patterns if pattern.item not in used)
+    for place, pattern in enumerate(unused):
+        yield pattern, _suggest_for(pattern, nodes) if place < _MOST_SUGGESTIONS else ""
 
 
 def drops_useless(plan: DumpPlan) -> bool:
@@ -137,6 +141,7 @@ _SPECIAL: Final = re.compile(r"([.*+?()[\]{}|$])")
 
 
 _MOST_SHOWN: Final = 3
+_MOST_SUGGESTIONS: Final = 100  # each compares an item with all operators
 
 
 def suggest(text: str, nodes: Sequence[Node]) -> str:
@@ -155,7 +160,7 @@ def suggest(text: str, nodes: Sequence[Node]) -> str:
     return next((hint for way in _WAYS if (hint := way(wanted, nodes))), "")
 
 
-def suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
+def _suggest_for(pattern: KernelPattern, nodes: Sequence[Node]) -> str:
     """Return a suggestion for an item that matches nothing, "" where nothing is close."""
     if pattern.kind is not PatternKind.REGEX:
         return suggest(pattern.text, nodes)

@@ -187,7 +187,9 @@ def _patterns(settings: Settings, mode: Mode, report: FaultReport) -> tuple[Kern
             report.warn(path, f"= {show(item)}: {hint}")
         if (pattern.kind, pattern.text) in patterns:
             report.warn(path, f"= {show(item)}: is listed more than once")
-        patterns.setdefault((pattern.kind, pattern.text), replace(pattern, place=report.place(path)))
+        if pattern.kind is PatternKind.REGEX:  # the only kind that may fail later
+            pattern = replace(pattern, place=report.place(path))
+        patterns.setdefault((pattern.kind, pattern.text), pattern)
     return tuple(patterns.values())
 
 

@@ -7,9 +7,10 @@ import re
 import pytest
 from onnx import helper
 
-from msdump.capture import operators, suggest, suggest_for
+from msdump.capture import operators, suggest, unmatched
 from msdump.config.grammar import parse_kernel
 from msdump.graph import loader
+from msdump.selector import DumpMode, Selector, used_patterns
 from tests.dump import nets
 
 BLOCK = "transformer/h.0-Block/attn-Attention"
@@ -86,7 +87,7 @@ def test_what_selects_nothing_is_answered_with_what_does(item, hint, count):
     names = [node.operator.full_name for node in nodes]
 
     assert not any(pattern.matches(name) for name in names)
-    assert hint == suggest_for(pattern, nodes)
+    assert [(pattern, hint)] == list(unmatched([pattern], frozenset(), nodes))
     if count is not None:
         answer = re.search(r"'([^' ]+)'(?![:;])|(name-regex\(.*\))", hint.partition("contain")[2] or hint)
         found = parse_kernel(answer[1] or answer[2], searches=False)
@@ -97,3 +98,21 @@ def test_what_selects_nothing_is_answered_with_what_does(item, hint, count):
 def test_nothing_is_answered_with_nothing(text):
     """A text without a character is no question."""
     assert "" == suggest(text, _nodes())
+
+
+def test_many_items_take_linear_time():
+    """The items of a long list select what each selects alone; only the first unused ones get suggestions."""
+    nodes = _nodes()
+    names = [node.operator.full_name for node in nodes]
+    texts = ["RELU", names[0], "name-regex(.*act.*)", *(f"Relux{n}" for n in range(300_000))]
+    patterns = tuple(parse_kernel(text, searches=False) for text in texts)
+    selector = Selector(DumpMode.KERNELS, patterns)
+
+    used = {pattern.item for pattern in used_patterns(patterns, names)}
+    hints = [hint for _, hint in unmatched(patterns, used, nodes)]
+
+    assert set(texts[:3]) == used
+    assert [any(each.matches(name) for each in patterns[:3]) for name in names] == [
+        selector.selects(name) for name in names
+    ]
+    assert (300_000, 100, "did you mean 'ReLU'?") == (len(hints), len(list(filter(None, hints))), hints[0])
