@@ -219,6 +219,7 @@ class Context:
     Attributes:
         jit_level: None: the level that the dump configuration implies.
         reserves_class_names: Whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``).
+        has_loaded_scopes: Operators of a .mindir file have the names that they have once MindSpore loaded it.
         precision_mode: How an Ascend computes; None: as the configuration says, else by default.
         memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
         fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
@@ -231,6 +232,7 @@ class Context:
     jit_level: JitLevel | None = None
     device_id: int = 0
     reserves_class_names: bool = True
+    has_loaded_scopes: bool = False
     precision_mode: PrecisionMode | None = None
     overflow_mode: OverflowMode = OverflowMode.INFNAN
     exception_dump: ExceptionDump = ExceptionDump.OFF
@@ -334,7 +336,6 @@ class FilePlan:
         path: Absolute root of the dump.
         file_format: npy or bin (Ascend O2).
         keeps_tensors: Tensor files are written, not only statistics.
-        has_loaded_scopes: Operators of a .mindir file have the names that they have once MindSpore loaded it.
         is_async: The next operator does not wait for files.
         queue_bytes: Most bytes that wait in the asynchronous queue.
         writer_threads: Threads that write large tensors.
@@ -347,7 +348,6 @@ class FilePlan:
     file_format: FileFormat = FileFormat.NPY
     keeps_tensors: bool = True
     naming: Naming = Naming.V2_5
-    has_loaded_scopes: bool = False
     existing: Existing = Existing.KEEP
     on_write_error: OnWriteError = OnWriteError.RAISE
     is_async: bool = False

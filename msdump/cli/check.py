@@ -207,7 +207,7 @@ def command(
     output.show(DOCUMENT, CheckedPlan(words), (describe(plan), *lines))
     if model is None:
         return
-    graph = loader.load(model, keeps_classes=where.reserves_class_names)
+    graph = loader.load(model, context=where)
     graph = graph.training_step() if train else graph
     sizes = sizes_of(graph, dimensions)
     device = emulated(graph, plan, plan.context)

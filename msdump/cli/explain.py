@@ -205,7 +205,7 @@ def command(
     path = config or _kept_config(opened) or config_path
     plan = None if path is None else plan_of(path, dump_context, opened)
     situation = Situation(
-        None if model is None else loader.load(model, keeps_classes=dump_context.reserves_class_names),
+        None if model is None else loader.load(model, context=dump_context),
         plan or _everything(opened, dump_context),
         is_configured=plan is not None,
     )

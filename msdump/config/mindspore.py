@@ -235,7 +235,11 @@ def _plan(  # noqa: PLR0917 - the parts that have been read
     return DumpPlan(
         source=document.source,
         source_bytes=document.data,
-        context=replace(context, fuses=context.fuses and settings["fusion_switch"] == "on"),
+        context=replace(
+            context,
+            fuses=context.fuses and settings["fusion_switch"] == "on",
+            has_loaded_scopes=settings["scopes"] == "loaded",
+        ),
         files=_files(root, mode, settings),
         what=_what(mode, settings, patterns),
         when=When(
@@ -265,7 +269,6 @@ def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:
         file_format=FileFormat(settings["file_format"]) if mode is Mode.O2 else FileFormat.NPY,
         keeps_tensors=settings["saved_data"] != "statistic",
         naming=Naming(settings["naming"]),
-        has_loaded_scopes=settings["scopes"] == "loaded",
         existing=Existing(settings["existing"]),
         on_write_error=OnWriteError(settings["on_write_error"]),
         is_async=mode in ASCEND_MODES and not settings["enable"],

@@ -14,8 +14,8 @@ from msdump.errors import InputError
 from msdump.execute import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.settings import Config, Configurations
-from msdump.graph import Graph, MindirNames, compile_graph, loader
-from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
+from msdump.graph import Graph, compile_graph, loader
+from msdump.plan import Context, DumpPlan, JitLevel
 from msdump.session import ModelState, Network, Operator, Scope
 from msdump.threads import SignalSafeWeakSet, new_lock
 
@@ -111,7 +111,7 @@ def load(
     Functions for the process (``dump_start``, ``set_init_iter``, ``set_dump`` by name) affect all networks.
 
     Args:
-        model: Path of an .onnx file, an ``onnx.ModelProto``, or its bytes.
+        model: Path of an .onnx or .mindir file, an ``onnx.ModelProto``, or its bytes.
         config: Configuration of this network instead of MINDSPORE_DUMP_CONFIG: a path, or a dictionary
             with the same keys. Without either, runs write no files.
         context: Settings of ``set_context`` for this network only; they have priority over all others.
@@ -133,10 +133,9 @@ def load(
     variables = frozenset() if state is None else state.variables.names
     graph = loader.load(
         model,
-        keeps_classes=where.reserves_class_names,
+        context=where if plan is None else plan.context,
         update_binding=update_binding,
         variables=variables,
-        form=_mindir_names(plan, where),
     )
     if state is not None:
         _check_sharing(graph, state.variables)
@@ -147,7 +146,7 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
     """Load a model like ``load``, and call ``check``, which may raise, before any file is written."""
     where = current_context()
     plan = _plan(None, where)
-    graph = loader.load(model, keeps_classes=where.reserves_class_names, form=_mindir_names(plan, where))
+    graph = loader.load(model, context=where if plan is None else plan.context)
     check(graph)
     return _network(graph, where, plan)
 
@@ -155,13 +154,6 @@ def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
 def _plan(config: Config | None, where: Context) -> DumpPlan | None:
     plans = _current().configurations
     return plans.default(where) if config is None else plans.own(config, where)
-
-
-def _mindir_names(plan: DumpPlan | None, where: Context) -> MindirNames:
-    """Return how operators of a .mindir file are cut and named on a device."""
-    context = where if plan is None else plan.context
-    is_loaded = plan is not None and plan.files.has_loaded_scopes
-    return MindirNames(expands=context.device_target is not DeviceTarget.ASCEND, has_loaded_scopes=is_loaded)
 
 
 def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelState | None = None) -> Network:
@@ -176,7 +168,7 @@ def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelSt
 
 def load_graph(model: Any) -> Graph:
     """Return the graph of a model, as for ``load``, for tools that run it themselves."""
-    return loader.load(model, keeps_classes=current_context().reserves_class_names)
+    return loader.load(model, context=current_context())
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:

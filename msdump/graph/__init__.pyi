@@ -48,7 +48,6 @@ from .graph import canonical_domain as canonical_domain
 from .graph import uses_float_status as uses_float_status
 from .loader import dimension_name as dimension_name
 from .loader import fits_sizes as fits_sizes
-from .mindir import MindirNames as MindirNames
 from .mixed_types import MixedTypes as MixedTypes
 from .mixed_types import mixed_types as mixed_types
 from .names import ROOT as ROOT

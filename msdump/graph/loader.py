@@ -35,22 +35,23 @@ from msdump.graph.names import name_nodes
 from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.graph.weights import GRAPH_INITIALIZER, MODEL_GRAPH
+from msdump.plan import Context
 from msdump.record import Buffer
 from msdump.threads import new_lock
 from msdump.wire import fields, varint
 
 _log: Final = logging.getLogger("msdump.graph")
+_DEFAULT: Final = Context()
 
 
 def load(
     model: str | os.PathLike[str] | onnx.ModelProto | bytes,
     *,
-    keeps_classes: bool = True,
+    context: Context = _DEFAULT,
     sizes: Mapping[str, int] = MappingProxyType({}),
     update_binding: Mapping[str, str] | None = None,
     variables: frozenset[str] = frozenset(),
     source: str = "",
-    form: mindir.MindirNames | None = None,
 ) -> Graph:
     """Return the graph of a model.
 
@@ -58,14 +59,15 @@ def load(
 
     Args:
         model: Path of an .onnx or .mindir file, a ModelProto, or a serialised model.
-        keeps_classes: Scopes carry class names (``reserve_class_name_in_scope``).
+        context: Where the network runs: whether scopes carry class names (``reserve_class_name_in_scope``),
+            and whether composites of a .mindir file run as the kernels of MindSpore's CPU (else each is one
+            operator, as on Ascend).
         sizes: Sizes of dynamic dimensions by name, from which the shapes of all values follow; a
             dimension without a name is ``input[axis]``.
         update_binding: The output that each initializer takes after a training step, for a model that
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
         source: Name in messages of a model that was made from another one; the path, or "<ModelProto>".
-        form: How operators of a .mindir file are cut and named; None: as on MindSpore's CPU.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
@@ -80,9 +82,9 @@ def load(
         own_name, folder, data = str(path), path.parent, _map_file(path)
     source = source or own_name
     try:
-        loading = _Loading(source, folder, keeps_classes=keeps_classes, sizes=sizes)
+        loading = _Loading(source, folder, context, sizes)
         if mindir.is_mindir(data, own_name):
-            return loading.translated(data, form or mindir.MindirNames())
+            return loading.translated(data)
         return loading.graph(data, update_binding, variables)
     except GraphError as error:
         # called functions do not have the file name: it is added to each message here
@@ -100,12 +102,10 @@ def _map_file(path: Path) -> memoryview:
 
 
 class _Loading:
-    def __init__(
-        self, source: str, folder: Path | None, *, keeps_classes: bool, sizes: Mapping[str, int]
-    ) -> None:
+    def __init__(self, source: str, folder: Path | None, context: Context, sizes: Mapping[str, int]) -> None:
         self._source = source
         self._files = weights.SideFiles(folder)
-        self._keeps_classes = keeps_classes
+        self._context = context
         self._sizes = sizes
 
     def graph(
@@ -125,9 +125,9 @@ class _Loading:
             return replace(graph, training=Training(obstacle=training.obstacle))
         return self._trained(model, initializers, training, parts)
 
-    def translated(self, data: memoryview, form: mindir.MindirNames) -> Graph:
+    def translated(self, data: memoryview) -> Graph:
         """Return the graph of a .mindir file."""
-        model = mindir.TranslatedModel(mindir.read(data, self._files), form)
+        model = mindir.TranslatedModel(mindir.read(data, self._files), self._context)
         for note in model.notes:
             _log.warning("%s: %s", self._source, note)
         variables = frozenset(model.bindings)
@@ -198,12 +198,12 @@ class _Loading:
         model = functions.inline(model)
         functions.remove_identities(model.graph, variables)
         names.name_nodes(model.graph)
-        shared = Shared(self._source, model, self._keeps_classes)
+        shared = Shared(self._source, model, self._context.reserves_class_names)
         typed = (model if is_typed else _inferred(model)).graph
         return Builder(shared, model.graph, typed, initializers, variables=variables).graph()
 
 
-Context = shape_inference.InferenceContext
+_Inference = shape_inference.InferenceContext
 
 
 def dimension_name(value: str, axis: int, name: str | None) -> str:
@@ -289,7 +289,7 @@ def _schema(domain: str, name: str) -> defs.OpSchema:
     return operator
 
 
-def _infer(kind: Collective | None, context: Context) -> None:
+def _infer(kind: Collective | None, context: _Inference) -> None:
     """Infer output types of a collective: input types with resized axes; of Receive, from attributes."""
     if kind is Collective.RECEIVE:
         dtype = _attribute(context, "dtype")
@@ -305,7 +305,7 @@ def _infer(kind: Collective | None, context: Context) -> None:
         context.set_output_type(slot, value_type)
 
 
-def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], context: Context) -> None:
+def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], context: _Inference) -> None:
     """Change the size of an axis of a type; the size becomes unknown if the number of ranks is."""
     dimensions = kind.tensor_type.shape.dim
     if not -len(dimensions) <= axis < len(dimensions):
@@ -318,7 +318,7 @@ def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], co
         dimension.Clear()
 
 
-def _attribute(context: Context, *names: str) -> onnx.AttributeProto:
+def _attribute(context: _Inference, *names: str) -> onnx.AttributeProto:
     """Return the first of some attributes that an operator has, an empty one if it has none of them."""
     return next(filter(None, map(context.get_attribute, names)), onnx.AttributeProto())
 

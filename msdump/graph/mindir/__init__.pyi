@@ -1,4 +1,3 @@
-from .backend import MindirNames as MindirNames
 from .file import SUFFIX as SUFFIX
 from .file import is_mindir as is_mindir
 from .file import read as read

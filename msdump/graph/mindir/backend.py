@@ -14,6 +14,7 @@ from msdump.graph.mindir.expansions import expanded
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import Constant, Kernel, KernelNodes, NodeReader, Operand
 from msdump.graph.mindir.order import execution_order, post_order
+from msdump.plan import Context, DeviceTarget
 
 _NUMBER: Final = re.compile(r"(?P<type>.*)-op(?P<number>\d+)")
 
@@ -33,28 +34,19 @@ class KernelGraph:
     nodes: KernelNodes
 
 
-@dataclass(frozen=True, slots=True)
-class MindirNames:
-    """How operators of a MindIR file are cut and named.
+def kernel_graphs(file: MindIR, context: Context) -> list[KernelGraph]:
+    """Return the kernel graphs of a file, in the order of their ids.
 
-    Attributes:
-        expands: Whether composites are computed by several kernels, as on the CPU; on Ascend each is one.
-        has_loaded_scopes: Names are those of a file that MindSpore has loaded, all in ``Default``.
+    On CPU and GPU composites are computed by several kernels; Ascend has a kernel for each.
     """
-
-    expands: bool = True
-    has_loaded_scopes: bool = False
-
-
-def kernel_graphs(file: MindIR, form: MindirNames) -> list[KernelGraph]:
-    """Return the kernel graphs of a file, in the order of their ids."""
+    expands = context.device_target is not DeviceTarget.ASCEND
     if file.functions:
         raise UnsupportedOpError("control flow (functions of the file) cannot run yet")
     reader = NodeReader(
-        file, expanded if form.expands else lambda _: None, has_loaded_scopes=form.has_loaded_scopes
+        file, expanded if expands else lambda _: None, has_loaded_scopes=context.has_loaded_scopes
     )
     nodes = reader.nodes(file.graph, is_main=True)
-    if form.expands:
+    if expands:
         own_tuples(nodes.kernels)
         insert_casts(nodes.kernels, nodes.results)
     kernels = execution_order(nodes.results)

@@ -16,11 +16,12 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
-from msdump.graph.mindir.backend import KernelGraph, MindirNames, kernel_graphs
+from msdump.graph.mindir.backend import KernelGraph, kernel_graphs
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import ITEMS, PASSING, TUPLES, Constant, Kernel, Operand, Variable
 from msdump.graph.operators import update_of
 from msdump.graph.primitives import COMPUTED, SLOTS, Call, function
+from msdump.plan import Context
 
 OPSET: Final = 21
 IR_VERSION: Final = 10
@@ -38,7 +39,7 @@ class TranslatedModel:
         notes: Sentences on what the reader passed over.
     """
 
-    def __init__(self, file: MindIR, form: MindirNames) -> None:
+    def __init__(self, file: MindIR, context: Context) -> None:
         """Translate a file.
 
         Raises:
@@ -47,7 +48,7 @@ class TranslatedModel:
         """
         writer = _Writer(file)
         try:
-            writer.add(kernel_graphs(file, form)[0])
+            writer.add(kernel_graphs(file, context)[0])
         except RecursionError as error:
             raise GraphError("tuples are nested too deeply in each other") from error
         self.message = writer.model()
