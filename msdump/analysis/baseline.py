@@ -81,7 +81,7 @@ def write(
     for (label, path), measured in zip(directories.items(), everything, strict=True):
         baseline.unreadable += (f"{path}: {fault}" for fault in measured.faults)
         if measured.rows:
-            reports.write(os.path.join(folder, label), TABLE, _lines(measured))  # noqa: PTH118
+            reports.write(folder, f"{label}/{TABLE}", _lines(measured))
             baseline.directories += 1
             baseline.rows += len(measured.rows)
     if not baseline.rows:
@@ -98,8 +98,7 @@ def _keep_graphs(root: str, folder: str) -> None:
             path = rank.graph_file(PathKind.IR, number)
             place = "" if path is None else os.path.relpath(os.path.realpath(path), root)
             if path is not None and not place.startswith(os.pardir):
-                directory, name = os.path.split(place)
-                reports.write_bytes(os.path.join(folder, directory), name, [read_bytes(path)])  # noqa: PTH118
+                reports.write_bytes(folder, place, [read_bytes(path)])
 
 
 def _measured(spec: StatisticSpec, execution: int | None, path: str) -> RowSide:

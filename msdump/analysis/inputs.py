@@ -22,7 +22,7 @@ from msdump.dtypes import STRING, DType
 from msdump.errors import InputError
 from msdump.execute import bind_inputs
 from msdump.graph import Graph, Value, ValueType
-from msdump.store.write import write_stream
+from msdump.store.write import write_file
 
 # RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
 _BROKEN: Final = (
@@ -137,7 +137,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> str:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
-    write_stream(str(Path(path).parent), Path(path).name, (contents.getbuffer(),))
+    write_file(path, (contents.getbuffer(),))
     return str(path)
 
 

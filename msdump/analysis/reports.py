@@ -13,7 +13,7 @@ from msdump.errors import ToolError
 from msdump.record import Buffer
 from msdump.return_codes import ReturnCode
 from msdump.store import MAPPING
-from msdump.store.write import DUMP_MODE, DiskFiles
+from msdump.store.write import DUMP_MODE, DiskFiles, make_output
 
 
 def stamped(prefix: str, suffix: str) -> str:
@@ -24,12 +24,12 @@ def stamped(prefix: str, suffix: str) -> str:
 def write(folder: str, name: str, parts: Iterable[str]) -> str:
     """Write a text file and return its path.
 
-    The folder is created with mode 0700, the file has mode 0600, as msaccucmp's. A name of 255 bytes or
-    more becomes a hash, and ``mapping.csv`` beside it gets a line "hash,name".
+    The folder is created with mode 0700, below one that exists; the file has mode 0600, as msaccucmp's. A
+    name of 255 bytes or more becomes a hash, and ``mapping.csv`` beside it gets a line "hash,name".
 
     Args:
         folder: The folder.
-        name: Name of the file.
+        name: Name of the file, behind directories in the folder which are made, too.
         parts: The text, piece by piece.
 
     Raises:
@@ -40,11 +40,13 @@ def write(folder: str, name: str, parts: Iterable[str]) -> str:
 
 def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
     """Write a file of bytes and return its path, as ``write`` does."""
-    directory = os.path.realpath(folder)
+    place, _, name = name.rpartition("/")
+    directory = os.path.join(os.path.realpath(folder), place).rstrip("/")  # noqa: PTH118
     stand_in = shorten_name(name)
     path = f"{directory}/{stand_in}"
     files = DiskFiles(DUMP_MODE)
     try:
+        make_output(folder)
         files.stream(directory, stand_in, parts, DUMP_MODE)
         if stand_in != name:  # vendor: mapping.csv has no header
             files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(), b"")

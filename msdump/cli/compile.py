@@ -18,7 +18,7 @@ from msdump.errors import InputError
 from msdump.execute import emulated
 from msdump.graph import Graph, loader
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
-from msdump.store.write import write_stream
+from msdump.store.write import write_file
 
 _Form = Callable[[Message], Iterable[bytes]]
 
@@ -48,7 +48,7 @@ def write_graph_file(graph: Graph, path: str, context: Context) -> None:
         raise InputError(f"graph file {path!r}: its name must end in {', '.join(FORMS)}")
     device = emulated(graph, None, context)
     assert device is not None, "only an Ascend compiles graphs"
-    write_stream(str(file.parent), file.name, FORMS[file.suffix](graph_files.model(device)))
+    write_file(file, FORMS[file.suffix](graph_files.model(device)))
 
 
 _compilation: Final = sections.Section("Compilation")

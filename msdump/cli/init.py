@@ -11,7 +11,7 @@ import click
 
 from msdump.cli import messages, sections
 from msdump.config import templates
-from msdump.store.write import make_directories, write_stream
+from msdump.store.write import make_directories, write_file
 
 _WIDTH: Final = 11
 _MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
@@ -81,7 +81,7 @@ def command(*, target: str, mode: str | None, iteration: str, yes: bool, force: 
             ) from error
     data = templates.render(templates.MODES[name], answers).encode()
     templates.MODES[name].check(data, target)
-    write_stream(str(path.parent), path.name, (data,), _MODE)
+    write_file(path, (data,), _MODE)
     click.echo(f"{'written':<{_WIDTH}}{target}: {templates.MODES[name].title}")
     for title, text in _commands(name, target, path):
         click.echo(f"{title:<{_WIDTH}}{text}")

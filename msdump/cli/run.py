@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from msdump.plan import DeviceTarget, Tree
 from msdump.selector import DumpMode, IterationSet
 from msdump.session import Network
 from msdump.store import Key, PathKind
-from msdump.store.write import write_stream
+from msdump.store.write import write_file
 
 Feed = Callable[[int], dict[str, Any]]
 """Returns the inputs of a step by name."""
@@ -614,10 +613,8 @@ def _traced(path: str) -> Iterator[None]:
         yield
     finally:
         tracing.end()
-        folder, name = os.path.split(_of_rank(path))
-        write_stream(
-            folder or ".", name, tracing.chrome_pieces(trace, f"msdump, rank {current().identity.rank}")
-        )
+        title = f"msdump, rank {current().identity.rank}"
+        write_file(_of_rank(path), tracing.chrome_pieces(trace, title))
 
 
 def _check_mode(mode: str | None, path: str | None, *, is_configured: bool) -> None:

@@ -41,7 +41,7 @@ from msdump.encode import statistic_csv
 from msdump.errors import ToolError, plural
 from msdump.read import open_dump
 from msdump.return_codes import ReturnCode
-from msdump.store.write import write_stream
+from msdump.store.write import write_file
 
 _WIDEST: Final = 40  # columns of a bar
 _COUNT: Final = " count"
@@ -327,6 +327,5 @@ def _draw(tensor: InspectedTensor, png: str) -> None:
             "its elements were not saved" if array is None else f"{tensor.dtype} of {array.size} elements"
         )
         raise ToolError(ReturnCode.PARAMETER, f"{tensor.name}: there is nothing to draw: {reason}")
-    folder, name = os.path.split(png)
-    write_stream(folder or ".", name, (draw(array),))
+    write_file(png, (draw(array),))
     print(f"picture    {png}")

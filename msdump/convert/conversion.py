@@ -19,7 +19,7 @@ from msdump.errors import ToolError
 from msdump.executors import ExecutorChoice, file_size, map_items
 from msdump.return_codes import ReturnCode
 from msdump.store import FAILED_LIST
-from msdump.store.write import DUMP_MODE, DiskFiles, make_directories
+from msdump.store.write import DUMP_MODE, DiskFiles, make_output
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def convert_files(
         skipped = f"; {count} other files were skipped" if count else ""
         raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
     try:
-        make_directories(output)
+        make_output(output)
         # The list of failures of an earlier conversion would be taken for the list of this conversion.
         Path(output, FAILED_LIST).unlink(missing_ok=True)
     except OSError as error:

@@ -13,7 +13,7 @@ from onnx import external_data_helper, version_converter
 from msdump import reading
 from msdump.errors import GraphError, InputError
 from msdump.graph import IN_MEMORY, Graph, functions, loader, names, validity
-from msdump.store.write import write_stream
+from msdump.store.write import write_file
 
 Model = str | os.PathLike[str] | onnx.ModelProto | bytes
 
@@ -121,9 +121,9 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
     paths: tuple[str, ...] = (path,)
     if _size(model) > most_bytes:
         data = f"{file.name}.data"
-        write_stream(str(file.parent), data, _taken_out(model, data))
+        write_file(file.with_name(data), _taken_out(model, data))
         paths = (path, f"{path}.data")
-    write_stream(str(file.parent), file.name, [model.SerializeToString()])
+    write_file(file, [model.SerializeToString()])
     return paths
 
 

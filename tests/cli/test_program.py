@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -631,6 +632,68 @@ class TestFailure:
         assert output.startswith("ran      ")
         assert all(np.load(path).size for path in files if path.suffix == ".npy")
         assert [path for path in files if path.suffix == ".tmp"] == []
+
+
+class TestOutputFiles:
+    """Options that name a file of results."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (["run", MINI, "--save-outputs"], b"PK"),
+            (["run", MINI, "--trace"], b"{"),
+            (["report", "{dump}", "-o"], b"<!doctype html>"),
+        ],
+        ids=["save-outputs", "trace", "report"],
+    )
+    def test_pipe_is_written_to(self, tmp_path, config, arguments, expected):
+        """The reader of a pipe gets the whole file."""
+        call("run", MINI, "--config", config())
+        os.mkfifo(tmp_path / "pipe")
+        with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+            done = call(*(part.format(dump=tmp_path / "dump") for part in arguments), tmp_path / "pipe")
+            try:
+                read, _ = reader.communicate(timeout=60)
+            finally:
+                reader.kill()
+
+        assert done.exit_code == 0
+        assert read.startswith(expected)
+        assert (tmp_path / "pipe").is_fifo()
+
+    def test_pipe_is_refused(self, tmp_path, config):
+        """A Parquet file cannot be written to a pipe, which stays."""
+        call("run", MINI, "--config", config())
+        os.mkfifo(tmp_path / "pipe")
+
+        done = call("query", tmp_path / "dump", "select 1", "--parquet", tmp_path / "pipe")
+
+        message = "not a regular file: a Parquet file cannot be written there; give another path"
+        assert done.exit_code == 2
+        assert f"{tmp_path}/pipe: {message}" in done.stderr
+        assert (tmp_path / "pipe").is_fifo()
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["run", MINI, "--save-outputs", "{typo}/outputs.npz"],
+            ["run", MINI, "--trace", "{typo}/trace.json"],
+            ["report", "{dump}", "-o", "{typo}/report.html"],
+            ["pack", "{dump}", "-o", "{typo}"],
+            ["baseline", "{dump}", "-o", "{typo}"],
+        ],
+        ids=lambda arguments: f"{arguments[0]} {arguments[-2]}",
+    )
+    def test_missing_directories(self, tmp_path, config, arguments):
+        """No chain of directories is made, and the message names the first that is missing."""
+        call("run", MINI, "--config", config())
+        typo = tmp_path / "no" / "folder"
+
+        done = call(*(part.format(dump=tmp_path / "dump", typo=typo) for part in arguments))
+
+        assert done.exit_code != 0
+        assert f"there is no directory '{tmp_path}/no'" in done.stderr
+        assert not (tmp_path / "no").exists()
 
 
 class TestTerminal:

@@ -226,6 +226,7 @@ def test_options_that_exclude_each_other(tmp_path, image, target, count, code, m
 UNUSABLE = {
     "nothing": (["other"], "out", 6, "no dump file to convert; 1 other files were skipped"),
     "no such path": (["nowhere"], "out", 3, "nowhere: no such file or directory"),
+    "an output in no directory": (["a"], "no/out", 3, "there is no directory '.*/no'"),
     "an output that is a file": (["a"], "other/a.csv", 3, "no directory to write to"),
     "results of one name": (
         [f"a/{NAME}", f"b/{NAME}"],

@@ -34,7 +34,7 @@ from msdump.executors import ExecutorChoice
 from msdump.read import Iteration, check_whole, open_dump
 from msdump.return_codes import ReturnCode
 from msdump.store import STATISTICS
-from msdump.store.write import open_directory
+from msdump.store.write import make_output
 
 _SELECT: Final = re.compile(r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|pivot)\b)", re.IGNORECASE)
 """Matches statements that return many rows; DuckDB counts DESCRIBE as the same type of statement."""
@@ -188,9 +188,15 @@ class Session:
         Raises:
             ToolError: As for ``ask``, or the file cannot be written.
         """
+        # DuckDB would put a file in the place of a pipe or a device
+        if os.path.exists(path) and not os.path.isfile(path):
+            message = f"{path}: not a regular file: a Parquet file cannot be written there; give another path"
+            raise ToolError(ReturnCode.WRITE, message)
         text = question.strip().rstrip(";")
         options = "format parquet, use_tmp_file true"
-        ((count,),) = self.ask(f"copy ({text}\n) to {engine.literal(path)} ({options})").fetch(1)
+        ((count,),) = self.ask(
+            f"copy ({text}\n) to {engine.literal(os.path.realpath(path))} ({options})"
+        ).fetch(1)
         return int(count)
 
     def write_pack(self, folder: str) -> Pack:
@@ -201,7 +207,7 @@ class Session:
         """
         reports.check_empty(folder)
         try:
-            os.close(open_directory(os.path.realpath(folder)))
+            make_output(folder)
         except OSError as error:
             message = f"{folder}: cannot be made: {error.strerror or error}"
             raise ToolError(ReturnCode.WRITE, message) from error

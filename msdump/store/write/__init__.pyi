@@ -6,7 +6,7 @@ from .buffers import owned as owned
 from .buffers import size_of as size_of
 from .directories import Root as Root
 from .directories import make_directories as make_directories
-from .directories import open_directory as open_directory
+from .directories import make_output as make_output
 from .files import DUMP_MODE as DUMP_MODE
 from .files import FILE_MODE as FILE_MODE
 from .files import DiskFiles as DiskFiles
@@ -14,6 +14,7 @@ from .files import TracedFiles as TracedFiles
 from .files import WriteStream as WriteStream
 from .files import probe as probe
 from .files import reason as reason
+from .files import write_file as write_file
 from .files import write_stream as write_stream
 from .sinks import LONGEST_NAME as LONGEST_NAME
 from .sinks import Budget as Budget

@@ -113,6 +113,19 @@ def make_directories(path: str) -> None:
             _make_directory(place)
 
 
+def make_output(path: str) -> None:
+    """Create a directory of results, 0700, below one that exists: a typo makes no chain of directories.
+
+    Raises:
+        OSError: There is no directory above, it cannot be created, or it is a file.
+    """
+    place = Path(os.path.abspath(path))  # noqa: PTH100 - pathlib keeps ".." components
+    if not place.is_dir():
+        if not place.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"there is no directory {str(place.parent)!r}", path)
+        _make_directory(place)
+
+
 def _make_directory(place: Path) -> None:
     try:
         place.mkdir(DIRECTORY_MODE)

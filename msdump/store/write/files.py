@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
+import re
+import stat
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -15,7 +18,7 @@ from msdump.errors import DumpWriteError, cause_of, is_foreign
 from msdump.record import Buffer
 from msdump.store.clock import later_names
 from msdump.store.write.buffers import FileRange, size_of, write_all
-from msdump.store.write.directories import Root
+from msdump.store.write.directories import Root, make_output
 from msdump.store.write.place import OpenDirectory
 
 if TYPE_CHECKING:
@@ -111,7 +114,10 @@ class DiskFiles:
     def stream(
         self, directory: str, name: str, pieces: Iterable[Buffer | FileRange], mode: int = FILE_MODE
     ) -> int:
-        """Make a file as ``replace`` does from pieces, each written before the next; return its bytes."""
+        """Make a file as ``replace`` does from pieces, each written before the next; return its bytes.
+
+        Outside of a dump a pipe, a terminal or another character device of the name is written to.
+        """
         size = 0
 
         def write(fd: int) -> None:
@@ -123,7 +129,14 @@ class DiskFiles:
                 write_all(fd, (piece,))
                 size += size_of((piece,))
 
-        self._standing(directory).replace(name, write, mode)
+        fd = _open_stream(f"{directory}/{name}") if self._root is None else None
+        if fd is None:
+            self._standing(directory).replace(name, write, mode)
+            return size
+        try:
+            write(fd)
+        finally:
+            reading.close(fd)
         return size
 
     def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
@@ -243,6 +256,23 @@ class DiskFiles:
                 )
 
 
+_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/(?:self|thread-self|\d+))/fd/(\d+)")
+_STANDARD: Final = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+
+
+def _open_stream(path: str) -> int | None:
+    """Open a path that leads to a pipe or a character device, or names a descriptor; None for others."""
+    if (named := _DESCRIPTOR.fullmatch(_STANDARD.get(path, path))) is not None:
+        return os.dup(int(named[1]))
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return None
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return None
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
+
+
 class TracedFiles(DiskFiles):
     """Files on disk, each with a span in a trace."""
 
@@ -316,6 +346,20 @@ def _fault(path: str, error: OSError) -> str:
 
 WriteStream: TypeAlias = Callable[[str, str, Iterable[Buffer]], object]
 """Writes a file piece by piece: directory, name and contents."""
+
+
+def write_file(path: str | Path, pieces: Iterable[Buffer], mode: int = DUMP_MODE) -> int:
+    """Write a file as ``write_stream`` does, its directory made below an existing one at most.
+
+    Raises:
+        DumpWriteError: It cannot be written, or there is no directory above; the older one stays.
+    """
+    file = Path(path)
+    try:
+        make_output(str(file.parent))
+    except OSError as error:
+        raise DumpWriteError(f"cannot write {str(file)!r}: {reason(error)}") from error
+    return write_stream(str(file.parent), file.name, pieces, mode)
 
 
 def write_stream(directory: str, name: str, pieces: Iterable[Buffer], mode: int = DUMP_MODE) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Callable
 from functools import partial
@@ -207,6 +209,10 @@ class OpenDirectory:
                 self._rename(temporary, name)
 
     def _rename(self, temporary: str, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            if not stat.S_ISLNK(status.st_mode):
+                reading.check_regular(status, name)  # a pipe or a device is never replaced
         os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _try_nameless(self) -> bool:
