@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from onnx import defs, shape_inference
 from msdump import dtypes, reading
 from msdump.errors import GraphError, passing_over
 from msdump.graph import functions, mindir, names, training_info, validity, weights
-from msdump.graph.builder import Builder, Shared
+from msdump.graph.builder import Builder, Shared, value_type
 from msdump.graph.collectives import COUNTS, HCOM_NAMES, NAMES, Collective
 from msdump.graph.graph import (
     CLEAR_FLOAT_STATUS,
@@ -30,8 +31,10 @@ from msdump.graph.graph import (
     MINDSPORE_DOMAIN,
     Graph,
     Training,
+    canonical_domain,
 )
 from msdump.graph.names import name_nodes
+from msdump.graph.operators import CONTROL_FLOW, WITH_MEMORY
 from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.graph.weights import GRAPH_INITIALIZER, MODEL_GRAPH
@@ -199,7 +202,8 @@ class _Loading:
         functions.remove_identities(model.graph, variables)
         names.name_nodes(model.graph)
         shared = Shared(self._source, model, self._context.reserves_class_names)
-        typed = (model if is_typed else _inferred(model)).graph
+        known = {name: array for name, array in initializers.items() if name not in variables}
+        typed = (model if is_typed else _inferred(model, known if self._sizes else None)).graph
         return Builder(shared, model.graph, typed, initializers, variables=variables).graph()
 
 
@@ -251,14 +255,51 @@ def _settle(graph: onnx.GraphProto, sizes: Mapping[str, int]) -> None:
                 dimension.dim_value = sizes[name]
 
 
-def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with inferred types of its values, also inside branches and loops."""
+def _inferred(model: onnx.ModelProto, known: dict[str, np.ndarray] | None) -> onnx.ModelProto:
+    """Return the model with inferred types of its values, also inside branches and loops.
+
+    With ``known`` arrays, small values that follow from them and from shapes are constants of inference.
+    """
     found = {(node.domain, node.op_type) for node in walk_nodes(model.graph.node)}
     collectives = [(domain, name) for domain, name in sorted(found) if name in _SCHEMAS.get(domain, ())]
     with _registered(collectives), passing_over(Exception):  # inference may fail: a model runs without types
         model = shape_inference.infer_shapes(model, data_prop=True)
+        while known is not None and _fold(model, known):
+            model = shape_inference.infer_shapes(model, data_prop=True)
         validity.open_dimensions(model)
     return model
+
+
+_MOST_FOLDED: Final = 1024  # elements of a value that sizes may follow from
+
+
+def _fold(model: onnx.ModelProto, known: dict[str, np.ndarray]) -> int:
+    """Make constants of small values that follow from known ones and from shapes; return their number."""
+    from onnx.reference import ReferenceEvaluator  # not above: only given sizes need it, and it loads slowly
+
+    infos = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    sizes = {info.name: value_type(info.type).sizes for info in infos}
+    opsets, count = validity.opsets(model), 0
+    for node in model.graph.node:
+        is_plain = not canonical_domain(node.domain) and node.op_type not in WITH_MEMORY | CONTROL_FLOW
+        if not is_plain or len(node.output) != 1:
+            continue
+        given = {name: known.get(name) for name in node.input if name}
+        if any(array is not None and array.size > _MOST_FOLDED for array in given.values()):
+            continue
+        shape, result = sizes.get(node.output[0]), None
+        if node.op_type == "Shape" and (read := sizes.get(node.input[0])) is not None:
+            given = {node.input[0]: np.broadcast_to(np.int8(0), read)}
+        if not given or shape is None or math.prod(shape) > _MOST_FOLDED:
+            continue
+        if all(array is not None for array in given.values()):
+            with passing_over(Exception):  # the reference lacks an operator, or the model is at fault
+                (result,) = ReferenceEvaluator(node, opsets=opsets).run(None, given)
+        if isinstance(result, np.ndarray):
+            known[node.output[0]], count = result, count + 1
+            value = onnx.numpy_helper.from_array(result)
+            node.CopyFrom(onnx.helper.make_node("Constant", [], [node.output[0]], node.name, value=value))
+    return count
 
 
 _REGISTERING: Final = new_lock()  # ranks may be threads that load in parallel, and ONNX's schemas are global

@@ -87,6 +87,28 @@ def test_tensors_that_no_array_holds_are_counted(tmp_path, text, size, count, el
     assert (0, Amount(tensors, tensors * size)) == (told.unknown, told.unfit)
 
 
+def test_computed_shapes_are_known():
+    """Shapes that a model computes from sizes, also through casts and floats, are those of a run."""
+    model = parsed(
+        "graph (float[N,3,H,W] x) => (float[A,B,C,D] y) {"
+        " s = Shape(x) f = Cast<to=1>(s) g = Mul(f, half) i = Cast<to=7>(g) hw = Slice(i, two, four)"
+        " n = Slice(s, zero, two) t = Concat<axis=0>(n, hw) e = Expand(one, t)"
+        " u = Shape(e) c = Gather(u, two) y = Reshape(e, t) }",
+        half=np.float32([0.5]),
+        one=np.float32([1]),
+        zero=np.int64([0]),
+        two=np.int64([2]),
+        four=np.int64([4]),
+    )
+
+    graph = loader.load(model, sizes={"N": 2, "H": 9, "W": 6})
+
+    assert {"e": (2, 3, 4, 3), "y": (2, 3, 4, 3), "c": (1,)} == {
+        name: graph.type_of(name).shape for name in ("e", "y", "c")
+    }
+    assert 11 == len(graph.nodes)
+
+
 @pytest.mark.parametrize("context", CONTEXTS.values(), ids=CONTEXTS.keys())
 def test_windows_larger_than_their_input(tmp_path, context):
     """The output of a window that does not fit is of unknown size."""
