@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
-import re
-import stat
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -19,7 +16,7 @@ from msdump.record import Buffer
 from msdump.store.clock import later_names
 from msdump.store.write.buffers import FileRange, size_of, write_all
 from msdump.store.write.directories import Root, make_output
-from msdump.store.write.place import OpenDirectory
+from msdump.store.write.place import OpenDirectory, open_stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +126,7 @@ class DiskFiles:
                 write_all(fd, (piece,))
                 size += size_of((piece,))
 
-        fd = _open_stream(f"{directory}/{name}") if self._root is None else None
+        fd = open_stream(f"{directory}/{name}") if self._root is None else None
         if fd is None:
             self._standing(directory).replace(name, write, mode)
             return size
@@ -254,23 +251,6 @@ class DiskFiles:
                     "/".join(key),
                     cause_of(error),
                 )
-
-
-_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/(?:self|thread-self|\d+))/fd/(\d+)")
-_STANDARD: Final = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
-
-
-def _open_stream(path: str) -> int | None:
-    """Open a path that leads to a pipe or a character device, or names a descriptor; None for others."""
-    if (named := _DESCRIPTOR.fullmatch(_STANDARD.get(path, path))) is not None:
-        return os.dup(int(named[1]))
-    try:
-        mode = Path(path).stat().st_mode
-    except FileNotFoundError:
-        return None
-    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
-        return None
-    return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
 
 
 class TracedFiles(DiskFiles):

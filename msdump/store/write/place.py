@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -273,3 +274,20 @@ def _copy(source: int, target: int) -> None:
     while piece := os.pread(source, _STEP, offset):
         write_all(target, (piece,))
         offset += len(piece)
+
+
+_DESCRIPTOR: Final = re.compile(r"/(?:dev|proc/(?:self|thread-self|\d+))/fd/(\d+)")
+_STANDARD: Final = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+
+
+def open_stream(path: str) -> int | None:
+    """Open a path that leads to a pipe or a character device, or names a descriptor; None for others."""
+    if (named := _DESCRIPTOR.fullmatch(_STANDARD.get(path, path))) is not None:
+        return os.dup(int(named[1]))
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return None
+    if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        return None
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY)
