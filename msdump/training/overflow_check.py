@@ -25,7 +25,7 @@ class OverflowCheck:
         """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
         flags = []
         for gradient in gradients:
-            finite = op.call("ReduceAll", op.call("IsFinite", gradient), False)
+            finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
             flag = 1.0 - op.Cast(finite, to=FLOAT32.onnx)
             flags.append(op.call("Reshape", flag, shape=(1,)))
         total = op.Sum(*flags) if len(flags) > 1 else flags[0]
@@ -65,7 +65,7 @@ class FloatStatusCheck(OverflowCheck):
         else:
             lowered = op.Equal(np.array(0, np.int32), self.parallel.total(status))
             op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-        return op.Not(op.call("ReduceAll", lowered, False))
+        return op.Not(op.call("ReduceAll", lowered, None, False))
 
 
 def _zeros() -> StepTensor:

@@ -16,6 +16,7 @@ from msdump.dtypes import DType
 from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
+from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.mindir.backend import KernelGraph, kernel_graphs
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import ITEMS, PASSING, TUPLES, Constant, Kernel, Operand, Variable
@@ -142,8 +143,9 @@ class _Writer:
                 return helper.make_node(op_type, call.names, outputs, **attributes)
             assert entry is not None, f"{kernel.op_type} needs a body beside its ONNX operator"
             structure = call.structure(entry)
-            element = call.element(entry)
-            body = function(entry, len(call.names), structure, element, OPSET)
+            wide = call.in_float32(entry)
+            element = FLOAT32 if wide else call.element(entry)
+            body = function(wide or entry, len(call.names), structure, element, OPSET)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise UnsupportedOpError(
                 f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"

@@ -33,6 +33,7 @@ from msdump.graph.primitives.tape import op, writing
 
 INT32: Final = int(onnx.TensorProto.INT32)
 INT64: Final = int(onnx.TensorProto.INT64)
+DOUBLE: Final = int(onnx.TensorProto.DOUBLE)
 
 Ints = tuple[int, ...]
 Value = BodyValue
@@ -109,6 +110,14 @@ class OperatorBody:
             parts.append(element.name)
         return "_".join(parts)
 
+    def results(self, slots: Sequence[Value], structure: Mapping[str, Structure]) -> tuple[Value, ...]:
+        """Write the body with values of all slots, of which it reads the first ones; return its results."""
+        kinds = [each.kind for each in signature(self.build).parameters.values()]
+        takes_all = Parameter.VAR_POSITIONAL in kinds
+        read = slots if takes_all else slots[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
+        result = self.build(*read, **structure)
+        return (result,) if isinstance(result, Value) else tuple(result)
+
 
 OPERATORS: Final[dict[str, OperatorBody]] = {}
 """Every operator that has a body, by MindSpore's name; ``families`` imports the modules that fill it."""
@@ -148,11 +157,7 @@ def function(
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element], opset)
     with writing(body):
-        kinds = [each.kind for each in signature(entry.build).parameters.values()]
-        takes_all = Parameter.VAR_POSITIONAL in kinds
-        read = inputs if takes_all else inputs[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
-        result = entry.build(*(Value(body, each) for each in read), **structure)
-    results = [value.name for value in ((result,) if isinstance(result, Value) else result)]
+        results = [value.name for value in entry.results([Value(body, each) for each in inputs], structure)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(
         *(MINDSPORE_DOMAIN, entry.name, inputs, outputs, _returning(body, results, outputs)),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter, signature
 from typing import Any, Final
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph.graph import ValueType
-from msdump.graph.primitives.body import OperatorBody, Structure
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
+from msdump.graph.operators import moves
+from msdump.graph.primitives.body import OperatorBody, Structure, Value
 from msdump.graph.primitives.slots import SLOTS
+from msdump.graph.primitives.tape import op
 
 COMPUTED: Final = object()
 """Stands for the value of an operand that is computed in a run."""
@@ -72,7 +77,7 @@ class Call:
             value = self.values[places[name] + behind]
             if value is COMPUTED:
                 raise ValueError(f"the argument {name} is computed in a run")
-            return default if value is None else value
+            return default if value is None else slots[places[name]].text(value)
         if name in self.attributes:
             return self.attributes[name]
         fact = _FACTS.get(name)
@@ -88,6 +93,35 @@ class Call:
             if kind is not None and kind.dtype is not None:
                 return kind.dtype
         raise ValueError("no operand is a tensor")
+
+    def common_type(self) -> DType:
+        """Return the element type that holds the numbers of all operands."""
+        known = [kind.dtype.numpy for kind in self.types if kind is not None and kind.dtype is not None]
+        return dtypes.from_numpy(np.result_type(*known))
+
+    def in_float32(self, entry: OperatorBody) -> OperatorBody | None:
+        """Return a body that computes in float32 and rounds its results; None where no operand is smaller.
+
+        MindSpore's kernels of float16 do so; some have results in float32 beside those in float16.
+        """
+        halves = [slot for slot, kind in enumerate(self.types) if kind is not None and kind.dtype in HALVES]
+        if not halves or moves(self.op_type):
+            return None
+        own = [kind is not None and kind.dtype in HALVES for kind in self.outputs]
+
+        def build(*slots: Value, **structure: Structure) -> tuple[Value, ...]:
+            wide = [
+                op.Cast(value, to=FLOAT32.onnx) if slot in halves else value
+                for slot, value in enumerate(slots)
+            ]
+            results = entry.results(wide, structure)
+            # as the operand: an emulated device may have it in float32
+            return tuple(
+                op.CastLike(value, slots[halves[0]]) if is_half else value
+                for value, is_half in itertools.zip_longest(results, own[: len(results)])
+            )
+
+        return replace(entry, build=build, element=0, variant={"rounds": self.element(entry).name})
 
     def sizes(self, slot: int = 0) -> tuple[int, ...]:
         """Return the shape of an operand.
@@ -125,6 +159,8 @@ _FACTS: Final[Mapping[str, Callable[[Call], Any]]] = {
     "input_type": lambda call: _number(call.types[0]),
     "output_type": lambda call: _number(call.outputs[0]),
     "outputs": lambda call: len(call.outputs),
+    "given": lambda call: tuple(int(bool(name)) for name in call.names),
+    "is_whole": lambda call: call.common_type().numpy.kind in "iub",
     "count": lambda call: len(call.values) - max(len(SLOTS.get(call.op_type, ())) - 1, 0),
 }
 """Facts that a body may have as keywords."""

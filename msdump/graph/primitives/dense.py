@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import Value, operator
+from msdump.graph.primitives.body import DOUBLE, Ints, Value, operator
 from msdump.graph.primitives.tape import op
 
 
@@ -27,6 +28,27 @@ def batch_matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int,
     return op.MatMul(first, second)
 
 
+@operator("Conv2DExt")
+def conv_2d_ext(
+    x: Value,
+    weight: Value,
+    bias: Value,
+    *,
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
+    groups: int,
+    given: Ints,
+    rank: int,
+) -> Value:
+    """Convolve images; a single number of stride, padding or dilation is that of all axes."""
+    strides, pads, dilations = (
+        [*item, *item * (rank - 2 - len(item))] for item in (stride, padding, dilation)
+    )
+    window = {"strides": strides, "pads": pads * 2, "dilations": dilations, "group": groups}
+    return op.Conv(x, weight, *([bias] if given[2] else []), **window)
+
+
 @operator("BiasAdd")
 def bias_add(x: Value, bias: Value, *, rank: int) -> Value:
     """Add a bias to the channels, which are the second axis."""
@@ -37,6 +59,78 @@ def bias_add(x: Value, bias: Value, *, rank: int) -> Value:
 def bias_add_grad(dy: Value, *, rank: int) -> Value:
     """Sum a gradient over all axes but the channels'."""
     return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
+
+
+@operator("Einsum")
+def einsum(*tensors: Value, equation: str) -> Value:
+    """Sum products of elements by an equation of indices."""
+    return op.Einsum(*tensors, equation=equation)
+
+
+@operator("EinsumGrad")
+def einsum_grad(*tensors: Value, equation: str) -> tuple[Value, ...]:
+    """Return the gradients of the operands: products of the others with the result's gradient."""
+    *operands, dy = tensors
+    left, _, result = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    found = []
+    for place, term in enumerate(terms):
+        others = [*terms[:place], *terms[place + 1 :], result]
+        values = [*operands[:place], *operands[place + 1 :], dy]
+        known = "".join(index for index in term if index in "".join(others))
+        partial = op.Einsum(*values, equation=f"{','.join(others)}->{known}")
+        # an index that only this operand has was summed: each of its elements has the same gradient
+        axes = [axis for axis, index in enumerate(term) if index not in known]
+        wide = op.Unsqueeze(partial, axes) if axes else partial
+        found.append(op.Expand(wide, op.Shape(operands[place])))
+    return tuple(found)
+
+
+@operator("MatrixInverse")
+def matrix_inverse(x: Value, *, rank: int, adjoint: int = 0) -> Value:
+    """Return the inverse of matrices by Newton's iteration, Y = Y (2 - X Y), in float64."""
+    order = [*range(rank - 2), rank - 1, rank - 2]
+    matrix = op.Cast(x, to=DOUBLE)
+    if adjoint:
+        matrix = op.Transpose(matrix, perm=order)
+    sizes = op.Abs(matrix)
+    # from transposed X over the product of its norms the iteration converges for every X
+    norms = [
+        op.ReduceMax(op.ReduceSum(sizes, (axis,), keepdims=1), (-2, -1), keepdims=1) for axis in (-2, -1)
+    ]
+    inverse = op.Transpose(matrix, perm=order) / (norms[0] * norms[1])
+    two = np.array(2.0)
+    for _ in range(_ITERATIONS):
+        inverse = inverse * two - op.MatMul(inverse, op.MatMul(matrix, inverse))
+    return op.CastLike(inverse, x)
+
+
+_ITERATIONS = 60
+"""Newton's iterations: two for each doubling of the condition number, and some to converge."""
+
+
+@operator("Cdist")
+def cdist(x: Value, y: Value, *, p: float) -> Value:
+    """Return the distances of the rows of two matrices in the p-norm."""
+    distances = op.Abs(op.Unsqueeze(x, [-2]) - op.Unsqueeze(y, [-3]))
+    if math.isinf(p):
+        return op.ReduceMax(distances, [-1], keepdims=0)
+    if p == 0:
+        return op.ReduceSum(op.CastLike(distances > 0.0, x), [-1], keepdims=0)
+    return op.Pow(op.ReduceSum(op.Pow(distances, float(p)), [-1], keepdims=0), 1 / p)
+
+
+@operator("Cross")
+def cross(x: Value, y: Value, *, dim: int, input_shape: Ints) -> Value:
+    """Return the cross product along an axis of three elements, by default the first such."""
+    axis = input_shape.index(3) if dim == _ANY_AXIS else dim
+    (x1, x2), (y1, y2) = (
+        [op.Gather(item, order, axis=axis) for order in ((1, 2, 0), (2, 0, 1))] for item in (x, y)
+    )
+    return x1 * y2 - x2 * y1
+
+
+_ANY_AXIS = -65530
 
 
 ROW_COPIES = 8

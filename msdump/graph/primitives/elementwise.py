@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import Value, operator, operators
+from msdump.graph.primitives.body import DOUBLE, INT64, BodyFunction, Value, operator, operators
+from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.tape import op
 
 operators(
     {
-        "RealDiv": ("Divide.", lambda x, y: x / y),
         "Square": ("Multiply by itself.", lambda x: x * x),
         "SqrtGrad": ("Return dy / 2y.", lambda y, dy: dy * 0.5 / y),
         "AsinGrad": ("Return dy / sqrt(1 - x²).", lambda x, dy: dy / op.Sqrt(1.0 - x * x)),
@@ -40,7 +41,7 @@ operators(
         ),
         "EluGrad": (
             "Return dy where the forward output is positive, elsewhere dy (y / scale + alpha).",
-            lambda dy, y, *, alpha, scale=1.0: op.Where(
+            lambda dy, y, *, alpha=1.0, scale=1.0: op.Where(
                 y > 0.0, dy, dy * ((y if scale == 1.0 else y / float(scale)) + float(alpha))
             ),
         ),
@@ -61,6 +62,107 @@ operators(
         ),
     }
 )
+
+
+def floor_mod(x: Value, y: Value, *, is_whole: int) -> Value:
+    """Return the rest of a division, with the sign of the divisor."""
+    return op.Mod(x, y) if is_whole else x - op.Floor(x / y) * y
+
+
+def floor_div(x: Value, y: Value, *, is_whole: int) -> Value:
+    """Divide and round down."""
+    return (x - op.Mod(x, y)) / y if is_whole else op.Floor(x / y)
+
+
+def is_close(x: Value, y: Value, *, rtol: float, atol: float, equal_nan: int) -> Value:
+    """Return whether elements differ by at most atol + rtol |y|."""
+    x, y = (op.Cast(item, to=DOUBLE) for item in (x, y))
+    bound = op.Abs(y) * np.array(rtol) + np.array(atol)
+    is_near = op.And(op.LessOrEqual(op.Abs(x - y), bound), op.Not(op.IsInf(y)))
+    is_same = op.Or(op.Equal(x, y), is_near)
+    return op.Or(is_same, op.And(op.IsNaN(x), op.IsNaN(y))) if equal_nan else is_same
+
+
+def _shifted(build: BodyFunction) -> BodyFunction:
+    return lambda x, bits: build(x, op.CastLike(op.Pow(np.array(2), op.Cast(bits, to=INT64)), x))
+
+
+operators(
+    {
+        "AddN": ("Add tensors.", lambda *tensors: functools.reduce(op.Add, tensors)),
+        "AddExt": ("Return x + alpha y.", lambda x, y, alpha: x + y * op.CastLike(alpha, y)),
+        "SubExt": ("Return x - alpha y.", lambda x, y, alpha: x - y * op.CastLike(alpha, y)),
+        "Addcdiv": ("Return x + value a / b.", lambda x, a, b, value: x + op.CastLike(value, x) * a / b),
+        "Addcmul": ("Return x + value a b.", lambda x, a, b, value: x + op.CastLike(value, x) * a * b),
+        **dict.fromkeys(
+            ("Lerp", "LerpScalar"),
+            ("Return x + weight (y - x).", lambda x, y, weight: x + op.CastLike(weight, x) * (y - x)),
+        ),
+        "Hypot": ("Return sqrt(x² + y²).", lambda x, y: op.Sqrt(x * x + y * y)),
+        "Rsqrt": ("Return 1 / sqrt(x).", lambda x: op.Reciprocal(op.Sqrt(x))),
+        "RsqrtGrad": ("Return -dy y³ / 2.", lambda y, dy: dy * (y * y * y) * -0.5),
+        "ReLU6": ("Limit to 0 and 6.", lambda x: op.Clip(x, 0.0, 6.0)),
+        "Trunc": ("Cut off the fraction.", lambda x: op.Sign(x) * op.Floor(op.Abs(x))),
+        "NotEqual": ("Return whether elements differ.", lambda x, y: op.Not(op.Equal(x, y))),
+        "Heaviside": (
+            "Return 0 below zero, 1 above, and a given value at zero.",
+            lambda x, y: op.Where(op.Equal(x, 0.0), y, op.CastLike(x > 0.0, x)),
+        ),
+        "Xdivy": ("Return x / y, 0 where x is 0.", lambda x, y: op.Where(op.Equal(x, 0.0), 0.0, x / y)),
+        "Xlogy": (
+            "Return x log y, 0 where x is 0.",
+            lambda x, y: op.Where(op.Equal(x, 0.0), 0.0, x * op.Log(y)),
+        ),
+        "HShrink": (
+            "Return 0 between -lambd and lambd.",
+            lambda x, *, lambd: op.Shrink(x, lambd=float(lambd), bias=0.0),
+        ),
+        "SoftShrink": (
+            "Move towards 0 by lambd.",
+            lambda x, *, lambd: op.Shrink(x, lambd=float(lambd), bias=float(lambd)),
+        ),
+        "Elu": (
+            "Return alpha (exp(x) - 1) below 0.",
+            lambda x, *, alpha=1.0: op.Elu(x, alpha=float(alpha)),
+        ),
+        "CeLU": (
+            "Return alpha (exp(x / alpha) - 1) below 0.",
+            lambda x, *, alpha=1.0: op.Celu(x, alpha=float(alpha)),
+        ),
+        "PReLU": (
+            "Multiply negative elements by the slope of their channel.",
+            lambda x, slopes, *, rank: op.PRelu(x, op.Reshape(slopes, (-1, *(1,) * max(rank - 2, 0)))),
+        ),
+        "Round": (
+            "Round to a number of decimals, halves to even.",
+            lambda x, *, decimals=0: (
+                op.Round(x * 10.0**decimals) * 10.0**-decimals if decimals else op.Round(x)
+            ),
+        ),
+        "LogSoftmax": (
+            "Return the logarithm of softmax.",
+            lambda x, *, axis=-1: op.LogSoftmax(x, axis=axis),
+        ),
+        "FloorMod": (str(floor_mod.__doc__), floor_mod),
+        "FloorDiv": (str(floor_div.__doc__), floor_div),
+        "IsClose": (str(is_close.__doc__), is_close),
+        "Mod": (
+            "Return the rest of a division, with the sign of the dividend.",
+            lambda x, y: op.Mod(x, y, fmod=1),
+        ),
+        "LeftShift": ("Shift bits to the left.", _shifted(lambda x, power: x * power)),
+        "RightShift": (
+            "Shift bits to the right.",
+            _shifted(lambda x, power: floor_div(x, power, is_whole=1)),
+        ),
+    }
+)
+
+
+@operator("GeluExt")
+def gelu_ext(x: Value, *, approximate: str) -> Value:
+    """Return x times the normal distribution, by the error function or by tanh."""
+    return op.Gelu(x, approximate=approximate)
 
 
 @operator("FillV2", element=1)
@@ -88,14 +190,14 @@ def hswish_grad(dy: Value, x: Value) -> Value:
 
 
 @operator("HSigmoidGrad")
-def hsigmoid_grad(dy: Value, x: Value, *, alpha: float, beta: float) -> Value:
+def hsigmoid_grad(dy: Value, x: Value, *, alpha: float = 1 / 6, beta: float = 0.5) -> Value:
     """Return dy alpha where alpha x + beta lies between 0 and 1, else 0."""
     line = x * float(alpha) + float(beta)
     return op.Where(op.And(line > 0.0, line < 1.0), dy * float(alpha), 0.0)
 
 
 @operator("GeLUGrad")
-def gelu_grad(dy: Value, x: Value, _y: Value, *, approximate: str) -> Value:
+def gelu_grad(dy: Value, x: Value, _y: Value, *, approximate: str = "tanh") -> Value:
     """Return the gradient of x times the normal distribution, by the error function or by tanh."""
     if approximate == "tanh":
         scale, cubic = math.sqrt(2 / math.pi), 0.044715
@@ -134,25 +236,34 @@ NUMBER_TYPES: Final = {"Mul": "Mul", "Div": "Div", "Maximum": "Max", "Minimum": 
 """ONNX's operators of a tensor and a single number, by MindSpore's names."""
 
 
-def _number_body(op_type: str) -> Callable[..., Value]:
-    def build(x: Value, number: Value, *, rank: int = 0, to: int = 0) -> Value:
-        if to:
-            x, number = op.Cast(x, to=to), op.Cast(number, to=to)
-        result: Value = getattr(op, op_type)(x, op.Reshape(number, (1,) * rank) if rank else number)
-        return result
+def converting(op_type: str) -> Callable[..., Value]:
+    """Return the body of an operator of ONNX's with operands of other element types than it takes.
+
+    ``rank``: that of the first operand, where the second is a number; ``to``: element type to compute in;
+    ``output_type``: that of the result.
+    """
+
+    def build(*operands: Value, rank: int = 0, to: int = 0, output_type: int = 0) -> Value:
+        values = [op.Cast(item, to=to) if to else item for item in operands]
+        if rank:
+            values[1] = op.Reshape(values[1], (1,) * rank)
+        result: Value = getattr(op, op_type)(*values)
+        return op.Cast(result, to=output_type) if output_type else result
 
     return build
-
-
-operators(
-    {
-        name: (f"Return {name} of a tensor and a number.", _number_body(op_type))
-        for name, op_type in NUMBER_TYPES.items()
-    }
-)
 
 
 @operator("IsFinite")
 def is_finite(x: Value) -> Value:
     """Return whether each element is neither infinite nor NaN."""
     return op.Not(op.Or(op.IsInf(x), op.IsNaN(x)))
+
+
+def _slope_axes(call: Call) -> dict[str, Any]:
+    """Return the axes along which a slope of PReLU repeats: all but the channels', if they have several."""
+    is_single = math.prod(call.sizes(2)) == 1
+    return {"axes": tuple(axis for axis in range(call.argument("rank")) if is_single or axis != 1)}
+
+
+ARGUMENTS["PReLUGrad"] = _slope_axes
+ARGUMENTS["Dropout"] = lambda call: {"generator_seed": call.argument("seed0", call.argument("Seed0", 0))}

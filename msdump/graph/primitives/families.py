@@ -6,8 +6,10 @@ from msdump.graph.primitives import (  # noqa: F401 - they fill the table
     losses,
     normalization,
     plain,
+    reductions,
     sampling,
     shapes,
+    special,
     updates,
     windows,
 )

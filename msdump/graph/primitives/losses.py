@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import INT64, Value, operator
+from msdump.graph.primitives.body import INT64, Ints, Value, operator
+from msdump.graph.primitives.call import ARGUMENTS
 from msdump.graph.primitives.tape import op
 
 
@@ -51,14 +52,70 @@ def one_hot(
 
 
 @operator("BCEWithLogitsLoss")
-def bce_with_logits(logits: Value, labels: Value, *_: Value, reduction: str) -> Value:
+def bce_with_logits(logits: Value, labels: Value, *weights: Value, reduction: str, given: Ints = ()) -> Value:
     """Return labels log(1 / sigmoid) + (1 - labels) log(1 / (1 - sigmoid)), reduced.
 
-    Only exponentials of negative numbers occur, which cannot overflow.
+    Only exponentials of negative numbers occur, which cannot overflow. ``given``: by slot whether there are
+    weights of elements, and of positive labels.
     """
     below = op.Max(-logits, 0.0)
     decayed = op.Log(op.Exp(-op.Abs(logits)) + 1.0) + below
-    return _reduced_losses((1.0 - labels) * logits + decayed, reduction)
+    if any(given[3:4]):
+        decayed = decayed * ((weights[1] - 1.0) * labels + 1.0)
+    losses = (1.0 - labels) * logits + decayed
+    return _reduced_losses(losses * weights[0] if any(given[2:3]) else losses, reduction)
+
+
+@operator("BinaryCrossEntropy")
+def binary_cross_entropy(x: Value, target: Value, weight: Value, *, reduction: str, given: Ints) -> Value:
+    """Return -(target log x + (1 - target) log(1 - x)), each times a weight, reduced."""
+    losses = -(target * op.Log(x + _LEAST) + (1.0 - target) * op.Log(1.0 - x + _LEAST))
+    return _reduced_losses(losses * weight if given[2] else losses, reduction)
+
+
+@operator("BinaryCrossEntropyGrad")
+def binary_cross_entropy_grad(
+    x: Value, target: Value, dy: Value, weight: Value, *, reduction: str, given: Ints
+) -> Value:
+    """Return dy (x - target) / (x (1 - x)), each times a weight; divided by their number for a mean."""
+    slope = (x - target) / op.Max(x * (1.0 - x), _LEAST) * dy
+    slope = slope * weight if given[3] else slope
+    return slope / op.CastLike(op.Size(x), x) if reduction == "mean" else slope
+
+
+_LEAST = 1e-12
+"""MindSpore's distance from the logarithm of 0 and from division by 0."""
+
+
+@operator("BinaryCrossEntropyWithLogitsBackward")
+def bce_with_logits_backward(
+    dy: Value, logits: Value, labels: Value, weight: Value, positive: Value, *, reduction: str, given: Ints
+) -> Value:
+    """Return dy ((1 + (p - 1) labels) sigmoid - p labels), each times a weight; p: weight of positives."""
+    share, known = op.Sigmoid(logits), labels * positive if given[4] else labels
+    total = known + 1.0 - labels if given[4] else 1.0
+    slope = (share * total - known) * dy
+    slope = slope * weight if given[3] else slope
+    return slope / op.CastLike(op.Size(logits), logits) if reduction == "mean" else slope
+
+
+@operator("KLDivLoss")
+def kl_div_loss(x: Value, target: Value, *, reduction: str) -> Value:
+    """Return target (log target - x), 0 where the target is 0, reduced."""
+    losses = op.Where(target > 0.0, target * (op.Log(target) - x), 0.0)
+    if reduction == "batchmean":
+        return _reduced_losses(losses, "sum") / op.CastLike(op.Gather(op.Shape(x), 0), x)
+    return _reduced_losses(losses, reduction)
+
+
+@operator("KLDivLossGrad")
+def kl_div_loss_grad(dy: Value, x: Value, target: Value, *, reduction: str) -> Value:
+    """Return -dy target where the target is above 0, over the number of losses that a mean has."""
+    slope = op.Where(target > 0.0, -(target * dy), 0.0)
+    if reduction in {"none", "sum"}:
+        return slope
+    count = op.Size(x) if reduction == "mean" else op.Gather(op.Shape(x), 0)
+    return slope / op.CastLike(count, x)
 
 
 @operator("SmoothL1Loss")
@@ -142,3 +199,11 @@ def _reduced_losses(losses: Value, reduction: str) -> Value:
         return losses
     reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
     return reduce(losses, keepdims=0)
+
+
+for _name in ("NLLLoss", "NLLLossGrad"):
+    ARGUMENTS[_name] = lambda call: {
+        "reduction": call.argument("reduction"),
+        "ignores": 1,
+        "rank": call.argument("rank"),
+    }

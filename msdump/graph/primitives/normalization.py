@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from msdump.graph.primitives.body import Value, operator
+from msdump.graph.primitives.body import Ints, Value, operator
+from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.tape import op
 
 
@@ -124,6 +128,37 @@ def layer_norm_body(
     return y, mean, variance
 
 
+@operator("LayerNormExt")
+def layer_norm_ext(
+    x: Value, _shape: Value, gamma: Value, beta: Value, epsilon: Value, *, normalized_shape: Ints, rank: int
+) -> tuple[Value, Value, Value]:
+    """Normalise over the last axes; return the result, mean and 1 / standard deviation."""
+    centered, mean, variance = _centered(x, list(range(rank - len(normalized_shape), rank)))
+    inverse = op.Reciprocal(op.Sqrt(variance + op.CastLike(epsilon, x)))
+    return centered * inverse * gamma + beta, mean, inverse
+
+
+@operator("BatchNormExt")
+def batch_norm_ext(
+    x: Value,
+    gamma: Value,
+    beta: Value,
+    moving_mean: Value,
+    moving_variance: Value,
+    *,
+    rank: int,
+    is_training: int,
+    epsilon: float,
+) -> tuple[Value, Value, Value]:
+    """Normalise channels by batch or moving statistics; return mean and 1 / standard deviation, too."""
+    axes = _but_channels(rank)
+    mean = op.ReduceMean(x, axes, keepdims=0) if is_training else moving_mean
+    centered = x - _wide(mean, rank)
+    variance = op.ReduceMean(centered * centered, axes, keepdims=0) if is_training else moving_variance
+    inverse = op.Reciprocal(op.Sqrt(variance + epsilon))
+    return centered * _wide(gamma * inverse, rank) + _wide(beta, rank), mean, inverse
+
+
 @operator("LayerNormGrad")
 def layer_norm_grad(
     x: Value,
@@ -210,12 +245,17 @@ def group_norm_grad(
 
 @operator("InstanceNorm")
 def instance_norm(
-    x: Value, gamma: Value, beta: Value, *, epsilon: float, rank: int
+    x: Value, gamma: Value, beta: Value, *, epsilon: float, rank: int, is_flat: int = 0
 ) -> tuple[Value, Value, Value]:
-    """Normalise each channel of each sample; return the result, mean and variance."""
+    """Normalise each channel of each sample; return the result, mean and variance.
+
+    ``is_flat``: mean and variance have one axis for samples and channels.
+    """
     centered, mean, variance = _centered(op.Reshape(x, (0, 0, -1)), [2])
     normal = op.Reshape(centered / op.Sqrt(variance + epsilon), op.Shape(x))
     y = normal * _wide(gamma, rank) + _wide(beta, rank)
+    if is_flat:
+        return y, op.Reshape(mean, (-1,)), op.Reshape(variance, (-1,))
     return y, op.Squeeze(mean, (2,)), op.Squeeze(variance, (2,))
 
 
@@ -251,3 +291,29 @@ def _channel_gradients(
 def _wide(value: Value, rank: int) -> Value:
     """Return a value of each channel in a shape that broadcasts over data of a rank: (C, 1, 1)."""
     return op.Reshape(value, (-1, *(1,) * (rank - 2)))
+
+
+ARGUMENTS["LRNGrad"] = lambda call: {
+    "size": 2 * call.argument("depth_radius") + 1,
+    "alpha": call.argument("alpha") * (2 * call.argument("depth_radius") + 1),
+    "beta": call.argument("beta"),
+    "bias": call.argument("bias"),
+}
+ARGUMENTS["InstanceNorm"] = lambda call: {
+    "epsilon": call.argument("epsilon"),
+    "rank": call.argument("rank"),
+    "is_flat": 1,
+}
+
+
+def _behind_gamma(slot: int) -> Callable[[Call], dict[str, Any]]:
+    """Return the arguments of a normalisation over as many last axes as its scale has, by its slot."""
+
+    def arguments(call: Call) -> dict[str, Any]:
+        rank = call.argument("rank")
+        return {"begin_norm_axis": rank - len(call.sizes(slot)), "rank": rank}
+
+    return arguments
+
+
+ARGUMENTS.update(RmsNorm=_behind_gamma(1), RmsNormGrad=_behind_gamma(3))

@@ -5,24 +5,100 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from msdump.graph.primitives.call import PLAIN, Call
+from msdump import dtypes
+from msdump.graph.kernel.emulation import FLOAT32
+from msdump.graph.primitives.body import operators
+from msdump.graph.primitives.call import ARGUMENTS, PLAIN, Call
+from msdump.graph.primitives.elementwise import converting
+
+_DOUBLE: Final = dtypes.from_name("float64")
+_BOOL: Final = dtypes.from_name("bool")
+_INT32: Final = dtypes.from_name("int32")
+_INT64: Final = dtypes.from_name("int64")
 
 _SAME: Final = """
-    Abs Acosh ACos=Acos Add Asin Asinh Atan Atanh Ceil Cos Cosh Div Equal Erf Exp Floor Greater
-    GreaterEqual=GreaterOrEqual HSwish=HardSwish IsInf IsNan=IsNaN Less LessEqual=LessOrEqual Log
-    LogicalAnd=And LogicalNot=Not LogicalOr=Or LogicalXor=Xor Maximum=Max Minimum=Min Mish Mul Neg Pow
-    RealDiv=Div Reciprocal ReLU=Relu Select=Where Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan
-    Tanh TensorMove=Identity
+    Abs Acosh ACos=Acos Add Asin Asinh Atan Atanh BatchMatMulExt=MatMul Ceil Cos Cosh Div Equal Erf Exp Floor
+    Greater GreaterEqual=GreaterOrEqual HSwish=HardSwish Inv=Reciprocal IsInf
+    IsNan=IsNaN Less LessEqual=LessOrEqual Log LogicalAnd=And LogicalNot=Not LogicalOr=Or LogicalXor=Xor
+    MatrixDeterminant=Det Maximum=Max Minimum=Min Mish Mul Neg Pow RealDiv=Div Reciprocal ReLU=Relu SeLU=Selu
+    Select=Where Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan Tanh TensorMove=Identity
+    BitwiseAnd BitwiseOr BitwiseXor
 """
+_OF_BOOLS: Final = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
+_TRUTHS: Final = frozenset({"And", "Or", "Not", "Xor"})
+_SINGLE: Final = frozenset(
+    [
+        "Acos",
+        "Acosh",
+        "Asin",
+        "Asinh",
+        "Atan",
+        "Atanh",
+        "Cosh",
+        "Det",
+        "Erf",
+        "HardSigmoid",
+        "HardSwish",
+        "Mish",
+        "Selu",
+        "Sinh",
+        "Softplus",
+        "Softsign",
+        "Tan",
+    ]
+)
+"""Operators without float64 in onnxruntime."""
+
+_KEEPING: Final = frozenset({"Where", "Identity", *_OF_BOOLS})
+"""Operators of any element type."""
+
+_COMPUTED: Final = frozenset(
+    map(dtypes.from_name, ("bfloat16", "float16", "float32", "float64", "int32", "int64"))
+)
+"""Element types that runtimes compute with."""
 
 
-def _named(op_type: str) -> Callable[[Call], tuple[str, Mapping[str, Any]]]:
-    return lambda _: (op_type, {})
+def _named(op_type: str) -> Callable[[Call], tuple[str, Mapping[str, Any]] | None]:
+    def plain(call: Call) -> tuple[str, Mapping[str, Any]] | None:
+        kinds = {kind.dtype for kind in call.types if kind is not None}
+        if op_type in _KEEPING:
+            return (_OF_BOOLS.get(op_type, op_type) if kinds == {_BOOL} else op_type), {}
+        results = {kind.dtype for kind in call.outputs if kind is not None}
+        known = {_BOOL} if op_type in _TRUTHS else _COMPUTED - ({_DOUBLE} if op_type in _SINGLE else set())
+        is_same = len(kinds) == 1 and kinds <= known and results <= {*kinds, _BOOL}
+        return (op_type, {}) if is_same or None in kinds else None
+
+    return plain
 
 
-for _item in _SAME.split():
-    _name, _, _op_type = _item.partition("=")
-    PLAIN[_name] = _named(_op_type or _name)
+def _conversions(call: Call) -> Mapping[str, Any]:
+    """Return the element types in which a body computes and has its result."""
+    result = call.argument("output_type")
+    if _NAMES[call.op_type] in _TRUTHS:
+        return {"to": _BOOL.onnx}
+    declared = call.outputs[0].dtype if call.outputs and call.outputs[0] is not None else None
+    if declared is None or declared is _BOOL:
+        declared = call.common_type()
+    to = declared
+    if declared.numpy.kind in "iub" and declared not in _COMPUTED:
+        to = _INT64 if declared.numpy.itemsize >= _INT32.numpy.itemsize else _INT32
+    if to is _DOUBLE and _NAMES[call.op_type] in _SINGLE:
+        to = FLOAT32
+    if to.onnx == result:
+        return {"to": to.onnx}
+    return {"to": to.onnx, "output_type": result}
+
+
+_NAMES: Final = {
+    name: op_type or name for name, _, op_type in (item.partition("=") for item in _SAME.split())
+}
+for _name, _op_type in _NAMES.items():
+    PLAIN[_name] = _named(_op_type)
+    if _op_type not in _KEEPING:
+        ARGUMENTS[_name] = _conversions
+        operators(
+            {_name: (f"Return ONNX's {_op_type} of numbers of other element types.", converting(_op_type))}
+        )
 
 
 def window_pads(
@@ -80,3 +156,14 @@ def _max_pool(call: Call) -> tuple[str, Mapping[str, Any]]:
 
 
 PLAIN.update(Conv2D=_convolution, Conv3D=_convolution, MaxPool=_max_pool, MaxPool3D=_max_pool)
+PLAIN["GeLU"] = lambda _: ("Gelu", {"approximate": "tanh"})
+PLAIN["HSigmoid"] = lambda _: ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5})
+PLAIN["LRN"] = lambda call: (
+    "LRN",
+    {
+        "size": 2 * call.argument("depth_radius") + 1,
+        "alpha": call.argument("alpha") * (2 * call.argument("depth_radius") + 1),
+        "beta": call.argument("beta"),
+        "bias": call.argument("bias"),
+    },
+)

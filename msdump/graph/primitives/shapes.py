@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msdump.graph.primitives.body import INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.call import ARGUMENTS
 from msdump.graph.primitives.tape import op
 
 operators(
@@ -79,20 +80,22 @@ def ones_like(x: Value) -> Value:
 
 
 @operator("CumProd")
-def cum_prod(x: Value, *, reverse: int) -> Value:
-    """Multiply the rows of a matrix in front of each row, or behind it, without the row itself."""
-    count = op.Gather(op.Shape(x), 0)
-    rows = op.Range(0, count, 1)
+def cum_prod(x: Value, *, axis: int = 0, exclusive: int = 1, reverse: int, rank: int = 2) -> Value:
+    """Multiply the elements up to each one along an axis, or from it on; ``exclusive``: without itself."""
+    rows = op.Range(0, op.Gather(op.Shape(x), axis), 1)
     row, factor = op.Unsqueeze(rows, [1]), op.Unsqueeze(rows, [0])
-    is_factor = row < factor if reverse else row > factor
-    factors = op.Where(op.Unsqueeze(is_factor, [2]), op.Unsqueeze(x, [0]), 1.0)
-    return op.ReduceProd(factors, [1], keepdims=0)
+    before, behind = (row, factor) if reverse else (factor, row)
+    is_factor = before < behind if exclusive else op.LessOrEqual(before, behind)
+    first = axis % rank
+    mask = op.Unsqueeze(is_factor, [*range(2, rank - first + 1)]) if first < rank - 1 else is_factor
+    factors = op.Where(mask, op.Unsqueeze(x, [first]), 1.0)
+    return op.ReduceProd(factors, [first + 1], keepdims=0)
 
 
 @operator("ReduceAll")
-def reduce_all(x: Value, _axis: Value, _keep_dims: Value) -> Value:
+def reduce_all(x: Value, _axis: Value, _keep_dims: Value, *, axis: Ints = (), keep_dims: int = 0) -> Value:
     """Return whether all elements are true."""
-    return op.Cast(op.ReduceMin(op.Cast(x, to=6), keepdims=0), to=9)
+    return op.Cast(op.ReduceMin(op.Cast(x, to=6), axis or None, keepdims=keep_dims), to=9)
 
 
 @operator("AllFinite")
@@ -197,3 +200,9 @@ operators(
         for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
     }
 )
+
+
+ARGUMENTS["UnsortedSegmentSum"] = lambda call: {
+    "num_segments": call.output_sizes()[0],
+    "rank": len(call.sizes(1)),
+}

@@ -18,6 +18,7 @@ _ROWS: Final[Mapping[str, str]] = {
     "MatMul BatchMatMul": "input mat2 transpose_a:bool transpose_b:bool",
     "BiasAdd": "input_x bias data_format:int=NCHW",
     "BiasAddGrad": "dout data_format:int=NCHW",
+    "Conv2DExt": "input weight bias stride:ints padding:ints dilation:ints groups:int",
     "Conv1DBackpropInput Conv2DBackpropInput": "dout weight -input_size",
     "Conv1DBackpropFilter Conv2DBackpropFilter": "dout input -filter_size",
     "Conv3DBackpropInput": "weight dout -input_size",
@@ -33,6 +34,7 @@ _ROWS: Final[Mapping[str, str]] = {
     # activations
     "ReLU6": "x",
     "Elu CeLU": "x alpha:float",
+    "GeluExt": "x approximate:int",
     "HShrink SoftShrink": "x lambd:float",
     "HShrinkGrad SoftShrinkGrad": "dout x lambd:float",
     "LeakyReLUGradExt": "dout x negative_slope:float is_result:bool",
@@ -47,15 +49,23 @@ _ROWS: Final[Mapping[str, str]] = {
     "LayerNorm": "x gamma beta begin_norm_axis:int begin_params_axis:int epsilon:float",
     "LayerNormGrad": "x dout variance mean gamma begin_norm_axis:int begin_params_axis:int",
     "RmsNorm": "x gamma epsilon:float",
+    "LayerNormExt": "x normalized_shape:ints gamma beta epsilon:float",
+    "BatchNormExt": "x scale bias mean variance is_training:bool momentum:float epsilon:float",
     "GroupNorm": "x num_groups:int weight bias epsilon:float",
     "GroupNormGrad": "dout x mean rstd weight num_groups:int "
     "dx_is_require:bool dgamma_is_require:bool dbeta_is_require:bool",
     # reductions
     "ReduceSum": "x axis:ints keep_dims:bool skip_mode:bool=0",
-    "ReduceMean ReduceMax ReduceMin ReduceProd": "x axis:ints keep_dims:bool",
-    "ReduceAll": "x -axis keep_dims:bool",
+    "ReduceMean ReduceMax ReduceMin ReduceProd ReduceAll ReduceAny": "x axis:ints keep_dims:bool",
+    "ReduceStd": "x axis:ints unbiased:bool keep_dims:bool",
+    "ArgMaxWithValue ArgMinWithValue": "x axis:int keep_dims:bool",
+    "Cummax Cummin": "x axis:int",
+    "CumsumExt": "x dim:int dtype:int",
+    "SortExt": "x dim:int descending:bool stable:bool",
+    "TopkExt": "x k:int dim:int largest:bool sorted:bool",
+    "Roll": "x shifts:ints dims:ints",
     "CumSum CumProd": "x axis:int exclusive:bool reverse:bool",
-    "Argmax Argmin": "x axis:int output_type:int",
+    "Argmax Argmin": "x axis:int place_type:int",
     "TopK": "x k:int32",
     # shapes
     "Reshape": "x -shape",
@@ -75,6 +85,10 @@ _ROWS: Final[Mapping[str, str]] = {
     "FillV2": "shape:ints value",
     "Cast": "x -dtype",
     "Round": "x decimals:int=0",
+    "AddExt SubExt": "input other alpha",
+    "IsClose": "input other rtol:float atol:float equal_nan:bool",
+    "Cross": "input other dim:int",
+    "Cdist": "x1 x2 p:float",
     # gathering and scattering
     "Gather": "params indices axis:int batch_dims:int=0",
     "GatherD": "x dim:int index",
@@ -109,6 +123,9 @@ _ROWS: Final[Mapping[str, str]] = {
     "decay:float momentum:float epsilon:float",
     "ApplyAdagrad": "variable accum rate:float gradient",
     # losses
+    "BinaryCrossEntropy": "input target weight reduction:int",
+    "BinaryCrossEntropyGrad": "input target dout weight reduction:int",
+    "BinaryCrossEntropyWithLogitsBackward": "dout input target weight pos_weight reduction:int",
     "BCEWithLogitsLoss": "input target weight pos_weight reduction:int",
     "SmoothL1Loss": "prediction target beta:float reduction:int",
     "SmoothL1LossGrad": "prediction target dout beta:float reduction:int",
@@ -138,9 +155,10 @@ _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
     "pad_mode": {"pad": 0, "same": 1, "valid": 2},
     "interpolation_mode": {"bilinear": 0, "nearest": 1, "bicubic": 2},
     "padding_mode": {"zeros": 0, "border": 1, "reflection": 2},
+    "approximate": {"none": 0, "tanh": 1},
     "reduction": {"sum": 0, "mean": 1, "none": 2},
     "reduce": {"none": 0, "add": 1},
-    "output_type": {"int32": 34, "int64": 35},
+    "place_type": {"int32": 34, "int64": 35},
 }
 """The numbers that stand for texts, by name of the input."""
 
@@ -170,6 +188,11 @@ class Slot:
         dtype, rank = _KINDS[self.kind]
         number = _NUMBERS[self.name][value] if isinstance(value, str) else value
         return np.asarray(number, dtype).reshape((-1,) * rank)
+
+    def text(self, value: Any) -> Any:
+        """Return the text that a number stands for, any other value as it is."""
+        texts = {number: text for text, number in _NUMBERS.get(self.name, {}).items()}
+        return texts.get(value, value) if isinstance(value, int) else value
 
 
 def _slots(row: str) -> Iterator[Slot]:
