@@ -109,25 +109,20 @@ class _Writer:
             kernel.name if slot == 0 else f"{kernel.name}:{slot}" for slot in range(len(kernel.outputs))
         ]
         values = [item.value if isinstance(item, Constant) else COMPUTED for item in operands]
-        types = [item.type for item in operands]
-        call = Call(kernel.op_type, inputs, values, types, kernel.outputs, kernel.attributes)
+        types = [_on_device(item.type, _source(item)) for item in operands]
+        results = [_on_device(kind, kernel) for kind in kernel.outputs]
+        call = Call(kernel.op_type, inputs, values, types, results, kernel.attributes)
         node = self._node(kernel, call, outputs)
         node.name = kernel.name
         for key, text in ((names.FULL_NAME, kernel.name), (names.LISTED_NAME, kernel.listed_name)):
             node.metadata_props.add(key=key, value=text)
         self._nodes.append(node)
-        for name, kind in zip(outputs, kernel.outputs, strict=False):
-            if kind is not None:
-                self._infos.append(_info(name, self._held(name, kind, kernel)))
+        for name, kind, held in zip(outputs, kernel.outputs, results, strict=False):
+            if kind is not None and held is not None:
+                self._infos.append(_info(name, held))
+                if held.dtype is not kind.dtype and kind.dtype is not None:
+                    self.declared[name] = kind.dtype
         self._take_updates(operands, node)
-
-    def _held(self, name: str, kind: ValueType, kernel: Kernel) -> ValueType:
-        """Return the type in which a kernel holds an output; note the declared one where it differs."""
-        if kernel.device is None or kind.dtype is not dtypes.from_name("float16"):
-            return kind
-        if kernel.device is not kind.dtype:
-            self.declared[name] = kind.dtype
-        return replace(kind, dtype=kernel.device)
 
     def _node(self, kernel: Kernel, call: Call, outputs: list[str]) -> onnx.NodeProto:
         plain, entry = primitives.PLAIN.get(kernel.op_type), primitives.OPERATORS.get(kernel.op_type)
@@ -214,10 +209,18 @@ class _Writer:
 
 
 def _source(operand: Operand) -> Operand:
-    """Return the weight, input or kernel that an operand is behind nodes that only order."""
-    while isinstance(operand, Kernel) and operand.op_type in PASSING:
+    """Return the weight, input or kernel that an operand is behind nodes that only order or pick."""
+    while isinstance(operand, Kernel) and operand.op_type in PASSING | ITEMS:
         operand = operand.inputs[0]
     return operand
+
+
+def _on_device(kind: ValueType | None, source: Operand) -> ValueType | None:
+    """Return the type in which a kernel holds an output of a declared type."""
+    device = source.device if isinstance(source, Kernel) else None
+    if kind is None or device is None or kind.dtype is not dtypes.from_name("float16"):
+        return kind
+    return replace(kind, dtype=device)
 
 
 def _info(name: str, kind: ValueType | None) -> onnx.ValueInfoProto:
