@@ -247,7 +247,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "InplaceScatterSrc": _picked("TensorScatterElements", 0, 2, 3, 1, (0,)),
     "SoftmaxBackward": _softmax_backward,
     "SiLUGrad": _silu_grad,
-    "ArgMaxExt": _picked("Argmax", 0, 1, (0,)),
+    "ArgMaxExt": _picked("Argmax", 0, 1, (35,)),
     "Embedding": _picked("Gather", 1, 0, (0,), (0,)),
     "ProdExt": _prod,
     "OneHotExt": _picked("OneHot", 0, 1, 2, 3, 4),
