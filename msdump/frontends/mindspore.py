@@ -6,7 +6,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from msdump.capture import PROCESS, Process, graph_files
 from msdump.communication import current, own
@@ -103,6 +106,7 @@ def load(
     context: Mapping[str, Any] | None = None,
     update_binding: Mapping[str, str] | None = None,
     state_of: Network | None = None,
+    weights: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Network:
     """Load a model as a network that dumps by its configuration.
 
@@ -119,6 +123,7 @@ def load(
             initializer takes the output's value. For a model without ``training_info``.
         state_of: The network that trains the variables of this one: initializers with the name of a
             variable share its value. The model must not have a training step.
+        weights: Arrays in place of initializers of the model, by name, of their types and shapes.
 
     Raises:
         ConfigError: The configuration has faults; the error lists all of them.
@@ -137,6 +142,8 @@ def load(
         update_binding=update_binding,
         variables=variables,
     )
+    if weights:
+        graph = replace(graph, weights={**graph.weights, **weights})
     if state is not None:
         _check_sharing(graph, state.variables)
     return _network(graph, where, plan, state)
