@@ -28,6 +28,7 @@ class Shared:
 
     Attributes:
         keeps_classes: Scopes carry class names.
+        is_mindspore_export: MindSpore has written the .onnx file.
         full_names: Numbers the operators, each number once in the whole model.
         graphs: Number of graphs so far.
     """
@@ -35,6 +36,7 @@ class Shared:
     source: str
     model: onnx.ModelProto
     keeps_classes: bool
+    is_mindspore_export: bool = False
     full_names: names.FullNames = field(default_factory=names.FullNames)
     graphs: int = 0
 
@@ -172,8 +174,11 @@ class Builder:
         scopes = {}
         for proto in reversed(ordered):  # backwards: the scopes of all readers are known then
             metadata = names.metadata_of(proto)
-            known = metadata.get(names.FULL_NAME, "").rpartition("/")[0]
-            own = known or names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
+            own = metadata.get(names.FULL_NAME, "").rpartition("/")[0] or None
+            if own is None and self._shared.is_mindspore_export:
+                own = names.exported_scope(proto, self._weights)
+            elif own is None:
+                own = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
             if own is None:
                 own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
             scopes[proto.name] = own

@@ -201,7 +201,14 @@ class _Loading:
         model = functions.inline(model)
         functions.remove_identities(model.graph, variables)
         names.name_nodes(model.graph)
-        shared = Shared(self._source, model, self._context.reserves_class_names)
+        is_export = names.is_mindspore_export(model)
+        if is_export:
+            _log.warning(
+                "%s: MindSpore's ONNX files keep few names of operators; a .mindir of the network "
+                '(mindspore.export(..., file_format="MINDIR")) keeps them all',
+                self._source,
+            )
+        shared = Shared(self._source, model, self._context.reserves_class_names, is_export)
         known = {name: array for name, array in initializers.items() if name not in variables}
         typed = (model if is_typed else _inferred(model, known if self._sizes else None)).graph
         return Builder(shared, model.graph, typed, initializers, variables=variables).graph()

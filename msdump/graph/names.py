@@ -28,7 +28,7 @@ import ast
 import os.path
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -140,6 +140,38 @@ def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True)
     if not components or components[0] not in _ROOTS:
         components = [ROOT, *components]
     return _LINE_END.sub("_", "/".join(components))
+
+
+_LABEL: Final = re.compile(rf"\d+-(?P<scope>(?:{'|'.join(_ROOTS)})(?:/[^/]+)*)/[^/]+")
+"""A node's label in an .onnx file of MindSpore's: a running number, and a full name with suffixes."""
+
+
+def is_mindspore_export(model: onnx.ModelProto) -> bool:
+    """Return whether MindSpore has written an .onnx file: it drops most of the names of operators."""
+    return model.producer_name == "MindSpore" and not any(
+        map(operator_of, map(metadata_of, model.graph.node))
+    )
+
+
+def exported_scope(node: onnx.NodeProto, parameters: Container[str]) -> str | None:
+    """Return the scope of a node in an .onnx file of MindSpore's: of its label, else of its parameter's name.
+
+    None where it has neither. Nodes into which the exporter cuts an operator have one label.
+
+    >>> norm = "6-Default/0-Layer/norm1-LayerNorm/TupleGetItem-op0_mean"
+    >>> exported_scope(onnx.NodeProto(name=f"{norm}ReduceMean", output=[norm]), ())
+    'Default/0-Layer/norm1-LayerNorm'
+    >>> weight = "blocks.0.conv1.weight"
+    >>> exported_scope(onnx.NodeProto(name="3Conv", input=["2", weight]), {weight})
+    'Default/blocks/0/conv1'
+    """
+    for name in (node.name, *node.output):
+        match = _LABEL.fullmatch(name)
+        if match:
+            return match["scope"]
+    weights = (name for name in node.input if name in parameters and "." in name and not _LABEL.match(name))
+    path = next(weights, "").split(".")[:-1]
+    return "/".join((ROOT, *path)) if path else None
 
 
 def shared_scope(scopes: Iterable[str]) -> str:

@@ -6,8 +6,9 @@ import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from msdump.graph import SourceLine, loader
 from msdump.graph.names import FullNames, name_nodes, scope_of, source_of
@@ -169,3 +170,30 @@ def test_threads_read_metadata_at_once():
         scopes = set(threads.map(read, range(8000)))
 
     assert {"Default/layers-Sequential/0-Conv2d"} == scopes
+
+
+def test_names_in_onnx_files_of_mindspore(caplog):
+    """MindSpore's ONNX files have scopes of labels, parameters and readers; one line recommends .mindir."""
+    norm = "6-Default/0-Layer/norm1-LayerNorm/TupleGetItem-op0"
+    nodes = [
+        helper.make_node("Relu", ["x"], ["1"], name="1Relu"),
+        helper.make_node("Gemm", ["1", "blocks.0.fc.weight"], ["2"], name="2Gemm"),
+        helper.make_node("ReduceMean", ["2"], [f"{norm}_mean"], name=f"{norm}_meanReduceMean"),
+        helper.make_node("Sub", ["2", f"{norm}_mean"], [f"{norm}_centered"], name=f"{norm}_centeredSub"),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [info("x", 1, [2, 4])],
+        [info(f"{norm}_centered", 1, None)],
+        [numpy_helper.from_array(np.ones((4, 4), np.float32), "blocks.0.fc.weight")],
+    )
+    model = helper.make_model(graph, producer_name="MindSpore", opset_imports=[helper.make_opsetid("", 13)])
+    assert [node.operator.full_name for node in loader.load(model).nodes] == [
+        "Default/blocks/0/fc/ReLU-op0",
+        "Default/blocks/0/fc/Dense-op0",
+        "Default/0-Layer/norm1-LayerNorm/ReduceMean-op0",
+        "Default/0-Layer/norm1-LayerNorm/Sub-op0",
+    ]
+    assert [".mindir" in record.getMessage() for record in caplog.records] == [True]
