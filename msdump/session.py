@@ -148,7 +148,8 @@ class Network:
             UnsupportedOpError: An operator has no kernel.
             DumpWriteError: A file could not be written.
         """
-        outputs = list(self._results(values.bind_inputs(self.graph, inputs, named)).values())
+        results = self._results(values.bind_inputs(self.graph, inputs, named))
+        outputs = [results[name] for name in self.graph.returns or results]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def run(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:

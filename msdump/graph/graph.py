@@ -254,6 +254,7 @@ class Graph:
         variables: Names of the weights that training changes: bound here, or in the model's step.
         training: How the model is trained; None where it is not.
         declared: By value, the element type that files and results show, where kernels hold another one.
+        returns: Names of the results of a call in order, if it returns a value several times; else empty.
         is_stateful: Whether each run is a step: operators write weights, as in MindSpore's own networks.
     """
 
@@ -275,6 +276,7 @@ class Graph:
     variables: frozenset[str] = frozenset()
     training: Training | None = None
     declared: Mapping[str, DType] = field(default_factory=dict)
+    returns: tuple[str, ...] = ()
     is_stateful: bool = False
 
     @property

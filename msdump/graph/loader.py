@@ -135,7 +135,8 @@ class _Loading:
             _log.warning("%s: %s", self._source, note)
         variables = frozenset(model.bindings)
         graph = self._build(model.message, model.weights, variables, is_typed=True)
-        graph = replace(graph, declared=model.declared)
+        returns = model.returns if len(set(model.returns)) < len(model.returns) else ()
+        graph = replace(graph, declared=model.declared, returns=returns)
         if not variables:
             return graph
         return replace(graph, bindings=model.bindings, training=Training(), is_stateful=True)

@@ -49,6 +49,7 @@ class Expansion:
         own = dtype or (None if kind is None else kind.dtype)
         operands = [item if isinstance(item, Operand) else Constant(item) for item in inputs]
         kernel = Kernel(op_type, self.scope, operands, outputs or (ValueType(own),), is_new=True)
+        kernel.shows_all = op_type == "Cast"  # its type is an operand here, not an attribute
         self.kernels.append(kernel)
         return kernel
 

@@ -36,6 +36,7 @@ class TranslatedModel:
         message: The model without weights.
         weights: Arrays of its initializers by name.
         bindings: By weight that operators write, the value that it has after a run.
+        returns: Names of the results in order; a value may be returned several times.
         declared: By value, the element type that files show, where the kernel holds another one.
         notes: Sentences on what the reader passed over.
     """
@@ -56,6 +57,7 @@ class TranslatedModel:
         self.weights = writer.weights
         self.bindings = writer.bindings
         self.declared = writer.declared
+        self.returns = writer.returns
         self.notes = file.notes
 
 
@@ -72,6 +74,7 @@ class _Writer:
         self.weights = {name.rpartition(":")[2]: array for name, array in file.weights.items()}
         self.bindings: dict[str, str] = {}
         self.declared: dict[str, DType] = {}
+        self.returns: tuple[str, ...] = ()
 
     def add(self, graph: KernelGraph) -> None:
         """Add the kernels of the main graph, its inputs and results."""
@@ -80,6 +83,7 @@ class _Writer:
             self._add_kernel(kernel)
         results = [name for item in graph.results for name in self._values(item)]
         self._outputs = list(dict.fromkeys(results))
+        self.returns = tuple(results)
 
     def model(self) -> onnx.ModelProto:
         """Return the model."""

@@ -21,7 +21,7 @@ _SAME: Final = """
     Greater GreaterEqual=GreaterOrEqual HSwish=HardSwish Inv=Reciprocal IsInf
     IsNan=IsNaN Less LessEqual=LessOrEqual Log LogicalAnd=And LogicalNot=Not LogicalOr=Or LogicalXor=Xor
     MatrixDeterminant=Det Maximum=Max Minimum=Min Mish Mul Neg Pow RealDiv=Div Reciprocal ReLU=Relu SeLU=Selu
-    Select=Where Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan Tanh TensorMove=Identity
+    Select=Where Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Tan Tanh
     BitwiseAnd BitwiseOr BitwiseXor
 """
 _OF_BOOLS: Final = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}

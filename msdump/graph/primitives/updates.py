@@ -25,6 +25,12 @@ def assign_body(_variable: Value, value: Value) -> Value:
     return op.Identity(value)
 
 
+@operator("TensorMove")
+def moved(x: Value) -> Value:
+    """Return a copy, which later updates of a variable do not change."""
+    return op.Identity(x)
+
+
 def _update(name: str) -> Callable[[BodyFunction], BodyFunction]:
     """Register the body of an optimizer's operator.
 
