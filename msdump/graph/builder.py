@@ -203,6 +203,7 @@ class Builder:
             outputs=tuple(proto.output),
             attributes=attributes,
             operator=operator,
+            arguments=names.arguments_of(metadata),
             source=names.source_of(metadata),
             proto=proto,
             forward=metadata.get(names.FORWARD, ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,6 +162,8 @@ class Node:
         is_added: Compilation has added it (TransData, Cast); the model has no such operator.
         update: Which of its inputs it writes in place, and how many outputs it declares.
         forward: Name of the forward node of a gradient operator, "" for any other operator.
+        arguments: MindSpore's arguments, where a file of MindSpore's has them; None: the table of operators
+            translates the attributes.
     """
 
     name: str
@@ -178,6 +180,7 @@ class Node:
     is_added: bool = False
     update: Update = NO_UPDATE
     forward: str = ""
+    arguments: Mapping[str, Any] | None = None
 
     @property
     def declared_outputs(self) -> tuple[str, ...]:
@@ -339,6 +342,11 @@ class Graph:
         # depth first, which is how bodies were numbered
         for body in self.bodies:
             yield from body.walk()
+
+    def shown_type(self, value: str) -> ValueType:
+        """Return the type of a value as files show it: with the element type that the model declares."""
+        kind, declared = self.type_of(value), self.declared.get(value)
+        return kind if declared is None else replace(kind, dtype=declared)
 
     def type_of(self, value: str) -> ValueType:
         """Return the type of a value, ``UNKNOWN`` where the model has none."""

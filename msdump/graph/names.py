@@ -25,6 +25,7 @@ primitive) from 0, so a name is unique in its network and the same in every run.
 from __future__ import annotations
 
 import ast
+import json
 import os.path
 import re
 from collections import Counter
@@ -49,6 +50,9 @@ FORWARD: Final = "msdump.forward"
 """Metadata of a gradient operator: ONNX name of the forward operator that it belongs to."""
 FULL_NAME: Final = "msdump.full_name"
 """Metadata of an operator with a name of MindSpore's own: its full name."""
+
+ARGUMENTS: Final = "msdump.arguments"
+"""Metadata of such an operator: MindSpore's arguments as JSON."""
 
 LISTED_NAME: Final = "msdump.listed_name"
 """Metadata of such an operator: its full name in .ir, .pb and csv, where another number stands."""
@@ -97,6 +101,28 @@ def operator_of(metadata: Mapping[str, str]) -> OperatorRef | None:
     primitive = full_name.rpartition("/")[2].rpartition("-op")[0]
     listed = metadata.get(LISTED_NAME, "")
     return OperatorRef(primitive, full_name, listed * (listed != full_name)) if primitive else None
+
+
+def arguments_of(metadata: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the arguments of an operator that MindSpore itself has named; None for any other operator.
+
+    >>> arguments_of({FULL_NAME: "Default/MaxPool-op0", ARGUMENTS: '{"pad": [0, 1], "input_names": ["x"]}'})
+    {'pad': (0, 1), 'input_names': ['x']}
+    """
+    if FULL_NAME not in metadata:
+        return None
+    try:
+        values = json.loads(metadata.get(ARGUMENTS, "{}"))
+    except ValueError:  # a foreign program's
+        return None
+    return {name: _argument(value) for name, value in values.items()} if isinstance(values, dict) else None
+
+
+def _argument(value: Any) -> Any:
+    """Return lists of texts, which are names, as lists, others as tuples."""
+    if not isinstance(value, list) or any(isinstance(item, str) for item in value):
+        return value
+    return tuple(map(_argument, value))
 
 
 class FullNames:

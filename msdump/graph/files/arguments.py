@@ -23,6 +23,8 @@ def arguments(node: Node, graph: Graph) -> dict[str, Argument]:
     Every attribute of the model appears once. Defaults appear where the table states
     them. A subgraph attribute appears as ``@`` and the name of the subgraph.
     """
+    if node.arguments is not None:
+        return dict(node.arguments)
     # MindSpore's type comes first: an ONNX Add may be MindSpore's BiasAdd, which has other arguments
     rows: tuple[ArgumentRule, ...] = ()
     if not node.domain:

@@ -205,7 +205,7 @@ class GraphStatements:
 def parameters(graph: Graph) -> tuple[Parameter, ...]:
     """Return the parameters in order: the weights, then the graph inputs."""
     constants = set(graph.constants)
-    weights = [(name, graph.type_of(name), True) for name in graph.weights if name not in constants]
+    weights = [(name, graph.shown_type(name), True) for name in graph.weights if name not in constants]
     inputs = [(value.name, value.type, False) for value in graph.inputs]
     return tuple(
         Parameter(number, name, value_type, is_weight, name in graph.bindings)
@@ -253,7 +253,9 @@ def program(graph: Graph) -> GraphStatements:
     """
     own_parameters = parameters(graph)
     names = enumerate(graph.constants, start=1)
-    constants = {name: Constant(number, graph.type_of(name), graph.weights[name]) for number, name in names}
+    constants = {
+        name: Constant(number, graph.shown_type(name), graph.weights[name]) for number, name in names
+    }
     listed = list(constants.values())
     values: dict[str, Operand] = {**{each.name: each for each in own_parameters}, **constants}
     read = {value.name for value in graph.results}.union(*map(operand_names, graph.nodes))
@@ -268,7 +270,7 @@ def program(graph: Graph) -> GraphStatements:
 
     for node in graph.nodes:
         outputs = outputs_of(node)
-        types = tuple(graph.type_of(name) if name else UNKNOWN for name in outputs)
+        types = tuple(graph.shown_type(name) if name else UNKNOWN for name in outputs)
         statement = Statement(
             len(statements),
             next(filter(None, outputs), ""),
@@ -288,7 +290,7 @@ def program(graph: Graph) -> GraphStatements:
             if name and name in read:  # as in MindSpore, outputs without readers have no statement
                 listed.append(Constant(len(listed) + 1, INDEX, slot))
                 operands = (statement, listed[-1])
-                add_virtual("TupleGetItem", name, statement.scope, operands, graph.type_of(name))
+                add_virtual("TupleGetItem", name, statement.scope, operands, graph.shown_type(name))
                 values[name] = statements[-1]
     results = tuple(values.get(value.name) for value in graph.results)
     # a single output is a tuple of one, too
@@ -338,7 +340,7 @@ def host_view(graph: Graph) -> DeviceView:
     """Return the device view that shows every value as it is on the host."""
 
     def view(value: str, _node: Node) -> tuple[str, str, tuple[int, ...]]:
-        value_type = graph.type_of(value)
+        value_type = graph.shown_type(value)
         return _title(value_type), DEFAULT_FORMAT, value_type.shown_shape
 
     return view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
@@ -118,7 +119,13 @@ class _Writer:
         call = Call(kernel.op_type, inputs, values, types, results, kernel.attributes)
         node = self._node(kernel, call, outputs)
         node.name = kernel.name
-        for key, text in ((names.FULL_NAME, kernel.name), (names.LISTED_NAME, kernel.listed_name)):
+        shown = {
+            name: value for name, value in kernel.attributes.items() if not isinstance(value, np.ndarray)
+        }
+        texts = {names.FULL_NAME: kernel.name, names.LISTED_NAME: kernel.listed_name}
+        if shown:
+            texts[names.ARGUMENTS] = json.dumps(shown, default=str)
+        for key, text in texts.items():
             node.metadata_props.add(key=key, value=text)
         self._nodes.append(node)
         for name, kind, held in zip(outputs, kernel.outputs, results, strict=False):
