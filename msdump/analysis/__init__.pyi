@@ -54,6 +54,7 @@ from .inspection import list_folders as list_folders
 from .inspection import of_file as of_file
 from .inspection import of_operator as of_operator
 from .inspection import tree_lines as tree_lines
+from .operands import CutFileError as CutFileError
 from .operands import DumpedOperand as DumpedOperand
 from .operands import host_arrays as host_arrays
 from .operands import host_layout as host_layout

@@ -190,7 +190,7 @@ def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryv
 
     def load() -> np.ndarray:
         if _is_cut(file, header.dtype):
-            raise FormatError(
+            raise CutFileError(
                 f"{file.path}: the device held {file.held.dtype} by the graph, but the file is named {dtype}"
                 f" and holds only the first part of the bytes"
             )
@@ -198,6 +198,10 @@ def _of_npy(file: NamedFile, header: npy.Header, opened: Callable[[str], memoryv
 
     io = file.io or IO.OUTPUT
     return DumpedOperand(io, file.slot, file.path, dtype, file.format, shape, groups=file.groups, _load=load)
+
+
+class CutFileError(FormatError):
+    """A file that MindSpore never writes whole; see ``_is_cut``."""
 
 
 def _is_cut(file: NamedFile, dtype: np.dtype) -> bool:
