@@ -43,12 +43,13 @@ class Expansion:
             op_type: MindSpore's name.
             inputs: Its operands.
             dtype: Element type of the result; None: that of the composite.
-            outputs: Types of the results; None: one of ``dtype``.
+            outputs: Types of the results; None: one in the shape to which the operands broadcast.
         """
         kind = self.whole.type
         own = dtype or (None if kind is None else kind.dtype)
         operands = [item if isinstance(item, Operand) else Constant(item) for item in inputs]
-        kernel = Kernel(op_type, self.scope, operands, outputs or (ValueType(own),), is_new=True)
+        kinds = outputs or (ValueType(own, _broadcast(operands)),)
+        kernel = Kernel(op_type, self.scope, operands, kinds, is_new=True)
         kernel.shows_all = op_type == "Cast"  # its type is an operand here, not an attribute
         self.kernels.append(kernel)
         return kernel
@@ -69,6 +70,18 @@ def element_of(operand: Operand) -> DType | None:
 def shape_of(operand: Operand) -> tuple[Any, ...] | None:
     """Return the shape of an operand, None where it is unknown."""
     return None if operand.type is None else operand.type.shape
+
+
+def _broadcast(operands: Sequence[Operand]) -> tuple[Any, ...] | None:
+    """Return the shape to which tensors broadcast, None where it is unknown."""
+    shapes = [shape_of(each) for each in operands if not isinstance(each, Constant) or each.type is not None]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) != len(shapes):
+        return None
+    try:
+        return tuple(np.broadcast_shapes(*known))
+    except (ValueError, TypeError):  # sizes that are not known
+        return None
 
 
 Rule = Callable[[Expansion], object]
@@ -151,13 +164,15 @@ def _product(e: Expansion) -> None:
         batch = None
     for slot, shape in enumerate((first, second)):
         if batch is not None and shape[:-2] != batch:
-            wide = e.add("BroadcastTo", e.inputs[slot], (*batch, *shape[-2:]))
+            sizes = (*batch, *shape[-2:])
+            kinds = (ValueType(element_of(e.inputs[slot]), sizes),)
+            wide = e.add("BroadcastTo", e.inputs[slot], sizes, outputs=kinds)
             a, b = (wide, b) if slot == 0 else (a, wide)
     e.add("BatchMatMul", a, b, False, False)
 
 
 def _dense(e: Expansion) -> None:
-    product = e.add("MatMul", *e.inputs[:2], False, True)
+    product = e.add("MatMul", *e.inputs[:2], False, True, outputs=e.whole.outputs)
     if len(e.inputs) > 2 and not _is_none(e.inputs[2]):  # noqa: PLR2004 - a bias
         e.add("BiasAdd", product, e.inputs[2], 0)
 
@@ -175,7 +190,11 @@ def _softmax_backward(e: Expansion) -> None:
     shape = shape_of(out) or shape_of(dout)
     total = e.add("Mul", out, dout)
     if shape is None or shape[axis] != 1:
-        total = e.add("ReduceSum", total, (axis,), True, False)
+        sizes = None if shape is None else tuple(
+            1 if place == axis % len(shape) else size for place, size in enumerate(shape)
+        )
+        kinds = (ValueType(element_of(out), sizes),)
+        total = e.add("ReduceSum", total, (axis,), True, False, outputs=kinds)
     e.add("Mul", out, e.add("Sub", dout, total))
 
 
@@ -186,12 +205,25 @@ def _silu_grad(e: Expansion) -> None:
     e.add("Add", inner, e.add("Mul", sigmoid, dout))
 
 
+def _bce_backward(e: Expansion) -> None:
+    dout, x, target = e.inputs[:3]
+    weight, positive = (
+        e.add("OnesLike", target) if _is_none(e.inputs[slot]) else e.inputs[slot] for slot in (3, 4)
+    )
+    known = e.add("Mul", target, positive)
+    total = e.add("Sub", e.add("Add", known, Constant(1, element_of(x))), target)
+    slope = e.add("Sub", e.add("Mul", total, e.add("Sigmoid", x)), known)
+    result = e.add("Mul", e.add("Mul", slope, dout), weight)
+    if e.given(5) == 1:  # a mean
+        e.add("RealDiv", result, Constant(float(np.prod(shape_of(x) or (1,))), element_of(x)))
+
+
 def _scaled(op_type: str) -> Rule:
     """An operand and another one times alpha."""
 
     def rule(e: Expansion) -> None:
         alpha = e.number(2, e.x) if len(e.inputs) > 2 else Constant(1, element_of(e.x))  # noqa: PLR2004
-        e.add(op_type, e.x, e.add("Mul", e.inputs[1], alpha))
+        e.add(op_type, e.x, e.add("Mul", e.number(1, e.x), alpha))
 
     return rule
 
@@ -248,6 +280,7 @@ _RULES: Final[Mapping[str, Rule]] = {
     "InplaceScatterSrc": _picked("TensorScatterElements", 0, 2, 3, 1, (0,)),
     "SoftmaxBackward": _softmax_backward,
     "SiLUGrad": _silu_grad,
+    "BinaryCrossEntropyWithLogitsBackward": _bce_backward,
     "ArgMaxExt": _picked("Argmax", 0, 1, (35,)),
     "Embedding": _picked("Gather", 1, 0, (0,), (0,)),
     "ProdExt": _prod,

@@ -225,7 +225,7 @@ def decoded(attribute: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for e
 
 
 _NUMBERS: Final[Mapping[int, tuple[str, str]]] = {
-    **dict.fromkeys((Kind.FLOAT,), ("f", "floats")),
+    **dict.fromkeys((Kind.FLOAT, Kind.FLOAT16, Kind.BFLOAT16), ("f", "floats")),
     **dict.fromkeys((Kind.DOUBLE,), ("d", "doubles")),
     **dict.fromkeys(
         (

@@ -51,9 +51,11 @@ class Kind(enum.IntEnum):
     INT64 = 7
     STRING = 8
     BOOL = 9
+    FLOAT16 = 10
     DOUBLE = 11
     UINT32 = 12
     UINT64 = 13
+    BFLOAT16 = 16
     TENSOR = 17
     TENSORS = 19
     TUPLE = 20

@@ -87,18 +87,6 @@ _LEAST = 1e-12
 """MindSpore's distance from the logarithm of 0 and from division by 0."""
 
 
-@operator("BinaryCrossEntropyWithLogitsBackward")
-def bce_with_logits_backward(
-    dy: Value, logits: Value, labels: Value, weight: Value, positive: Value, *, reduction: str, given: Ints
-) -> Value:
-    """Return dy ((1 + (p - 1) labels) sigmoid - p labels), each times a weight; p: weight of positives."""
-    share, known = op.Sigmoid(logits), labels * positive if given[4] else labels
-    total = known + 1.0 - labels if given[4] else 1.0
-    slope = (share * total - known) * dy
-    slope = slope * weight if given[3] else slope
-    return slope / op.CastLike(op.Size(logits), logits) if reduction == "mean" else slope
-
-
 @operator("KLDivLoss")
 def kl_div_loss(x: Value, target: Value, *, reduction: str) -> Value:
     """Return target (log target - x), 0 where the target is 0, reduced."""
