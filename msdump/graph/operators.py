@@ -701,6 +701,11 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     # MindSpore's operators that write inputs
     "Assign": _moving(update=_ASSIGNED),
     **_each("AssignAdd AssignSub", Operator(update=_ASSIGNED)),
+    **_each(
+        "InplaceAddExt InplaceAddsExt InplaceSubExt InplaceSubsExt"
+        " InplaceMul InplaceMuls InplaceDiv InplaceDivs",
+        Operator(update=_ASSIGNED),
+    ),
     "ApplyMomentum": Operator(update=Update(1, {0: 0, 1: 1})),
     "SGD": Operator(update=Update(1, {0: 0, 3: 1, 5: 2})),
     **_each("Adam AdamWeightDecay", Operator(update=_ADAM)),

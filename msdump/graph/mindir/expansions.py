@@ -155,7 +155,12 @@ def _divided(e: Expansion) -> None:
 def _product(e: Expansion) -> None:
     a, b = e.inputs[:2]
     first, second = shape_of(a), shape_of(b)
-    if first is None or second is None or (len(first), len(second)) == (2, 2):
+    if (
+        first is None
+        or second is None
+        or (len(first), len(second)) == (2, 2)
+        or 1 in {len(first), len(second)}
+    ):
         e.add("MatMul", a, b, False, False)
         return
     try:
@@ -174,7 +179,8 @@ def _product(e: Expansion) -> None:
 def _dense(e: Expansion) -> None:
     product = e.add("MatMul", *e.inputs[:2], False, True, outputs=e.whole.outputs)
     if len(e.inputs) > 2 and not _is_none(e.inputs[2]):  # noqa: PLR2004 - a bias
-        e.add("BiasAdd", product, e.inputs[2], 0)
+        is_matrix = len(shape_of(e.x) or (0, 0)) == 2  # noqa: PLR2004
+        e.add("BiasAdd", product, e.inputs[2], 0) if is_matrix else e.add("Add", product, e.inputs[2])
 
 
 def _prod(e: Expansion) -> None:
@@ -190,8 +196,10 @@ def _softmax_backward(e: Expansion) -> None:
     shape = shape_of(out) or shape_of(dout)
     total = e.add("Mul", out, dout)
     if shape is None or shape[axis] != 1:
-        sizes = None if shape is None else tuple(
-            1 if place == axis % len(shape) else size for place, size in enumerate(shape)
+        sizes = (
+            None
+            if shape is None
+            else tuple(1 if place == axis % len(shape) else size for place, size in enumerate(shape))
         )
         kinds = (ValueType(element_of(out), sizes),)
         total = e.add("ReduceSum", total, (axis,), True, False, outputs=kinds)

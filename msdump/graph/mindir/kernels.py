@@ -286,7 +286,8 @@ class NodeReader:
         if expanded is not None:
             return list(expanded)
         if kind == "Transpose" and moves_only_ones(kernel):
-            return [replace(kernel, op_type="Reshape", is_new=True)]
+            shape = Constant(None if kernel.type is None else kernel.type.sizes)
+            return [replace(kernel, op_type="Reshape", inputs=[kernel.inputs[0], shape], is_new=True)]
         if kind == "Shape":
             kernel.outputs = (None,)
         kernel.op_type = _KERNELS.get(kind, kind)

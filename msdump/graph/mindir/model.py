@@ -19,6 +19,7 @@ from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.mindir.backend import KernelGraph, kernel_graphs
+from msdump.graph.mindir.composites import composite
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import ITEMS, PASSING, TUPLES, Constant, Kernel, Operand, Variable
 from msdump.graph.operators import update_of
@@ -136,7 +137,8 @@ class _Writer:
         self._take_updates(operands, node)
 
     def _node(self, kernel: Kernel, call: Call, outputs: list[str]) -> onnx.NodeProto:
-        plain, entry = primitives.PLAIN.get(kernel.op_type), primitives.OPERATORS.get(kernel.op_type)
+        plain = primitives.PLAIN.get(kernel.op_type)
+        entry = primitives.OPERATORS.get(kernel.op_type) or composite(kernel)
         if plain is None and entry is None:
             raise UnsupportedOpError(
                 f"{kernel.listed_name or kernel.name}: primitive {kernel.op_type} is not known; "

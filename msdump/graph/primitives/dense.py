@@ -14,8 +14,10 @@ from msdump.graph.primitives.tape import op
 
 
 @operator("MatMul")
-def matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int) -> Value:
-    """Multiply two matrices, each transposed first or not."""
+def matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int, rank: int = 2) -> Value:
+    """Multiply two matrices, each transposed first or not; or stacks or rows with a matrix."""
+    if rank != 2:
+        return op.MatMul(a, op.Transpose(b, perm=[1, 0]) if transpose_b else b)
     return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
 
 

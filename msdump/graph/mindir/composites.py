@@ -1,0 +1,89 @@
+"""Bodies of composites: Ascend computes by one kernel what the CPU computes by several, inlined here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from msdump.errors import UnsupportedOpError
+from msdump.graph.body import BodyValue
+from msdump.graph.graph import ValueType
+from msdump.graph.kernel.emulation import FLOAT32, HALVES
+from msdump.graph.mindir.expansions import expanded
+from msdump.graph.mindir.kernels import TUPLES, Constant, Kernel, Operand
+from msdump.graph.primitives import COMPUTED, OPERATORS, PLAIN, Call, OperatorBody, op
+
+_Results = Sequence[Any]
+"""Values of a body; None for an operand that is no tensor."""
+
+
+def composite(kernel: Kernel) -> OperatorBody | None:
+    """Return the body of a composite: those of its kernels one behind the other; None for no composite."""
+    kernels = expanded(kernel)
+    if kernels is None:
+        return None
+    operands = kernel.operands()
+
+    def build(*slots: BodyValue) -> tuple[BodyValue, ...]:
+        values: dict[Operand, _Results] = {}
+        for item, value in zip(operands, slots, strict=False):
+            values[item] = (value,)
+        for each in kernels:
+            if each.runs:
+                values[each] = _inlined(each, values)
+            elif each.op_type in TUPLES:
+                values[each] = [value for item in each.inputs for value in _read(item, values)]
+        return tuple(value for value in values[kernels[-1]] if value is not None)
+
+    return OperatorBody(kernel.op_type, build, 0)
+
+
+def _inlined(kernel: Kernel, values: dict[Operand, _Results]) -> _Results:
+    """Write the operator of a kernel, or its body; return the results."""
+    operands = [_settled(item) for item in kernel.operands()]
+    read = [value for item in operands for value in _read(item, values)]
+    call = Call(
+        kernel.op_type,
+        ["" if value is None else value.name for value in read],
+        [item.value if isinstance(item, Constant) else COMPUTED for item in operands],
+        [_wide(item.type) for item in operands],
+        [_wide(kind) for kind in kernel.outputs],
+        kernel.attributes,
+    )
+    plain, entry = PLAIN.get(kernel.op_type), OPERATORS.get(kernel.op_type)
+    written = plain(call) if plain is not None else None
+    if written is not None:
+        op_type, attributes = written
+        return [getattr(op, op_type)(*read, **attributes)]
+    if kernel.op_type == "RealMakeTuple":
+        return read
+    if entry is None:
+        raise UnsupportedOpError(f"primitive {kernel.op_type} is not known")
+    return entry.results(read, call.structure(entry))
+
+
+def _settled(item: Operand) -> Operand:
+    """Return a tuple of constants as one constant."""
+    if isinstance(item, Kernel) and item.op_type == "RealMakeTuple":
+        members = [each.value for each in item.inputs if isinstance(each, Constant)]
+        return Constant(tuple(members)) if len(members) == len(item.inputs) else item
+    return item
+
+
+def _read(item: Operand, values: dict[Operand, _Results]) -> _Results:
+    if item in values:
+        return values[item]
+    array = item.array() if isinstance(item, Constant) else None
+    if array is None:
+        return (None,)
+    # an element type of half size is float32 in bodies
+    is_half = item.type is not None and item.type.dtype in HALVES
+    return (op.constant(array.astype(np.float32) if is_half else array),)
+
+
+def _wide(kind: ValueType | None) -> ValueType | None:
+    """Return a type as bodies have it: those of half size are float32."""
+    return replace(kind, dtype=FLOAT32) if kind is not None and kind.dtype in HALVES else kind
