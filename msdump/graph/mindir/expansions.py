@@ -54,6 +54,12 @@ class Expansion:
         self.kernels.append(kernel)
         return kernel
 
+    def cast(self, x: Operand, dtype: DType) -> Kernel:
+        """Add a Cast, which shows the type's number, too."""
+        kernel = self.add("Cast", x, MINDSPORE_NUMBERS.get(dtype.name, 0), dtype=dtype)
+        kernel.shows_all = True
+        return kernel
+
     def number(self, slot: int, like: Operand) -> Operand:
         """Return an operand; a number takes the element type of a tensor."""
         item = self.inputs[slot]
@@ -96,7 +102,7 @@ def _scalar(op_type: str, *, divides: bool = False) -> Rule:
         element = element_of(x)
         is_whole = element is not None and element.numpy.kind in "iub"
         if is_whole and (divides or isinstance(e.given(1, 0.0), float)):
-            x = e.add("Cast", x, MINDSPORE_NUMBERS["float32"], dtype=dtypes.from_name("float32"))
+            x = e.cast(x, dtypes.from_name("float32"))
         e.add(op_type, x, e.number(1, x))
 
     return rule
@@ -117,7 +123,7 @@ def _reduced(op_type: str, *flags: bool) -> Rule:
     def rule(e: Expansion) -> None:
         x, kind = e.x, e.whole.type
         if kind is not None and kind.dtype is not None and element_of(x) is not kind.dtype:
-            x = e.add("Cast", x, MINDSPORE_NUMBERS.get(kind.dtype.name, 0))
+            x = e.cast(x, kind.dtype)
         e.add(op_type, x, e.given(1), e.given(2, False), *flags)
 
     return rule
@@ -257,7 +263,7 @@ def _in_place(op_type: str, *, scaled: bool) -> Rule:
     """An operator on a parameter, and the Assign that writes it."""
 
     def rule(e: Expansion) -> None:
-        variable, other = e.inputs[:2]
+        variable, other = e.x, e.number(1, e.x)
         if scaled:
             other = e.add("Mul", other, e.number(2, variable))
         value = e.add(op_type, variable, other)

@@ -172,10 +172,16 @@ def fill(shape: Value, number: Value) -> Value:
 
 
 @operator("PReLUGrad")
-def prelu_grad(dy: Value, x: Value, weight: Value, *, axes: tuple[int, ...]) -> tuple[Value, Value]:
-    """Return the gradients of input and slopes; the slopes repeat along some axes."""
+def prelu_grad(
+    dy: Value, x: Value, weight: Value, *, axes: tuple[int, ...], rank: int = 0
+) -> tuple[Value, Value]:
+    """Return the gradients of input and slopes; the slopes repeat along some axes.
+
+    ``rank``: that of the input where the slopes are a list, one of each channel.
+    """
     is_positive = x > 0.0
-    dx = op.Where(is_positive, dy, dy * weight)
+    slopes = op.Reshape(weight, (-1, *(1,) * max(rank - 2, 0))) if rank else weight
+    dx = op.Where(is_positive, dy, dy * slopes)
     dw = op.Where(is_positive, 0.0, dy * x)
     summed = op.ReduceSum(dw, axes, keepdims=0) if axes else dw
     return dx, op.Reshape(summed, op.Shape(weight))
@@ -261,8 +267,8 @@ def is_finite(x: Value) -> Value:
 
 def _slope_axes(call: Call) -> dict[str, Any]:
     """Return the axes along which a slope of PReLU repeats: all but the channels', if they have several."""
-    is_single = math.prod(call.sizes(2)) == 1
-    return {"axes": tuple(axis for axis in range(call.argument("rank")) if is_single or axis != 1)}
+    is_single, rank = math.prod(call.sizes(2)) == 1, call.argument("rank")
+    return {"axes": tuple(axis for axis in range(rank) if is_single or axis != 1), "rank": rank}
 
 
 ARGUMENTS["PReLUGrad"] = _slope_axes

@@ -6,6 +6,7 @@ The formulas are from MindSpore's kernels, the names of inputs from ``msdump.gra
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import Signature, signature
 from types import SimpleNamespace
 
 from msdump.graph.primitives.body import BodyFunction, Structure, Value, operator
@@ -51,6 +52,9 @@ def _update(name: str) -> Callable[[BodyFunction], BodyFunction]:
             return build(SimpleNamespace(**named), **numbers)
 
         body.__doc__ = build.__doc__
+        keywords = [each for each in signature(build).parameters.values() if each.kind is each.KEYWORD_ONLY]
+        own = [each for each in signature(body).parameters.values() if each.kind is not each.VAR_KEYWORD]
+        body.__signature__ = Signature([*own, *keywords])  # type: ignore[attr-defined]
         operator(name)(body)
         return build
 
