@@ -54,12 +54,6 @@ class Expansion:
         self.kernels.append(kernel)
         return kernel
 
-    def cast(self, x: Operand, dtype: DType) -> Kernel:
-        """Add a Cast, which shows the type's number, too."""
-        kernel = self.add("Cast", x, MINDSPORE_NUMBERS.get(dtype.name, 0), dtype=dtype)
-        kernel.shows_all = True
-        return kernel
-
     def number(self, slot: int, like: Operand) -> Operand:
         """Return an operand; a number takes the element type of a tensor."""
         item = self.inputs[slot]
@@ -102,7 +96,7 @@ def _scalar(op_type: str, *, divides: bool = False) -> Rule:
         element = element_of(x)
         is_whole = element is not None and element.numpy.kind in "iub"
         if is_whole and (divides or isinstance(e.given(1, 0.0), float)):
-            x = e.cast(x, dtypes.from_name("float32"))
+            x = e.add("Cast", x, MINDSPORE_NUMBERS["float32"], dtype=dtypes.from_name("float32"))
         e.add(op_type, x, e.number(1, x))
 
     return rule
@@ -123,7 +117,7 @@ def _reduced(op_type: str, *flags: bool) -> Rule:
     def rule(e: Expansion) -> None:
         x, kind = e.x, e.whole.type
         if kind is not None and kind.dtype is not None and element_of(x) is not kind.dtype:
-            x = e.cast(x, kind.dtype)
+            x = e.add("Cast", x, MINDSPORE_NUMBERS.get(kind.dtype.name, 0))
         e.add(op_type, x, e.given(1), e.given(2, False), *flags)
 
     return rule
