@@ -53,7 +53,7 @@ _INT32_SLOTS: Final = {"TopK": 1, "CumulativeLogsumexp": 1}
 def insert_casts(kernels: Sequence[Kernel], results: list[Operand]) -> None:
     """Put a Cast in front of each operand that a kernel takes in another type than it has, in place.
 
-    A single result that is float16 by declaration and float32 on the device is cast back.
+    A single result that has another type on the device than by declaration is cast back.
 
     Args:
         kernels: All nodes of a graph in the file's order.
@@ -119,6 +119,8 @@ def _on_device(item: Operand) -> DType | None:
     while isinstance(source, Kernel) and source.op_type in PASSING | ITEMS:
         source = source.inputs[0]
     if source is item:
+        if item.op_type == "Histogram":  # vendor: it declares the element type of its input
+            return _INT32
         return _FLOAT32 if item.op_type in _WIDE and declared is _FLOAT16 else declared
     if item.op_type in PASSING:
         return _on_device(item.inputs[0])
@@ -133,6 +135,6 @@ def _cast_back(item: Operand) -> Operand:
         inner = _cast_back(item.inputs[0])
         return item if inner is item.inputs[0] else replace(item, inputs=[inner, *item.inputs[1:]])
     declared = None if item.type is None else item.type.dtype
-    if declared is _FLOAT16 and _on_device(item) is _FLOAT32:
-        return _new_cast("Default", item, _FLOAT16)
-    return item
+    if declared is None or _on_device(item) is declared:
+        return item
+    return _new_cast("Default", item, declared)

@@ -89,10 +89,12 @@ class _Writer:
 
     def model(self) -> onnx.ModelProto:
         """Return the model."""
+        known = {each.name: each for each in self._infos}
         made = [
-            helper.make_empty_tensor_value_info(name) for name in (*self._outputs, *self.bindings.values())
+            known.pop(name) if name in known else helper.make_empty_tensor_value_info(name)
+            for name in dict.fromkeys((*self._outputs, *self.bindings.values()))
         ]
-        graph = helper.make_graph(self._nodes, "main", self._inputs, made, value_info=self._infos)
+        graph = helper.make_graph(self._nodes, "main", self._inputs, made, value_info=list(known.values()))
         return helper.make_model(
             graph,
             producer_name="MindSpore",
