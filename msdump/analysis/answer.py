@@ -12,6 +12,7 @@ from msdump.analysis.compare import tensor_reason
 from msdump.analysis.judge import (
     ACCUSING,
     AGREEING,
+    BY_CHANCE,
     BY_GRAVITY,
     TYPES,
     Finding,
@@ -50,6 +51,7 @@ _MEANINGS: Final = {
 _RERUN: Final = (
     "add --model MODEL.onnx to run each operator again and separate own errors from inherited errors"
 )
+_SEED: Final = "give {name} a `seed` attribute, as msdump run --seed does: two runs then draw equal numbers"
 _ALONE: Final = "run msdump extract {dump} {name} -o DIRECTORY{model} to write it as a model"
 _BOUND: Final = 0.01  # of the outputs' error: a usual goal in half precision
 _NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
@@ -188,7 +190,7 @@ def meaning(report: Report) -> str:
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
 
 
-def next_step(report: Report, compared: Compared) -> str:
+def next_step(report: Report, compared: Compared) -> str:  # noqa: PLR0911 - one for each kind
     """Return a next step for the user; "" where nothing is left to do.
 
     Args:
@@ -207,6 +209,8 @@ def next_step(report: Report, compared: Compared) -> str:
         return _own_step(report, compared)
     if verdict is Verdict.NONFINITE or (verdict in _SPREAD and compared.has_rerun):
         return keep_step(compared, largest_distance(report.outputs))
+    if verdict is Verdict.UNCHECKED and (by_chance := [e for e in report.findings if e.note == BY_CHANCE]):
+        return _SEED.format(name=by_chance[0].place.shown_name)
     if verdict is Verdict.WEIGHT and compared.are_models:
         return "give both models the same weights"
     return _RERUN if verdict in _SPREAD else _STEPS.get(verdict, "")

@@ -198,7 +198,12 @@ _variants: Final = sections.Section("Variants")
     metavar="FILE.npz",
     help="Inputs by name, for one run. (repeatable)",
 )
-@sections.inputs("--seed", type=click.IntRange(min=0), show_default="0", help="Seed of made-up inputs.")
+@sections.inputs(
+    "--seed",
+    type=click.IntRange(min=0),
+    show_default="0",
+    help="Seed of made-up inputs and of random operators without a seed.",
+)
 @options.dimensions
 @sections.inputs(
     "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs of each side."
@@ -242,8 +247,8 @@ def command(
     onnxruntime[:none|basic|extended|all]. The parts after Ascend, such as force_fp16,
     SATURATION_MODE and O2, may stand in any order.
 
-    Without --inputs the inputs are made up: equal for equal seeds and steps. An interrupted
-    comparison prints the findings up to that point.
+    Without --inputs the inputs are made up: equal for equal seeds and steps. Random operators
+    draw equal numbers on both sides. An interrupted comparison prints the findings up to that point.
 
     Examples:
         msdump diff model.onnx
@@ -268,7 +273,9 @@ def command(
     _refuse(bisects and (train or runs_on_gpu), _BISECTED)
     is_limited = limits.distance is not None or bool(limits.precision)
     limits = replace(limits, precision=limits.precision or models.precision(*sides))
-    comparison = _comparison(model, other, sides, limits, trains=train)
+    # a GPU draws other numbers for the same seed
+    draws = None if runs_on_gpu else seed or 0
+    comparison = _comparison(model, other, sides, limits, draws, trains=train)
     if other is not None and not is_limited:
         comparison.limits = _widened(comparison)
     messages.say_each("warning", comparison.report.networks)
@@ -320,13 +327,19 @@ def _refuse(is_refused: bool, reason: str) -> None:  # noqa: FBT001 - reads as a
 
 
 def _comparison(
-    model: str, other: str | None, sides: tuple[Variant, Variant], limits: Limits, *, trains: bool
+    model: str,
+    other: str | None,
+    sides: tuple[Variant, Variant],
+    limits: Limits,
+    seed: int | None,
+    *,
+    trains: bool,
 ) -> LockstepComparison:
     """Load both sides, and pair their operators."""
-    graph, copies = mindspore.load_graph(model), WeightCopies()
-    second = graph if other is None else sharing_weights(mindspore.load_graph(other), graph)
+    graph, copies = mindspore.load_graph(model, seed), WeightCopies()
+    second = graph if other is None else sharing_weights(mindspore.load_graph(other, seed), graph)
     mine, golden = (
-        make_side(each, variant, copies, trains=trains)
+        make_side(each, variant, copies, trains=trains, seed=seed)
         for each, variant in zip((graph, second), sides, strict=True)
     )
     pairing = pair_sides(mine, golden, is_one_model=other is None)

@@ -46,7 +46,7 @@ class RunRequest:
     model: str
     inputs: str | None
     dimensions: dict[str, int]
-    seed: int
+    seed: int | None
     steps: int
     train: bool
     load_state: str | None
@@ -63,11 +63,11 @@ class RunRequest:
         if self.inputs is not None:
             arrays = inputs.from_file(graph, _of_rank(self.inputs))
             return lambda _step: arrays, ()
-        recipes = inputs.recipes_of(graph, self.dimensions)
+        recipes, seed = inputs.recipes_of(graph, self.dimensions), self.seed or 0
         if self.train:
-            made_up = inputs.drawn(recipes, self.seed, 0)
+            made_up = inputs.drawn(recipes, seed, 0)
             return lambda _step: made_up, recipes
-        return lambda step: inputs.drawn(recipes, self.seed, step), recipes
+        return lambda step: inputs.drawn(recipes, seed, step), recipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +305,7 @@ def _load(request: RunRequest) -> ModelRun:
         feed, recipes = request.feed(step)
         bind_inputs(step, (), feed(0))
 
-    network = mindspore.load_checked(_of_rank(request.model), check)
+    network = mindspore.load_checked(_of_rank(request.model), check, request.seed)
     assert feed is not None, "the graph was checked"
     if state is not None:
         network.load_state(state)
@@ -479,7 +479,12 @@ _steps: Final = sections.Section("Steps and training")
 @click.command(name="run", cls=sections.Command)
 @click.argument("model", type=click.Path(), help="ONNX model.")
 @sections.inputs("--inputs", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step.")
-@sections.inputs("--seed", type=click.IntRange(min=0), show_default="0", help="Seed of made-up inputs.")
+@sections.inputs(
+    "--seed",
+    type=click.IntRange(min=0),
+    show_default="0",
+    help="Seed of made-up inputs; if given, also of random operators without a seed.",
+)
 @options.dimensions
 @_steps("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of steps.")
 @_steps("--train", is_flag=True, help="Run training steps and print the loss.")
@@ -558,7 +563,7 @@ def command(
         2  The model, an input, the configuration or an option is wrong. Nothing ran.
     """
     is_configured = bool(config or env.read(env.DUMP_CONFIG))
-    request = RunRequest(seed=seed or 0, has_config=is_configured or bool(given["path"]), **given)
+    request = RunRequest(seed=seed, has_config=is_configured or bool(given["path"]), **given)
     if request.inputs is not None and (seed is not None or request.dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     if request.save_state is not None and not request.train:

@@ -149,11 +149,14 @@ def load(
     return _network(graph, where, plan, state)
 
 
-def load_checked(model: Any, check: Callable[[Graph], None]) -> Network:
-    """Load a model like ``load``, and call ``check``, which may raise, before any file is written."""
+def load_checked(model: Any, check: Callable[[Graph], None], seed: int | None = None) -> Network:
+    """Load a model like ``load``, and call ``check``, which may raise, before any file is written.
+
+    ``seed`` is that of ``loader.load``.
+    """
     where = current_context()
     plan = _plan(None, where)
-    graph = loader.load(model, context=where if plan is None else plan.context)
+    graph = loader.load(model, context=where if plan is None else plan.context, seed=seed)
     check(graph)
     return _network(graph, where, plan)
 
@@ -173,9 +176,9 @@ def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelSt
     return network
 
 
-def load_graph(model: Any) -> Graph:
-    """Return the graph of a model, as for ``load``, for tools that run it themselves."""
-    return loader.load(model, context=current_context())
+def load_graph(model: Any, seed: int | None = None) -> Graph:
+    """Return the graph of a model, as for ``load``, for tools that run it themselves; ``seed`` as there."""
+    return loader.load(model, context=current_context(), seed=seed)
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:

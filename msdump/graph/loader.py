@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -34,7 +36,7 @@ from msdump.graph.graph import (
     canonical_domain,
 )
 from msdump.graph.names import name_nodes
-from msdump.graph.operators import CONTROL_FLOW, WITH_MEMORY
+from msdump.graph.operators import CONTROL_FLOW, WITH_MEMORY, is_random
 from msdump.graph.order import walk_nodes
 from msdump.graph.training_info import TrainingMessage
 from msdump.graph.weights import GRAPH_INITIALIZER, MODEL_GRAPH
@@ -55,6 +57,7 @@ def load(
     update_binding: Mapping[str, str] | None = None,
     variables: frozenset[str] = frozenset(),
     source: str = "",
+    seed: int | None = None,
 ) -> Graph:
     """Return the graph of a model.
 
@@ -71,6 +74,7 @@ def load(
             has no ``training_info``.
         variables: Initializers that the training of another model changes, where this one describes none.
         source: Name in messages of a model that was made from another one; the path, or "<ModelProto>".
+        seed: Decides the random numbers of operators without an own seed; None: each run draws others.
 
     Raises:
         GraphError: Not an ONNX file, truncated, missing external data, or a graph that
@@ -85,7 +89,7 @@ def load(
         own_name, folder, data = str(path), path.parent, _map_file(path)
     source = source or own_name
     try:
-        loading = _Loading(source, folder, context, sizes)
+        loading = _Loading(source, folder, context, sizes, seed)
         if mindir.is_mindir(data, own_name):
             return loading.translated(data)
         return loading.graph(data, update_binding, variables)
@@ -105,8 +109,16 @@ def _map_file(path: Path) -> memoryview:
 
 
 class _Loading:
-    def __init__(self, source: str, folder: Path | None, context: Context, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        source: str,
+        folder: Path | None,
+        context: Context,
+        sizes: Mapping[str, int],
+        seed: int | None,
+    ) -> None:
         self._source = source
+        self._seed = seed
         self._files = weights.SideFiles(folder)
         self._context = context
         self._sizes = sizes
@@ -202,6 +214,8 @@ class _Loading:
         model = functions.inline(model)
         functions.remove_identities(model.graph, variables)
         names.name_nodes(model.graph)
+        if self._seed is not None:
+            _add_seeds(model.graph, self._seed)
         is_export = names.is_mindspore_export(model)
         if is_export:
             _log.warning(
@@ -213,6 +227,28 @@ class _Loading:
         known = {name: array for name, array in initializers.items() if name not in variables}
         typed = (model if is_typed else _inferred(model, known if self._sizes else None)).graph
         return Builder(shared, model.graph, typed, initializers, variables=variables).graph()
+
+
+_MOST_SEEDS: Final = 1 << 24  # ONNX's seeds are float32, which has no larger odd numbers
+
+
+def _add_seeds(graph: onnx.GraphProto, seed: int) -> None:
+    """Give each operator that draws random numbers a seed of its own, unless it has one, in place.
+
+    A seed follows from the operator's number among all of its type: the same in two models of one network.
+    """
+    counts = Counter[str]()
+    for node in walk_nodes(graph.node):
+        is_dropout = node.op_type == "Dropout"
+        if canonical_domain(node.domain) or node.op_type not in WITH_MEMORY:
+            continue
+        if is_dropout and not is_random(node.op_type, len(node.input)):
+            continue
+        counts[node.op_type] += 1
+        if all(attribute.name != "seed" for attribute in node.attribute):
+            name = f"{node.op_type} {counts[node.op_type]}"
+            own = (seed + zlib.crc32(name.encode())) % _MOST_SEEDS
+            node.attribute.append(onnx.helper.make_attribute("seed", own if is_dropout else float(own)))
 
 
 _Inference = shape_inference.InferenceContext

@@ -78,7 +78,7 @@ def compare(
             If golden is a dump: a device and level; "float32" is the device of the dump.
         tolerance: Largest relative Euclidean distance, or a file of limits; None: by the element types.
         cosine: Least cosine similarity; None: 0.99.
-        seed: Seed of made-up inputs.
+        seed: Seed of made-up inputs and random numbers.
         sizes: Sizes of dynamic dimensions by name, for made-up inputs.
         folder: Folder of the comparison's files; None: a temporary folder.
 

@@ -1,5 +1,7 @@
 """The sentences of a comparison's answer."""
 
+from dataclasses import replace
+
 import pytest
 
 from msdump.analysis import TensorError, answer
@@ -119,6 +121,17 @@ def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
     assert (bool(means), bool(step)) == tuple(map(bool, told))
     assert means in told[0]
     assert step in told[1]
+
+
+def test_random_numbers_need_a_seed():
+    """The next step after random numbers is a seed for the first operator that draws them."""
+    report = Report()
+    for name in ("a", "b"):
+        report.add(replace(finding(name, Verdict.UNCHECKED), note="random"))
+
+    assert "give a a `seed` attribute, as msdump run --seed does: two runs then draw equal numbers" == (
+        answer.next_step(report, answer.Compared())
+    )
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,22 @@ net (float[N] x) => (float[N] y) <float k = {300.0}>
 { big = Mul(x, k) square = Mul(big, big) root = Sqrt(square) y = Div(root, k) }
 """
 
+DRAWING = """
+net (float[64] x) => (float[1,64] y) <float ratio = {{0.5}}, bool trains = {{1}},
+    float[1,4] scores = {{1,2,3,4}}>
+{{ p = Sigmoid(x) b = Bernoulli(p) n = RandomNormalLike(x) u = RandomUniform <shape = [64]>()
+   m = Multinomial <sample_size = 64>(scores) i = Cast <to = 1>(m) s = Sum(i, b, n, u)
+   d = Dropout(s, ratio, trains) y = Selu <gamma = {gamma}>(d) }}
+"""
+
 
 @pytest.fixture
 def diff(fresh, tmp_path, monkeypatch):
     """Return a function that runs the command in an empty folder; it writes nothing there."""
     monkeypatch.chdir(tmp_path)
     save(parser.parse_model(f"{HEAD} {OVERFLOWING}"), tmp_path / "net.onnx")
+    for name, gamma in (("drawing", 1.0), ("wrong", 1.5)):
+        save(parser.parse_model(f"{HEAD} {DRAWING.format(gamma=gamma)}"), tmp_path / f"{name}.onnx")
     for name, scale in (("small", 0.5), ("large", 2.0)):
         np.savez(tmp_path / f"{name}.npz", x=np.full(3, scale, np.float32))
     before = sorted(tmp_path.iterdir())
@@ -71,6 +81,28 @@ def test_made_up_inputs_take_sizes_and_seeds(diff):
 
     assert first == again
     assert first != other
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--golden", "float64", "--steps", "2"), ("--mine", "Ascend:O2"), ("drawing.onnx", "--seed", "9")],
+    ids=" ".join,
+)
+def test_both_sides_draw_the_same_numbers(diff, options):
+    """Operators without a seed draw equal numbers on both sides, and all that reads them is compared."""
+    result = diff("drawing.onnx", *options)
+
+    assert 0 == result.exit_code, result.output
+    assert " 0 differ, 0 failed" in result.stdout
+    assert "without a counterpart" not in result.stdout
+
+
+def test_a_fault_behind_random_numbers_is_named(diff):
+    """A wrong attribute of an operator that reads random numbers is found."""
+    result = diff("wrong.onnx", "drawing.onnx")
+
+    assert 1 == result.exit_code, result.output
+    assert "fault     Default/SeLU-op0 (SeLU): " in result.stdout
 
 
 REFUSALS = {

@@ -340,6 +340,17 @@ class TestRun:
         assert first != other
         assert first[0] != first[1]
 
+    def test_seed_decides_random_numbers(self, tmp_path):
+        """Operators without a seed draw the same numbers in two runs with one --seed, others with another."""
+        text = "net () => (float[8] y) { n = RandomNormal <shape = [8]>() y = Neg(n) }"
+        net, drawn = saved(tmp_path / "net.onnx", text), []
+        for seed in (7, 7, 8):
+            call("run", net, "--seed", seed, "--save-outputs", tmp_path / "y.npz")
+            drawn.append(np.load(tmp_path / "y.npz")["y"].tolist())
+
+        assert drawn[0] == drawn[1]
+        assert drawn[0] != drawn[2]
+
     def test_dimension_is_filled(self, tmp_path, config):
         """--dim gives a dynamic dimension its size, 1 is the default."""
         model = GRAPHS / "external_data.onnx"

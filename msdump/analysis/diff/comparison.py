@@ -402,10 +402,13 @@ def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
 
 
 def _is_random(mine: Node, golden: Node) -> bool:
-    """Return whether two operators draw random numbers without one common seed."""
-    seed = mine.attributes.get("seed")
-    has_one_seed = seed is not None and seed == golden.attributes.get("seed")
-    return is_random(mine.operator.op_type, len(mine.inputs)) and not has_one_seed
+    """Return whether one of two operators draws random numbers, without a seed that they share."""
+    seeds = [
+        {name: seed for name, seed in node.attributes.items() if "seed" in name} for node in (mine, golden)
+    ]
+    has_one_seed = bool(seeds[0]) and seeds[0] == seeds[1]
+    draws = any(is_random(node.operator.op_type, len(node.inputs)) for node in (mine, golden))
+    return draws and not has_one_seed
 
 
 def _by_full_name(model: Graph) -> dict[str, Node]:

@@ -16,7 +16,6 @@ from msdump.analysis.rerun import Arithmetic
 from msdump.device import float_status_of
 from msdump.errors import InputError, name_hint
 from msdump.execute import (
-    Float64Kernels,
     KernelFactory,
     Program,
     RoundingsOf,
@@ -29,9 +28,10 @@ from msdump.execute import (
     cuda_runtime,
     doubled,
     emulated,
+    mixed_kernels,
     optimise,
 )
-from msdump.graph import IN_MEMORY, Graph, Node, loader
+from msdump.graph import IN_MEMORY, WITH_MEMORY, Graph, Node, loader
 from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
 from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueSource
@@ -185,7 +185,9 @@ class Side:
         return as_the_model_says if arithmetic.precision is None else arithmetic.roundings
 
 
-def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
+def make_side(
+    graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool, seed: int | None = None
+) -> Side:
     """Compile a model for a variant; only operators with constant results run.
 
     Args:
@@ -193,6 +195,7 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
         variant: Device and arithmetic.
         copies: Cached copies of its weights.
         trains: Whether its training step is to run.
+        seed: The seed with which the model was loaded; an optimised model is loaded anew.
 
     Raises:
         InputError: The variant is none for this model, or for training.
@@ -200,7 +203,7 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
         UnsupportedOpError: It describes one that cannot run.
     """
     if variant.engine is Engine.OPTIMISED:
-        return _optimised_side(graph, variant, copies, trains=trains)
+        return _optimised_side(graph, variant, copies, trains=trains, seed=seed)
     is_wide = variant.engine is Engine.FLOAT64
     state = TrainingState(graph, doubled) if is_wide else TrainingState(graph)
     if trains:
@@ -211,18 +214,25 @@ def make_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: b
     status = float_status_of(graph, variant.context)
     on = cuda_runtime() if variant.context.device_target is DeviceTarget.GPU else cpu_runtime()
     roundings = as_the_model_says if device is None else device.roundings
-    kernels = Float64Kernels if is_wide else KernelFactory
+    # the model's kernels draw the random numbers, also for float64: others would draw other numbers
+    kernels = mixed_kernels(_draws_nothing) if is_wide else KernelFactory
     program = Program(compiled, roundings, copies, on=on, float_status=status, kernels=kernels)
     return Side(variant, graph, compiled, state, copies, on, Runs(program, state))
 
 
-def _optimised_side(graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool) -> Side:
+def _draws_nothing(node: Node) -> bool:
+    return WITH_MEMORY.isdisjoint(part.op_type for part in node.members)
+
+
+def _optimised_side(
+    graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool, seed: int | None
+) -> Side:
     if trains:
         raise InputError(f"variant {variant.text}: onnxruntime cannot optimise training steps")
     if graph.source == IN_MEMORY:
         raise InputError(f"variant {variant.text}: it needs a model file")
     with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
-        optimised = loader.load(optimise(graph.source, variant.optimisation, folder))
+        optimised = loader.load(optimise(graph.source, variant.optimisation, folder), seed=seed)
     state = TrainingState(optimised)
     # weights that the optimiser left unchanged are shared with the model: one array for both sides
     optimised = sharing_weights(replace(optimised, source=graph.source), graph)

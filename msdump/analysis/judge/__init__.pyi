@@ -25,6 +25,7 @@ from .findings import largest_distance as largest_distance
 from .findings import masking_operators as masking_operators
 from .findings import top_findings as top_findings
 from .findings import with_reach as with_reach
+from .judging import BY_CHANCE as BY_CHANCE
 from .judging import Judge as Judge
 from .judging import accuse as accuse
 from .limits import COSINE as COSINE

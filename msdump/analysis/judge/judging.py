@@ -53,7 +53,8 @@ _SWAP: Final = 2
 
 _Reason = tuple[Verdict, str]
 _UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
-_BY_CHANCE: Final = "random"
+BY_CHANCE: Final = "random"
+"""Note of an operator that draws random numbers, or differs only because of them."""
 
 
 @dataclass(slots=True)
@@ -97,9 +98,9 @@ class Judge:
         verdict, note = self._verdict(case)
         if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # two faults in one note
             note = joined(note, other[1])
-        if verdict is Verdict.UNCHECKED and note == _BY_CHANCE:
+        if verdict is Verdict.UNCHECKED and note == BY_CHANCE:
             self._random.add(place.shown_name)
-            results = tuple(_unjudged(each, _BY_CHANCE) if each.is_bad else each for each in results)
+            results = tuple(_unjudged(each, BY_CHANCE) if each.is_bad else each for each in results)
         elif verdict is Verdict.ACCUMULATED:
             results = tuple(self._within(case, each) for each in results)
         outputs = of_side(results, IO.OUTPUT, place.op_type)
@@ -352,7 +353,7 @@ class Judge:
             return None
         sources = {case.evidence.source(each.slot).name for each in case.bad_inputs}
         if case.evidence.is_random or (sources and sources <= self._random):
-            return Verdict.UNCHECKED, _BY_CHANCE
+            return Verdict.UNCHECKED, BY_CHANCE
         return None
 
     # --- 4. shapes that follow from values inherit --------------------------------------------------------
