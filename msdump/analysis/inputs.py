@@ -107,7 +107,10 @@ def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict
             read_header = getattr(np.lib.format, f"read_array_header_{1 if is_short else 2}_0")
             shapes[name], _, dtype = read_header(member)
         if dtype.hasobject:
-            raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
+            raise ValueError(
+                f"{name!r} is an array of objects, which could run code when it is read: convert texts with"
+                " astype(str), numbers with astype(numpy.float32) or another type"
+            )
         elements[name] = np.zeros((), dtype)
     return elements, shapes
 

@@ -19,6 +19,7 @@ from .training import Values as Values
 from .training import is_finite as is_finite
 from .training import losses as losses
 from .values import bind_inputs as bind_inputs
+from .values import unmasked as unmasked
 from .variants import SINGLE as SINGLE
 from .variants import Change as Change
 from .variants import Float64Kernels as Float64Kernels

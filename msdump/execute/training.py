@@ -221,7 +221,10 @@ class TrainingState:
         Raises:
             InputError: Names every missing or unknown variable, and every array of another type or shape.
         """
-        arrays = {name: self._held(np.asarray(item)) for name, item in state.items()}
+        arrays = {
+            name: self._held(np.asarray(values.unmasked(item, f"load_state: variable {name!r}: ")))
+            for name, item in state.items()
+        }
         faults = list(self._faults(arrays))
         if faults:
             raise InputError(f"load_state: {'; '.join(faults)}")

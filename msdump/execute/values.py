@@ -315,6 +315,18 @@ def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) 
     return items
 
 
+def unmasked(item: Any, place: str = "") -> Any:
+    """Return an array, or a list of arrays, that has no masked elements: numpy's conversions drop masks.
+
+    Raises:
+        InputError: It has some; the message begins with the place.
+    """
+    for part in item if isinstance(item, (list, tuple)) else (item,):
+        if isinstance(part, np.ma.MaskedArray) and (count := np.count_nonzero(part.mask)):
+            raise InputError(f"{place}masked elements: {count:,}; give them a number with .filled(number)")
+    return item
+
+
 def _checked(value: Value, item: Any, sizes: _Places) -> Any:
     """Check one input and convert it to the value that is fed.
 
@@ -326,7 +338,7 @@ def _checked(value: Value, item: Any, sizes: _Places) -> Any:
     Raises:
         InputError: It does not fit the input's type or shape.
     """
-    kind = value.type.kind
+    kind, item = value.type.kind, unmasked(item)
     if item is None:
         if kind in {"optional", ""}:
             return None
@@ -352,11 +364,11 @@ def _input_array(item: Any, dtype: DType | None) -> np.ndarray:
         array = np.asarray(item)
     except ValueError as error:
         raise InputError(f"{reprlib.repr(item)} is not a tensor: {error}") from error
+    if array.dtype == dtypes.STRING.numpy:
+        _check_texts(array)
     actual = dtypes.from_numpy(array.dtype)
     if dtype is not None and actual is not dtype:
         raise InputError(f"dtype {actual.name} given, {dtype.name} expected; convert it with astype")
-    if array.dtype == dtypes.STRING.numpy:
-        _check_texts(array)
     return array
 
 
@@ -378,7 +390,10 @@ def _converted(item: Any, dtype: DType) -> np.ndarray:
 def _check_texts(array: np.ndarray) -> None:
     for item in array.reshape(-1):  # anything may stand in an array of objects
         if not isinstance(item, (str, bytes)):
-            raise InputError(f"an array of objects holds {item!r}; only texts can be given as objects")
+            raise InputError(
+                f"an array of objects holds {item!r} ({type(item).__name__}); only texts can be given as"
+                " objects: convert numbers with astype"
+            )
 
 
 def _check_shape(value: Value, shape: tuple[int, ...], sizes: _Places) -> None:

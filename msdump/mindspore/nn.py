@@ -97,7 +97,7 @@ class GraphCell:
         own = self.parameters_dict()
         state = {} if self._network is None else self._network.state()
         for name, value in weights.items():
-            array = value.asnumpy() if isinstance(value, Tensor) else np.asarray(value)
+            array = Tensor(value).asnumpy()
             if name not in own:
                 raise InputError(f"GraphCell: the network has no parameter {name!r}{name_hint(name, own)}")
             if array.shape != own[name].shape:

@@ -8,6 +8,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import FormatError, InputError
+from msdump.execute import unmasked
 
 bool_: Final = dtypes.from_name("bool").numpy
 int8: Final = dtypes.from_name("int8").numpy
@@ -42,7 +43,11 @@ class Tensor:
         Raises:
             InputError: No array of numbers.
         """
-        array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
+        array = (
+            input_data.asnumpy()
+            if isinstance(input_data, Tensor)
+            else np.asarray(unmasked(input_data, "Tensor: "))
+        )
         if dtype is None and not isinstance(input_data, (np.ndarray, np.generic, Tensor)):
             dtype = {"f": np.float32, "i": np.int64}.get(array.dtype.kind)
         try:

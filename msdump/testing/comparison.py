@@ -23,6 +23,7 @@ from msdump import dtypes, env
 from msdump.analysis import load_arrays, write_arrays
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, InputError
+from msdump.execute import unmasked
 from msdump.read import read_json
 from msdump.store.write import write_stream
 
@@ -163,10 +164,10 @@ class _Request:
 
     def _output(self, name: str, mine: Any, golden: Any) -> tuple[int, str]:
         for side, given in (("mine", mine), ("golden", golden)):
-            array = np.asarray(given)
             try:
+                array = np.asarray(unmasked(given))
                 contents = npy.encode(dtypes.widen(array, dtypes.from_numpy(array.dtype)))
-            except FormatError as error:
+            except (FormatError, InputError) as error:
                 raise ComparisonError(
                     f"output {name!r} of {self.model} cannot be compared: {error}"
                 ) from error
@@ -215,7 +216,11 @@ def _feeds(
     if not isinstance(inputs, Mapping):
         return ("--inputs", str(inputs))
     path = str(folder / "inputs.npz")
-    write_arrays(path, {name: np.asarray(array) for name, array in inputs.items()})
+    try:
+        arrays = {name: np.asarray(unmasked(item, f"input {name!r}: ")) for name, item in inputs.items()}
+    except InputError as error:
+        raise ComparisonError(str(error)) from error
+    write_arrays(path, arrays)
     return ("--inputs", path)
 
 

@@ -15,6 +15,7 @@ from msdump.graph import loader
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 X = np.zeros((2, 3), np.float32)
+MASKED = np.ma.masked_array(X, [[0, 0, 1], [1, 0, 0]])
 
 
 def graph_of(text: str):
@@ -56,7 +57,16 @@ FAULTS = {
     "dynamic dimension": (PAIR, (X, LENGTHS[:1]), {}, "dimension 'N' is 1 on axis 0, but 2 in input 'x'"),
     "two faults": (PAIR, (X.T, LENGTHS.astype(np.int32)), {}, r"input 'x': .*; input 'lengths': dtype int32"),
     "none": (PAIR, (None, LENGTHS), {}, r"input 'x': None given, float32, shape \(N, 3\) expected"),
-    "no tensor": (PAIR, ({}, LENGTHS), {}, "input 'x': an array of objects holds|dtype"),
+    "no tensor": (PAIR, ({}, LENGTHS), {}, r"input 'x': an array of objects holds {} \(dict\)"),
+    "objects for numbers": (
+        PAIR,
+        (X.astype(object), LENGTHS),
+        {},
+        r"input 'x': an array of objects holds 0.0 \(float\); .* convert numbers with astype",
+    ),
+    "mask": (PAIR, (MASKED, LENGTHS), {}, r"input 'x': masked elements: 2; .* \.filled\(number\)"),
+    "mask in list": (PAIR, ([X[0], MASKED[0]], LENGTHS), {}, "input 'x': masked elements: 1"),
+    "mask in sequence": (SEQUENCE, ([X[0], MASKED[0]],), {}, "input 'x': masked elements: 1"),
     "ragged": (PAIR, ([[1.0], [1.0, 2.0]], LENGTHS), {}, "input 'x': .* is not a tensor of float32"),
     "text for number": (PAIR, ("many", LENGTHS), {}, "input 'x': 'many' is not a tensor of float32"),
     "float for integer": (
@@ -94,6 +104,7 @@ PYTHON = {
     "numbers": (PAIR, {"x": [[1, 2, 3]], "lengths": [7]}, {"x": np.float32, "lengths": np.int64}),
     "empty": (BYTES, {"x": []}, {"x": np.uint8}),
     "bools": (BOOLS, {"x": [True, False]}, {"x": np.bool_}),
+    "masked list without a mask": (BYTES, {"x": [np.ma.array(1), 2]}, {"x": np.uint8}),
     "texts": (TEXTS, {"x": ["a", "b"]}, {"x": np.object_}),
     "bfloat16": (BFLOAT16, {"x": [1.5]}, {"x": ml_dtypes.bfloat16}),
 }

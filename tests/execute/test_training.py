@@ -117,6 +117,17 @@ def test_a_state_is_the_callers_own():
     assert 7 not in network.state()["w"]
 
 
+def test_masks_are_refused():
+    """A masked array is no value of a variable, and no input of a step: its mask would be lost."""
+    network = steps.plain()
+    masked = np.ma.masked_equal(ONES, 1)
+
+    with pytest.raises(InputError, match=r"load_state: variable 'w': masked elements: 6; .*\.filled"):
+        network.load_state(network.state() | {"w": masked})
+    with pytest.raises(InputError, match=r"input '.*': masked elements: 6; .*\.filled"):
+        network.train_step(masked)
+
+
 def test_every_fault_of_a_state_is_told():
     """An unknown name, a missing one, another shape and another type are one error; nothing changes."""
     network = steps.plain()

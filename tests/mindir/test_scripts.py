@@ -92,6 +92,11 @@ def test_checkpoint_of_mindspore():
         (lambda _: nn.GraphCell(ms.load(LENET), {"fc3.bia": Tensor(1.0)}), "did you mean"),
         (lambda _: nn.GraphCell(ms.load(LENET), {"fc3.bias": Tensor([1.0])}), "has shape (10,)"),
         (lambda _: Tensor([object()]), "is no tensor"),
+        (lambda _: Tensor(np.ma.masked_equal([1.0, 2.0], 1)), "Tensor: masked elements: 1"),
+        (
+            lambda _: nn.GraphCell(ms.load(LENET), {"fc3.bias": np.ma.masked_less(np.zeros(10), 1)}),
+            "masked elements: 10",
+        ),
     ],
 )
 def test_errors(call, words, tmp_path):

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MINI = str(ROOT / "graphs" / "mini.onnx")
 STRINGS = str(ROOT / "graphs" / "strings.onnx")
 X = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
+MASKED = np.ma.masked_equal(X, 0)
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -142,6 +143,8 @@ FAULTS = {
     "texts": ((STRINGS,), {"golden": {"loud": np.array(["a", "b", "c"])}}, "cannot be compared"),
     "a broken file": ((MINI,), {"golden": "broken.npz"}, "broken.npz"),
     "wrong inputs": ((MINI, {"q": X}), {"golden": "float64"}, "q"),
+    "masked inputs": ((MINI, {"x": MASKED}), {"golden": "float64"}, "input 'x': masked elements: 1"),
+    "masked outputs": ((MINI, {"x": X}), {"golden": {"output": MASKED}}, "compared: masked elements: 1"),
     "no dump": ((MINI,), {"golden": "tests"}, "not a dump with its configuration"),
     "no device": ((MINI,), {"golden": {"z": X}, "mine": "TPU"}, "it is a device and a level"),
 }
