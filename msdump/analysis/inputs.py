@@ -108,8 +108,8 @@ def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict
             shapes[name], _, dtype = read_header(member)
         if dtype.hasobject:
             raise ValueError(
-                f"{name!r} is an array of objects, which could run code when it is read: convert texts with"
-                " astype(str), numbers with astype(numpy.float32) or another type"
+                f"{name!r} is an array of objects: convert texts with astype(str), numbers with"
+                " astype(numpy.float32) or another type"
             )
         elements[name] = np.zeros((), dtype)
     return elements, shapes
