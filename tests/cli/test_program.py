@@ -466,7 +466,7 @@ class TestRefusal:
             (np.zeros(3), "one array without a name"),
             (
                 {"x": np.array(["a"], dtype=object)},
-                "not an .npz file of plain arrays ('x' is an array of objects: convert texts with astype(str)",
+                "not an .npz file of plain arrays ('x' is an array of objects: convert texts with",
             ),
         ],
         ids=["missing", "other file", "torn", "unknown compression", "npy", "pickled"],
