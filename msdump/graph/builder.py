@@ -195,11 +195,12 @@ class Builder:
             primitive = primitive_name(proto.op_type, domain, partial(self._use, proto, attributes))
             operator = OperatorRef(primitive, self._shared.full_names.next(scope, primitive))
         self._producers |= dict.fromkeys(proto.output, proto.op_type)
+        unlisted = set(map(int, metadata.get(names.UNLISTED_INPUTS, "").split()))
         return Node(
             name=proto.name,
             op_type=proto.op_type,
             domain=domain,
-            inputs=tuple(proto.input),
+            inputs=tuple("" if slot in unlisted else name for slot, name in enumerate(proto.input)),
             outputs=tuple(proto.output),
             attributes=attributes,
             operator=operator,

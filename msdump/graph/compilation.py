@@ -123,7 +123,8 @@ def _renamed(node: Node, inputs: Sequence[str], outputs: Mapping[str, str]) -> N
         return node
     # the message belongs to the loaded model, which other compilations read
     proto = deepcopy(node.proto)
-    proto.input[:], proto.output[:] = inputs, results
+    proto.input[:] = [new or old for new, old in zip(inputs, proto.input, strict=True)]
+    proto.output[:] = results
     return replace(node, inputs=tuple(inputs), outputs=tuple(results), proto=proto)
 
 

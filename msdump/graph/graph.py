@@ -149,7 +149,8 @@ class Node:
 
     Attributes:
         name: ONNX node name; made up and unique where the model has none.
-        inputs: Value names, "" for an absent optional input.
+        inputs: Value names, "" for an absent optional input and for one that no file shows; ``proto`` has
+            the latter's name.
         outputs: Value names, "" for an unused output.
         attributes: Decoded attributes in the model's order.
         operator: Primitive name and full scoped name.

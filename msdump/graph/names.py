@@ -56,6 +56,9 @@ ARGUMENTS: Final = "msdump.arguments"
 
 LISTED_NAME: Final = "msdump.listed_name"
 """Metadata of such an operator: its full name in .ir, .pb and csv, where another number stands."""
+UNLISTED_INPUTS: Final = "msdump.unlisted_inputs"
+"""Metadata of such an operator: slots of inputs that the kernel takes and no file shows, ``1 2``."""
+
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module for a node without a module
 _PARSING: Final = new_lock()
 """Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""

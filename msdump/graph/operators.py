@@ -700,7 +700,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     "com.microsoft::AllToAll": Operator(str(Collective.ALL_TO_ALL)),
     # MindSpore's operators that write inputs
     "Assign": _moving(update=_ASSIGNED),
-    **_each("AssignAdd AssignSub", Operator(update=_ASSIGNED)),
+    **_each("AssignAdd AssignSub ScatterNdUpdate", Operator(update=_ASSIGNED)),
     **_each(
         "InplaceAddExt InplaceAddsExt InplaceSubExt InplaceSubsExt"
         " InplaceMul InplaceMuls InplaceDiv InplaceDivs",

@@ -30,7 +30,7 @@ def with_names(node: Node, names: Mapping[str, str]) -> Node:
     rename_values(proto, names)
     return replace(
         node,
-        inputs=tuple(proto.input),
+        inputs=tuple(names.get(name, name) for name in node.inputs),
         outputs=tuple(proto.output),
         proto=proto,
         bodies={key: _body(body, names) for key, body in node.bodies.items()},

@@ -225,6 +225,8 @@ def _model_names(node: Node) -> dict[str, str]:
         names.setdefault(name, f"i{slot}")
     for slot, name in enumerate(node.outputs):
         names.setdefault(name, f"o{slot}")
+    for name in reads(node):  # inputs that no file shows
+        names.setdefault(name, f"h{len(names)}")
     # values between the parts of a fused operator
     for part in node.parts:
         for name in part.outputs:

@@ -119,5 +119,7 @@ def _is_made_anew(kernel: Kernel) -> bool:
     # these two only where k or the paddings are numbers and not a tensor
     if kernel.op_type in {"TopK", "PadV3"} and len(kernel.inputs) > 1:
         given = kernel.inputs[1]
+        if isinstance(given, Kernel) and given.is_cast:
+            given = given.inputs[0]
         return isinstance(given, Constant) and isinstance(given.value, (int, tuple))
     return True

@@ -107,10 +107,11 @@ class _Writer:
         operands = kernel.operands()
         slots = SLOTS.get(kernel.op_type, ())
         inputs: list[str] = []
+        unlisted: list[str] = []
         for slot, item in enumerate(operands):
             is_read = kernel.shows_all or slot >= len(slots) or slots[slot].is_read or slots[0].is_repeated
-            is_shown = is_read or not isinstance(item, Constant)
-            inputs += self._values(item) if is_shown else [""]
+            unlisted += [] if is_read else [str(slot)]
+            inputs += self._values(item) if is_read or not isinstance(item, Constant) else [""]
         while inputs and not inputs[-1]:
             inputs.pop()
         outputs = [
@@ -128,6 +129,8 @@ class _Writer:
         texts = {names.FULL_NAME: kernel.name, names.LISTED_NAME: kernel.listed_name}
         if shown:
             texts[names.ARGUMENTS] = json.dumps(shown, default=str)
+        if unlisted:
+            texts[names.UNLISTED_INPUTS] = " ".join(unlisted)
         for key, text in texts.items():
             node.metadata_props.add(key=key, value=text)
         self._nodes.append(node)
@@ -155,7 +158,7 @@ class _Writer:
             structure = call.structure(entry)
             wide = call.in_float32(entry)
             element = FLOAT32 if wide else call.element(entry)
-            body = function(wide or entry, len(call.names), structure, element, OPSET)
+            body = function(wide or entry, len(call.names), structure, element, OPSET, call.computed(entry))
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise UnsupportedOpError(
                 f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"

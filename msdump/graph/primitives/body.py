@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from msdump.graph.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.primitives.tape import op, writing
 
+BOOL: Final = int(onnx.TensorProto.BOOL)
 INT32: Final = int(onnx.TensorProto.INT32)
 INT64: Final = int(onnx.TensorProto.INT64)
 DOUBLE: Final = int(onnx.TensorProto.DOUBLE)
@@ -110,12 +112,21 @@ class OperatorBody:
             parts.append(element.name)
         return "_".join(parts)
 
-    def results(self, slots: Sequence[Value], structure: Mapping[str, Structure]) -> tuple[Value, ...]:
-        """Write the body with values of all slots, of which it reads the first ones; return its results."""
+    def results(
+        self,
+        slots: Sequence[Value],
+        structure: Mapping[str, Structure],
+        computed: Mapping[str, int] = MappingProxyType({}),
+    ) -> tuple[Value, ...]:
+        """Write the body with values of all slots, of which it reads the first ones; return its results.
+
+        ``computed``: slots of the values that are keywords of the body, but computed in a run.
+        """
         kinds = [each.kind for each in signature(self.build).parameters.values()]
         takes_all = Parameter.VAR_POSITIONAL in kinds
         read = slots if takes_all else slots[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
-        result = self.build(*read, **structure)
+        known = {name: slots[slot] for name, slot in computed.items()}
+        result = self.build(*read, **structure, **known)
         return (result,) if isinstance(result, Value) else tuple(result)
 
 
@@ -151,13 +162,22 @@ def _text(value: Structure) -> str:
 
 
 def function(
-    entry: OperatorBody, count: int, structure: Mapping[str, Structure], element: DType, opset: int
+    entry: OperatorBody,
+    count: int,
+    structure: Mapping[str, Structure],
+    element: DType,
+    opset: int,
+    computed: Mapping[str, int] = MappingProxyType({}),
 ) -> onnx.FunctionProto:
-    """Return the function of an operator for a number of inputs, a structure and an element type."""
+    """Return the function of an operator for a number of inputs, a structure and an element type.
+
+    ``computed``: slots of the inputs that are keywords of the body, but computed in a run.
+    """
     inputs = [f"i{slot}" for slot in range(count)]
     body = Body(element, inputs[entry.element], opset)
     with writing(body):
-        results = [value.name for value in entry.results([Value(body, each) for each in inputs], structure)]
+        slots = [Value(body, each) for each in inputs]
+        results = [value.name for value in entry.results(slots, structure, computed)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(
         *(MINDSPORE_DOMAIN, entry.name, inputs, outputs, _returning(body, results, outputs)),

@@ -12,11 +12,11 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.graph import ValueType
+from msdump.graph.graph import Shape, ValueType
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operators import moves
 from msdump.graph.primitives.body import OperatorBody, Structure, Value
-from msdump.graph.primitives.slots import SLOTS
+from msdump.graph.primitives.slots import SLOTS, Slot
 from msdump.graph.primitives.tape import op
 
 COMPUTED: Final = object()
@@ -53,8 +53,9 @@ class Call:
         if own is not None:
             return {name: _plain(value) for name, value in own(self).items()}
         found: dict[str, Structure] = {}
+        computed = self.computed(entry)
         for parameter in signature(entry.build).parameters.values():
-            if parameter.kind is not Parameter.KEYWORD_ONLY:
+            if parameter.kind is not Parameter.KEYWORD_ONLY or parameter.name in computed:
                 continue
             value = self.argument(parameter.name)
             if value is not None:
@@ -63,21 +64,39 @@ class Call:
                 raise ValueError(f"the argument {parameter.name} is missing")
         return found
 
+    def computed(self, entry: OperatorBody) -> dict[str, int]:
+        """Return the slots of the inputs that are keywords of a body, but computed in a run."""
+        if self.op_type in ARGUMENTS:
+            return {}
+        keywords = signature(entry.build).parameters
+        places = {
+            name: self._place(name) for name, each in keywords.items() if each.kind is each.KEYWORD_ONLY
+        }
+        return {
+            name: found[0] for name, found in places.items() if found and self.values[found[0]] is COMPUTED
+        }
+
+    def _place(self, name: str) -> tuple[int, Slot] | None:
+        """Return the number of a slot, and the slot, by its name; None for none that is given."""
+        slots = SLOTS.get(self.op_type, ())
+        # behind any number of tensors, slots count from the end
+        behind = len(self.values) - len(slots) if slots and slots[0].is_repeated else 0
+        found = ((place + behind, slot) for place, slot in enumerate(slots) if slot.name == name)
+        return next((each for each in found if each[0] < len(self.values)), None)
+
     def argument(self, name: str, default: Any = None) -> Any:
         """Return the constant of a slot, an attribute, or a fact, by its name; the default for none.
 
         Raises:
             ValueError: It is computed in a run.
         """
-        slots = SLOTS.get(self.op_type, ())
-        places = {each.name: place for place, each in enumerate(slots)}
-        # behind any number of tensors, slots count from the end
-        behind = len(self.values) - len(slots) if slots and slots[0].is_repeated else 0
-        if name in places and places[name] + behind < len(self.values):
-            value = self.values[places[name] + behind]
+        found = self._place(name)
+        if found is not None:
+            place, slot = found
+            value = self.values[place]
             if value is COMPUTED:
                 raise ValueError(f"the argument {name} is computed in a run")
-            return default if value is None else slots[places[name]].text(value)
+            return default if value is None else slot.text(value)
         if name in self.attributes:
             return self.attributes[name]
         fact = _FACTS.get(name)
@@ -133,6 +152,22 @@ class Call:
         if kind is None or kind.sizes is None:
             raise ValueError(f"the shape of input {slot} is dynamic; give its dimensions sizes (--dim)")
         return kind.sizes
+
+    def shape(self, slot: int = 0) -> Shape:
+        """Return the shape of an operand, in which sizes may be dynamic.
+
+        Raises:
+            ValueError: It is not known.
+        """
+        kind = self.types[slot]
+        if kind is None or kind.shape is None:
+            raise ValueError(f"the number of axes of input {slot} is not known")
+        return kind.shape
+
+    def constant(self, name: str) -> Any:
+        """Return the constant of a slot, ``COMPUTED`` for one that is computed in a run."""
+        found = self._place(name)
+        return None if found is None else self.values[found[0]]
 
     def output_sizes(self, slot: int = 0) -> tuple[int, ...]:
         """Return the shape of an output.

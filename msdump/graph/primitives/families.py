@@ -3,9 +3,11 @@
 from msdump.graph.primitives import (  # noqa: F401 - they fill the table
     dense,
     elementwise,
+    indexing,
     losses,
     normalization,
     plain,
+    recurrent,
     reductions,
     sampling,
     shapes,

@@ -101,26 +101,30 @@ for _name, _op_type in _NAMES.items():
         )
 
 
-def window_pads(
-    call: Call, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[int]:
-    """Return ONNX's pads of a window: the given ones, none, or those that keep the size by the stride."""
-    rank = len(window)
-    mode = call.argument("pad_mode", "pad")
-    mode = {0: "pad", 1: "same", 2: "valid"}.get(mode, mode)
-    if str(mode).lower() == "valid":
-        return [0] * (2 * rank)
-    if str(mode).lower() == "pad":
-        given = call.argument("pad") or call.argument("pad_list") or (0,) * (2 * rank)
-        given = (given,) * (2 * rank) if isinstance(given, int) else tuple(given)
+def with_pads(call: Call, windows: Mapping[str, Any], sizes: Sequence[int | str | None]) -> dict[str, Any]:
+    """Return windows with ONNX's pads: the given ones, none, or those that keep the sizes by the stride.
+
+    ONNX finds the latter in a run where sizes are dynamic.
+    """
+    rank, mode = len(sizes), call.argument("pad_mode", "pad")
+    mode = mode.lower()
+    if mode == "valid":
+        return {**windows, "pads": (0,) * (2 * rank)}
+    if mode == "pad":
+        given = call.argument("pad") or call.argument("pad_list") or 0
+        given = spatial(given, 2 * rank)
         # MindSpore lists begin and end of each axis in turn
-        return [*given[0::2], *given[1::2]]
+        return {**windows, "pads": (*given[0::2], *given[1::2])}
     begins, ends = [], []
-    for size, width, stride, dilation in zip(call.sizes()[-rank:], window, strides, dilations, strict=True):
+    dilations = windows.get("dilations", (1,) * rank)
+    axes = zip(sizes, windows["kernel_shape"], windows["strides"], dilations, strict=True)
+    for size, width, stride, dilation in axes:
+        if not isinstance(size, int):
+            return {**windows, "auto_pad": "SAME_UPPER"}
         total = max((-(-size // stride) - 1) * stride + dilation * (width - 1) + 1 - size, 0)
         begins.append(total // 2)
         ends.append(total - total // 2)
-    return begins + ends
+    return {**windows, "pads": (*begins, *ends)}
 
 
 def spatial(value: Any, rank: int) -> tuple[int, ...]:
@@ -128,34 +132,50 @@ def spatial(value: Any, rank: int) -> tuple[int, ...]:
     return (value,) * rank if isinstance(value, int) else tuple(value[-rank:])
 
 
-def _convolution(call: Call) -> tuple[str, Mapping[str, Any]]:
-    window = call.sizes(1)[2:]
-    rank = len(window)
-    strides, dilations = (spatial(call.argument(name, 1), rank) for name in ("stride", "dilation"))
-    pads = window_pads(call, window, strides, dilations)
+def convolution(call: Call, window: Sequence[int], sizes: Sequence[int | str | None]) -> dict[str, Any]:
+    """Return ONNX's attributes of a convolution of axes of these sizes."""
+    strides, dilations = (spatial(call.argument(name, 1), len(window)) for name in ("stride", "dilation"))
     group = call.argument("group") or call.argument("groups") or 1
-    return "Conv", {
-        "kernel_shape": window,
-        "strides": strides,
-        "dilations": dilations,
-        "pads": pads,
-        "group": group,
-    }
+    windows = {"kernel_shape": window, "strides": strides, "dilations": dilations, "group": group}
+    return with_pads(call, windows, sizes)
 
 
-def _max_pool(call: Call) -> tuple[str, Mapping[str, Any]]:
-    rank = len(call.sizes()) - 2
-    window, strides = (spatial(call.argument(name, 1), rank) for name in ("kernel_size", "strides"))
-    pads = window_pads(call, window, strides, (1,) * rank)
-    return "MaxPool", {
-        "kernel_shape": window,
-        "strides": strides,
-        "pads": pads,
-        "ceil_mode": int(bool(call.argument("ceil_mode", 0))),
-    }
+def pooling(call: Call) -> dict[str, Any]:
+    """Return ONNX's attributes of a pooling operator."""
+    sizes = call.shape()[2:]
+    names = ("ksize" if "ksize" in call.attributes else "kernel_size", "strides")
+    window, strides = (spatial(call.argument(name, 1), len(sizes)) for name in names)
+    ceil = int(bool(call.argument("ceil_mode", 0)))
+    windows = {"kernel_shape": window, "strides": strides, "ceil_mode": ceil}
+    if "pads" not in call.attributes:
+        return with_pads(call, windows, sizes)
+    pads, dilations = (spatial(call.argument(name, 1), len(sizes)) for name in ("pads", "dilation"))
+    return {**windows, "pads": (*pads, *pads), "dilations": dilations}
 
 
-PLAIN.update(Conv2D=_convolution, Conv3D=_convolution, MaxPool=_max_pool, MaxPool3D=_max_pool)
+def _convolution(call: Call) -> tuple[str, Mapping[str, Any]]:
+    return "Conv", convolution(call, call.sizes(1)[2:], call.shape()[2:])
+
+
+def _average_pool(call: Call) -> tuple[str, Mapping[str, Any]]:
+    if call.argument("divisor_override", 0):
+        raise ValueError("a divisor_override has no operator of ONNX's")
+    counts = int(bool(call.argument("count_include_pad", True)))
+    return "AveragePool", {**pooling(call), "count_include_pad": counts}
+
+
+PLAIN.update(
+    Conv2D=_convolution,
+    Conv3D=_convolution,
+    MaxPool=lambda call: ("MaxPool", pooling(call)),
+    MaxPool3D=lambda call: ("MaxPool", pooling(call)),
+    AvgPool3D=_average_pool,
+    AffineGrid=lambda call: ("AffineGrid", {"align_corners": int(call.argument("align_corners", False))}),
+    DepthToSpace=lambda call: ("DepthToSpace", {"blocksize": call.argument("block_size")}),
+    SpaceToDepth=lambda call: ("SpaceToDepth", {"blocksize": call.argument("block_size")}),
+    Shape=lambda _: ("Shape", {}),
+    TensorShape=lambda _: ("Shape", {}),
+)
 PLAIN["GeLU"] = lambda _: ("Gelu", {"approximate": "tanh"})
 PLAIN["HSigmoid"] = lambda _: ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5})
 PLAIN["LRN"] = lambda call: (

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from msdump.graph.primitives.body import INT64, Ints, Value, operator
+from msdump.graph.primitives.body import BOOL, INT32, INT64, Ints, Value, operator
+from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.shapes import swapped
 from msdump.graph.primitives.tape import op
 
@@ -139,3 +140,96 @@ def _elements(place: Value, mode: str, rank: int) -> Iterator[tuple[Value, Value
         others = op.Where(np.eye(rank, dtype=bool), 1.0, op.Unsqueeze(shares, [2]))
         slopes = op.ReduceProd(others, [3], keepdims=0) * sign
         yield first + ahead, op.ReduceProd(shares, [2], keepdims=0), slopes
+
+
+@operator("ResizeBilinearV2")
+@operator("ResizeNearestNeighborV2")
+@operator("ResizeBicubic")
+@operator("UpsampleNearest2D")
+def resize(x: Value, *, size: Ints, **attributes: Any) -> Value:
+    """Return images in another size."""
+    return op.Resize(x, None, None, op.Concat(op.Shape(x, end=2), size, axis=0), **attributes)
+
+
+_RESIZED: Final = {"Nearest": "nearest", "Bilinear": "linear", "Bicubic": "cubic"}
+
+
+def _resized(call: Call) -> dict[str, Any]:
+    """Return how a size is changed, as ONNX's attributes."""
+    mode = next(mode for name, mode in _RESIZED.items() if name in call.op_type)
+    place = "asymmetric"
+    if call.argument("align_corners"):
+        place = "align_corners"
+    elif call.argument("half_pixel_centers"):
+        place = "half_pixel"
+    found: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": place}
+    if mode == "cubic" and place == "half_pixel":
+        found |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
+    if mode == "nearest":
+        found["nearest_mode"] = "floor" if place == "asymmetric" else "round_prefer_ceil"
+    return found
+
+
+def _resized_gradient(call: Call) -> dict[str, Any]:
+    sizes, counts = call.output_sizes(), call.sizes()
+    axes = tuple(range(2, len(sizes)))
+    found = {"axes": axes, "sizes": sizes[2:], "counts": counts[2:], "scales": (), "roi": ()}
+    return {**found, "rank": len(sizes), **_resized(call)}
+
+
+@operator("GridSampler2D")
+@operator("GridSampler3D")
+def grid_sampler(x: Value, grid: Value, **attributes: Any) -> Value:
+    """Read images at the places of a grid."""
+    return op.GridSample(x, grid, **attributes)
+
+
+def _sampled(call: Call) -> dict[str, Any]:
+    mode = call.argument("interpolation_mode")
+    return {
+        "mode": {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode),
+        "padding_mode": call.argument("padding_mode"),
+        "align_corners": call.argument("align_corners"),
+    }
+
+
+def _sampled_gradient(call: Call) -> dict[str, Any]:
+    return {**_sampled(call), "sizes": call.sizes(1)[2:], "wants": call.argument("output_mask")}
+
+
+@operator("CropAndResize")
+def crop_and_resize(
+    x: Value, boxes: Value, numbers: Value, *, crop_size: Ints, method: str, extrapolation_value: float
+) -> Value:
+    """Cut boxes out of images with channels last, and give all of them one size."""
+    y1, x1, y2, x2 = (op.Unsqueeze(each, [2]) for each in op.Split(boxes, num_outputs=4, axis=1, outputs=4))
+    lines = []
+    for low, high, count in ((y1, y2, crop_size[0]), (x1, x2, crop_size[1])):
+        steps = np.linspace(0, 1, count, dtype=np.float32) if count > 1 else np.full(1, 0.5, np.float32)
+        lines.append(low + (high - low) * steps)
+    rows, columns = op.Reshape(lines[0], (0, -1, 1)), op.Reshape(lines[1], (0, 1, -1))
+    shape = op.Shape(rows + columns)
+    places = op.Concat(*(op.Unsqueeze(op.Expand(each, shape), [3]) for each in (columns, rows)), axis=3)
+    images = op.Transpose(op.Cast(op.Gather(x, numbers), to=1), perm=[0, 3, 1, 2])
+    mode = {"bilinear": "linear"}.get(method, method)
+    read = op.GridSample(images, places * 2.0 - 1.0, mode=mode, padding_mode="border", align_corners=1)
+    is_inside = op.ReduceMin(
+        op.Cast(op.And(op.Not(places < 0.0), op.Not(places > 1.0)), to=INT32), [3], keepdims=1
+    )
+    return op.Where(op.Cast(is_inside, to=BOOL), op.Transpose(read, perm=[0, 2, 3, 1]), extrapolation_value)
+
+
+ARGUMENTS.update(
+    {
+        **dict.fromkeys(
+            ("ResizeBilinearV2", "ResizeNearestNeighborV2", "ResizeBicubic"),
+            lambda call: {"size": call.argument("size"), **_resized(call)},
+        ),
+        **dict.fromkeys(
+            ("ResizeBilinearGrad", "ResizeNearestNeighborV2Grad", "ResizeBicubicGrad"), _resized_gradient
+        ),
+        "UpsampleNearest2D": lambda call: {"size": call.output_sizes()[2:], **_resized(call)},
+        **dict.fromkeys(("GridSampler2D", "GridSampler3D"), _sampled),
+        **dict.fromkeys(("GridSampler2DGrad", "GridSampler3DGrad"), _sampled_gradient),
+    }
+)

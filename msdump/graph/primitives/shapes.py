@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from msdump.graph.primitives.body import INT64, Ints, Value, operator, operators
-from msdump.graph.primitives.call import ARGUMENTS
+import numpy as np
+
+from msdump.graph.primitives.body import BOOL, INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.call import ARGUMENTS, COMPUTED, Call
 from msdump.graph.primitives.tape import op
 
 operators(
@@ -124,30 +126,36 @@ def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -
     return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
 
 
+ARGUMENTS["UnsortedSegmentSum"] = lambda call: {
+    "num_segments": call.argument("num_segments"),
+    "rank": len(call.shape(1)),
+}
+
+
 @operator("ScatterNd", element=1)
 def scatter_nd(
-    indices: Value, updates: Value, computed: Value | None = None, *, shape: Ints, batch_dims: int
+    indices: Value, updates: Value, computed: Value | None = None, *, shape: Ints, batch_dims: int = 0
 ) -> Value:
     """Sum parts into zeros of a shape, which may be computed, at places of several indices each."""
-    sizes = op.value(shape or computed)
+    sizes, indices = op.value(shape or computed), op.Cast(indices, to=INT64)
     if not batch_dims:
         return op.scatter_sum("ScatterND", sizes, indices, updates)
     taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)
     return scattered(updates, taken, sizes)
 
 
-@operator("Flatten")
-@operator("ExpandDims")
-@operator("Squeeze")
-def reshaped(x: Value, *, output_shape: Ints) -> Value:
-    """Give the elements another shape."""
-    return op.Reshape(x, output_shape, allowzero=1)
-
-
 @operator("Transpose")
 def transposed(x: Value, *, order: Ints) -> Value:
     """Put the axes into another order."""
     return op.Transpose(x, perm=[axis % len(order) for axis in order])
+
+
+@operator("TransposeExtView")
+def exchanged(x: Value, *, dim0: int, dim1: int, rank: int) -> Value:
+    """Exchange two axes."""
+    order = [*range(rank)]
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return op.Transpose(x, perm=order)
 
 
 @operator("Concat")
@@ -163,10 +171,268 @@ def split(x: Value, *, axis: int, outputs: int) -> tuple[Value, ...]:
     return parts if outputs > 1 else (parts,)
 
 
-@operator("BroadcastTo")
-def broadcast(x: Value, *, output_shape: Ints) -> Value:
-    """Repeat a tensor to a shape."""
-    return op.Expand(x, output_shape)
+@operator("SplitTensorView")
+def split_by_sizes(x: Value, *, axis: int, sizes: Ints) -> tuple[Value, ...]:
+    """Cut a tensor into parts of the given sizes."""
+    parts = op.Split(x, sizes, axis=axis, outputs=len(sizes))
+    return parts if len(sizes) > 1 else (parts,)
+
+
+ARGUMENTS["SplitTensorView"] = lambda call: {
+    "axis": call.argument("dim"),
+    "sizes": [call.output_sizes(slot)[call.argument("dim")] for slot in range(len(call.outputs))],
+}
+
+
+@operator("Stack")
+def stacked(*tensors: Value, axis: int = 0) -> Value:
+    """Join tensors along a new axis."""
+    return op.Concat(*(op.Unsqueeze(each, [axis]) for each in tensors), axis=axis)
+
+
+@operator("Unstack")
+def unstacked(x: Value, *, axis: int = 0, outputs: int) -> tuple[Value, ...]:
+    """Cut a tensor into the slices of an axis, which is removed."""
+    return tuple(op.Squeeze(part, [axis]) for part in split(x, axis=axis, outputs=outputs))
+
+
+@operator("Tile")
+def tiled(x: Value, *, sizes: Ints, rank: int) -> Value:
+    """Repeat a tensor along its axes, and along new ones in front of them."""
+    new = max(len(sizes) - rank, 0)
+    repeats = (*(1,) * (rank - len(sizes)), *sizes)
+    return op.Tile(op.Unsqueeze(x, [*range(new)]) if new else x, repeats)
+
+
+@operator("Meshgrid")
+def mesh(*tensors: Value, indexing: int, count: int) -> tuple[Value, ...]:
+    """Repeat rows along the axes of each other; ``indexing`` 1 exchanges the first two."""
+    order = [*range(count)]
+    if indexing == 1 and count > 1:
+        order[:2] = 1, 0
+    sizes = [op.Size(tensors[order[axis]]) for axis in range(count)]
+    shape = op.Concat(*(op.Reshape(size, [1]) for size in sizes), axis=0)
+    places = [[-1 if axis == order[each] else 1 for axis in range(count)] for each in range(count)]
+    return tuple(
+        op.Expand(op.Reshape(each, place), shape) for each, place in zip(tensors[:count], places, strict=True)
+    )
+
+
+@operator("StridedSlice")
+def strided_slice(
+    x: Value,
+    *bounds: Value,
+    begin: Ints,
+    end: Ints,
+    places: Ints,
+    axes: Ints,
+    steps: Ints,
+    new: Ints,
+    removed: Ints,
+) -> Value:
+    """Cut a part out of a tensor.
+
+    ``begin`` and ``end`` are () where they are computed: they are then elements ``places`` of the inputs.
+    ``new``: axes of length 1 that the result has in addition; ``removed``: those it has not.
+    """
+    first = begin or op.Gather(bounds[0], places)
+    last = end or op.Gather(bounds[1], places)
+    if axes:
+        x = op.Slice(x, first, last, axes, steps)
+    x = op.Squeeze(x, removed) if removed else x
+    return op.Unsqueeze(x, new) if new else x
+
+
+def _cuts(call: Call, rank: int) -> dict[str, Any]:
+    """Return the parts of a slice by axis, from the numbers and bit masks of a StridedSlice."""
+    begin, end, strides = (call.constant(name) for name in ("begin", "end", "strides"))
+    masks = [int(call.argument(f"{name}_mask", 0)) for name in _MASKS]
+    if COMPUTED in (begin, end) and any(masks):
+        raise ValueError("a begin or end that is computed in a run, with masks")
+    numbers: dict[str, list[int]] = {
+        name: [] for name in ("begin", "end", "places", "axes", "steps", "new", "removed")
+    }
+    axis = made = 0
+    for place, step in enumerate(strides):
+        is_free = [bool(mask >> place & 1) for mask in masks]
+        if is_free[2]:  # the ellipsis
+            rest = sum(not (masks[3] >> each & 1) for each in range(place + 1, len(strides)))
+            made += rank - rest - axis
+            axis = rank - rest
+        elif is_free[3]:
+            numbers["new"].append(made)
+            made += 1
+        else:
+            start = 0 if begin is COMPUTED else int(begin[place])
+            stop = 0 if end is COMPUTED else int(end[place])
+            far = _FAR if step > 0 else -_FAR
+            if is_free[4]:
+                stop = start + 1 or _FAR
+                numbers["removed"].append(axis)
+            else:
+                start, stop = (-far if step < 0 else 0) if is_free[0] else start, far if is_free[1] else stop
+                made += 1
+            for name, number in zip(
+                ("begin", "end", "places", "axes", "steps"),
+                (start, stop, place, axis, int(step)),
+                strict=True,
+            ):
+                numbers[name].append(number)
+            axis += 1
+    for name, given in (("begin", begin), ("end", end)):
+        if given is COMPUTED:
+            numbers[name] = []
+    return numbers
+
+
+_MASKS: Final = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+_FAR: Final = 2**62
+"""Behind the end of any axis."""
+
+
+def _gradient_cuts(call: Call) -> dict[str, Any]:
+    cuts = _cuts(call, len(call.output_sizes()))
+    return {"axes": cuts["axes"], "pads": (), "cuts": (*cuts["begin"], *cuts["end"], *cuts["steps"])}
+
+
+ARGUMENTS["StridedSlice"] = lambda call: _cuts(call, len(call.shape()))
+ARGUMENTS["StridedSliceGrad"] = _gradient_cuts
+
+
+@operator("SpaceToBatchND")
+def space_to_batch(x: Value, *, block: Ints, pads: Ints, padded: Ints) -> Value:
+    """Move blocks of the last axes into the batch; ``padded``: the padded sizes of all axes."""
+    kept = len(padded) - len(block)
+    parts = [size for n, b in zip(padded[kept:], block, strict=True) for size in (n // b, b)]
+    cut = op.Reshape(op.Pad(x, pads), (*padded[:kept], *parts))
+    inner = range(kept, kept + 2 * len(block), 2)
+    turned = op.Transpose(cut, perm=[*(axis + 1 for axis in inner), *range(kept), *inner])
+    return op.Reshape(turned, (-1, *padded[1:kept], *parts[::2]))
+
+
+def _blocks(call: Call) -> dict[str, Any]:
+    block, paddings = call.argument("block_shape"), call.argument("paddings")
+    zeros = (0,) * (len(call.shape()) - len(block))
+    begins, ends = ((*zeros, *(pair[side] for pair in paddings)) for side in (0, 1))
+    sizes = zip(call.sizes(), begins, ends, strict=True)
+    return {"block": block, "pads": (*begins, *ends), "padded": tuple(map(sum, sizes))}
+
+
+ARGUMENTS["SpaceToBatchND"] = _blocks
+
+
+@operator("Pad")
+@operator("PadV3")
+def padded(x: Value, *operands: Value, mode: str, pads: Ints) -> Value:
+    """Put elements around a tensor: a value, which is the last operand, or copies of its own."""
+    value = op.CastLike(operands[1], x) if mode == "constant" and operands[1:] else None
+    return op.Pad(x, pads, value, mode=mode)
+
+
+@operator("MirrorPad")
+def mirrored(x: Value, paddings: Value) -> Value:
+    """Put the reflection of a tensor around it; begins and ends are the columns of ``paddings``."""
+    return op.Pad(x, op.Reshape(op.Transpose(paddings, perm=[1, 0]), [-1]), mode="reflect")
+
+
+def _mirror(call: Call) -> dict[str, Any]:
+    if call.argument("mode") != "REFLECT":
+        raise ValueError(f"the mode {call.argument('mode')}")
+    return {}
+
+
+def _pad_arguments(call: Call) -> dict[str, Any]:
+    """Return ONNX's pads: begins, then ends, of all axes."""
+    given, rank = call.argument("paddings"), len(call.shape())
+    if call.op_type == "Pad":
+        return {"mode": "constant", "pads": [*(pair[0] for pair in given), *(pair[1] for pair in given)]}
+    numbers = [int(number) for number in given]
+    if not call.argument("paddings_contiguous", True):
+        numbers = [*np.array(numbers).reshape(2, -1).T.reshape(-1).tolist()]
+    # pairs of begin and end, the last axis first
+    numbers += [0] * (2 * rank - len(numbers))
+    mode = {"circular": "wrap"}.get(call.argument("mode"), call.argument("mode"))
+    return {"mode": mode, "pads": [*numbers[-2::-2], *numbers[-1::-2]]}
+
+
+ARGUMENTS.update(Pad=_pad_arguments, PadV3=_pad_arguments, PadV3Grad=_pad_arguments, MirrorPad=_mirror)
+
+
+def _triangle(*, upper: int) -> Any:
+    def cut(x: Value, *, diagonal: int) -> Value:
+        return op.Trilu(x, diagonal, upper=upper)
+
+    return cut
+
+
+operators(
+    {
+        "ExpandDims": ("Add an axis of length 1.", lambda x, *, axis: op.Unsqueeze(x, [axis])),
+        "Squeeze": (
+            "Remove axes of length 1.",
+            lambda x, *, axis=(): op.Squeeze(x, None if axis == () else np.atleast_1d(axis)),
+        ),
+        "Flatten": ("Join all axes behind the first.", lambda x: op.Flatten(x, axis=1)),
+        "BroadcastTo": (
+            "Repeat a tensor to a shape; -1 keeps a size.",
+            lambda x, *, sizes: op.Expand(x, op.Abs(sizes)),
+        ),
+        "ReverseV2": (
+            "Reverse the order along axes.",
+            lambda x, *, axis: op.Slice(x, (-1,) * len(axis), (-_FAR,) * len(axis), axis, (-1,) * len(axis)),
+        ),
+        "Triu": ("Keep the elements above a diagonal.", _triangle(upper=1)),
+        "Tril": ("Keep the elements below a diagonal.", _triangle(upper=0)),
+        "RealMakeTuple": (
+            "Join numbers.",
+            lambda *numbers: op.Concat(*(op.Reshape(each, [1]) for each in numbers), axis=0),
+        ),
+        "RealTupleGetItem": ("Return a number of several.", lambda numbers, place: op.Gather(numbers, place)),
+        "TensorToScalar": ("Return the number of a tensor.", lambda x: op.Identity(x)),
+        "ScalarToTensor": (
+            "Give a number an element type.",
+            lambda x, *, output_type: op.Cast(x, to=output_type),
+        ),
+        "Print": ("Return a zero: printing is left out.", lambda: op.constant(np.zeros(1, np.int32))),
+        "Range": ("Count from a number to another.", lambda start, stop, step: op.Range(start, stop, step)),
+        "LinSpace": (
+            "Return numbers at equal distances.",
+            lambda start, stop, *, count: (
+                start + op.CastLike(np.arange(count), start) * ((stop - start) / float(max(count - 1, 1)))
+            ),
+        ),
+        "Eye": (
+            "Return ones on the diagonal.",
+            lambda *, rows, columns, output_type: op.EyeLike(
+                np.zeros((rows, columns), np.int64), dtype=output_type
+            ),
+        ),
+        "Zeros": (
+            "Return zeros of a shape.",
+            lambda shape, *, output_type: op.Expand(op.Cast(0, to=output_type), shape),
+        ),
+        "FillV2": ("Repeat a number.", lambda shape, value: op.Expand(value, op.Cast(shape, to=INT64))),
+        "AssignSub": ("Subtract from a variable.", lambda variable, x: variable - x),
+        "Diag": (
+            "Put the elements on a diagonal.",
+            lambda x, *, output_shape: op.Reshape(
+                op.Where(
+                    op.Cast(
+                        op.EyeLike(
+                            op.Expand(
+                                0, op.Concat(op.Reshape(op.Size(x), [1]), op.Reshape(op.Size(x), [1]), axis=0)
+                            )
+                        ),
+                        to=BOOL,
+                    ),
+                    op.Reshape(x, [-1]),
+                    op.CastLike(0, x),
+                ),
+                output_shape,
+            ),
+        ),
+    }
+)
 
 
 @operator("Gather")

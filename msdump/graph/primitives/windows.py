@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from msdump.graph.primitives.body import INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.call import ARGUMENTS, Call
+from msdump.graph.primitives.plain import convolution, pooling
 from msdump.graph.primitives.tape import op
 
 PRODUCTS: Final = "products"
@@ -229,9 +234,39 @@ def adaptive_avg_pool_grad(dy: Value, shape: Value) -> Value:
     return op.Expand(dy / op.CastLike(count, dy), sizes)
 
 
+@operator("AdaptiveAvgPool2D")
+def adaptive_avg_pool_2d(x: Value, *, input_shape: Ints, output_shape: Ints) -> Value:
+    """Return the averages of windows that divide each image."""
+    for axis in (-2, -1):
+        size, count = input_shape[axis], output_shape[axis]
+        shares = np.zeros((count, size), np.float32)
+        for row, (start, end) in enumerate(_divided(size, count)):
+            shares[row, start:end] = 1 / (end - start)
+        matrix = op.of_element(op.value(shares if axis == -2 else shares.T))
+        x = op.MatMul(matrix, x) if axis == -2 else op.MatMul(x, matrix)
+    return x
+
+
+def _divided(size: int, count: int) -> list[tuple[int, int]]:
+    """Return begin and end of each of the windows that divide an axis."""
+    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+
+
 @operator("AdaptiveMaxPool2D")
-def adaptive_max_pool_2d(x: Value) -> tuple[Value, Value]:
-    """Return the largest element of each channel and where it is."""
+def adaptive_max_pool_2d(x: Value, *, input_shape: Ints = (), output_shape: Ints = ()) -> tuple[Value, Value]:
+    """Return the largest element of each window that divides an image, and where it is."""
+    if any(size > 1 for size in output_shape[2:]):
+        numbers = np.arange(input_shape[2] * input_shape[3]).reshape(input_shape[2:])
+        rows, columns = (_divided(input_shape[axis], output_shape[axis]) for axis in (2, 3))
+        windows = [numbers[a:b, c:d].reshape(-1) for a, b in rows for c, d in columns]
+        most = max(map(len, windows))  # smaller ones repeat an element
+        table = np.stack([np.pad(window, (0, most - len(window)), mode="edge") for window in windows])
+        parts = op.Gather(op.Reshape(x, (0, 0, -1)), table, axis=2)
+        first = op.ArgMax(parts, axis=3, keepdims=0) + np.arange(len(windows)) * most
+        argmax = op.Gather(table.reshape(-1), first)
+        return op.Reshape(op.ReduceMax(parts, [3], keepdims=0), output_shape), op.Reshape(
+            argmax, output_shape
+        )
     y = op.GlobalMaxPool(x)
     argmax = op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2)
     return y, op.Reshape(argmax, op.Shape(y))
@@ -254,6 +289,25 @@ def adaptive_max_pool_grad(dy: Value, x: Value, argmax: Value) -> Value:
     return op.Reshape(sent, op.Shape(x))
 
 
+@operator("MaxPool3DWithArgmax")
+@operator("MaxPoolWithArgmaxV2")
+def max_pool_with_argmax(x: Value, *, argmax_type: int, **structure: Any) -> tuple[Value, Value]:
+    """Return the largest element of each window, and its place in its channel."""
+    y, places = op.MaxPool(x, outputs=2, **structure)
+    size = op.ReduceProd(op.Shape(x, start=2), keepdims=0)
+    return y, op.Cast(op.Mod(places, size), to=argmax_type)
+
+
+@operator("MaxPoolGradWithArgmaxV2")
+def max_pool_grad_with_argmax(x: Value, dy: Value, argmax: Value) -> Value:
+    """Send the gradient of each window to its largest element."""
+    rows = (0, 0, -1)
+    sizes, places = op.Shape(op.Reshape(x, rows)), op.Reshape(argmax, rows)
+    return op.Reshape(
+        op.scatter_sum("ScatterElements", sizes, places, op.Reshape(dy, rows), axis=2), op.Shape(x)
+    )
+
+
 @operator("MaxPool3DGrad")
 @operator("MaxPool1DGrad")
 @operator("MaxPoolGrad")
@@ -263,3 +317,58 @@ def max_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
     count, places = op.Reshape(op.Size(x), [1]), op.Reshape(indices, [-1])
     summed = op.scatter_sum("ScatterElements", count, places, op.Reshape(dy, [-1]), axis=0)
     return op.Reshape(summed, op.Shape(x))
+
+
+@operator("AvgPool")
+def avg_pool(x: Value, **structure: Any) -> Value:
+    """Return the average of each window."""
+    return op.AveragePool(x, **structure)
+
+
+def _beyond(sizes: Ints, counts: Ints, windows: Mapping[str, Any]) -> list[int]:
+    """Return how many elements at the end of each padded axis no window reaches."""
+    rank, pads = len(counts), windows["pads"]
+    reached = zip(counts, windows["strides"], windows["dilations"], windows["kernel_shape"], strict=True)
+    ends = [(count - 1) * stride + dilation * (width - 1) + 1 for count, stride, dilation, width in reached]
+    return [size + pads[axis] + pads[rank + axis] - ends[axis] for axis, size in enumerate(sizes)]
+
+
+def _convolved(call: Call) -> dict[str, Any]:
+    """Return the structure of a convolution's gradient: of its input or, by ``Filter``, of its weight."""
+    dy, other = (1, 0) if call.op_type.startswith("Conv3D") else (0, 1)
+    x, w = call.output_sizes(), call.sizes(other)
+    of_filter = call.op_type.endswith("Filter")
+    if of_filter:
+        x, w = w, x
+    windows = convolution(call, w[2:], x[2:])
+    missing = {} if of_filter else {"missing": _beyond(x[2:], call.sizes(dy)[2:], windows)}
+    return {"window": windows.pop("kernel_shape"), **windows, **missing, "form": CONVOLUTION}
+
+
+def _averaged(call: Call) -> dict[str, Any]:
+    """Return the structure of the gradient of an average."""
+    sizes, slot = call.output_sizes(), 1 if call.op_type == "AvgPool3DGrad" else 2
+    windows = {"dilations": (1,) * (len(sizes) - 2), **pooling(replace(call, types=call.outputs))}
+    missing = _beyond(sizes[2:], call.sizes(slot)[2:], windows)
+    include = int(bool(call.argument("count_include_pad", False)))
+    return {**windows, "missing": missing, "count_include_pad": include}
+
+
+def _with_argmax(call: Call) -> dict[str, Any]:
+    kind = call.outputs[1]
+    assert kind is not None, "an argmax is a tensor"
+    assert kind.dtype is not None, "an argmax is a tensor"
+    return {**pooling(call), "argmax_type": kind.dtype.onnx}
+
+
+ARGUMENTS.update(
+    {
+        **dict.fromkeys(
+            ("Conv2DBackpropInput", "Conv2DBackpropFilter", "Conv3DBackpropInput", "Conv3DBackpropFilter"),
+            _convolved,
+        ),
+        **dict.fromkeys(("AvgPoolGrad", "AvgPool3DGrad"), _averaged),
+        **dict.fromkeys(("MaxPoolWithArgmaxV2", "MaxPool3DWithArgmax"), _with_argmax),
+        **dict.fromkeys(("AvgPool", "MaxPoolGrad", "MaxPool3DGrad"), pooling),
+    }
+)

@@ -1,0 +1,134 @@
+"""Elements that are looked up, written, counted or put in order by their places or values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from msdump.graph.primitives.body import BOOL, INT32, INT64, Value, operator, operators
+from msdump.graph.primitives.call import ARGUMENTS
+from msdump.graph.primitives.tape import op
+
+
+@operator("Scatter")
+def scattered_along(data: Value, _axis: Value, indices: Value, update: Value, **options: Any) -> Value:
+    """Write or add elements at places of an axis."""
+    return tensor_scatter_elements(data, indices, update, **options)
+
+
+@operator("TensorScatterElements")
+def tensor_scatter_elements(data: Value, indices: Value, update: Value, *, axis: int, reduce: str) -> Value:
+    """Write or, if ``reduce`` is "add", add elements at places of an axis."""
+    if reduce == "add":
+        return data + op.scatter_sum("ScatterElements", op.Shape(data), indices, update, axis=axis)
+    return op.ScatterElements(data, indices, update, axis=axis)
+
+
+ARGUMENTS["Scatter"] = lambda call: {name: call.argument(name) for name in ("axis", "reduce")}
+
+
+@operator("OneHot")
+def one_hot(
+    indices: Value, _depth: Value, on: Value, off: Value, *, depth: int, axis: int, rank: int
+) -> Value:
+    """Return a row for each index, with ``on`` at this place and ``off`` elsewhere."""
+    axis %= rank + 1
+    places = np.arange(depth).reshape([-1 if each == axis else 1 for each in range(rank + 1)])
+    return op.Where(op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [axis]), places), on, off)
+
+
+@operator("MaskedSelect")
+def masked_select(x: Value, mask: Value) -> Value:
+    """Return the elements at true places, in a row."""
+    whole = op.Expand(x, op.Shape(mask))
+    return op.Compress(whole, op.Reshape(op.Expand(mask, op.Shape(whole)), [-1]))
+
+
+@operator("SearchSorted")
+def search_sorted(sequence: Value, values: Value, *, right: int, output_type: int) -> Value:
+    """Return the place of each value in a sorted row: the number of elements below it."""
+    above, below = op.Unsqueeze(values, [-1]), op.Unsqueeze(sequence, [-2])
+    is_below = op.LessOrEqual(below, above) if right else below < above
+    return op.Cast(op.ReduceSum(op.Cast(is_below, to=INT64), [-1], keepdims=0), to=output_type)
+
+
+@operator("Sort")
+def sort(x: Value, *, axis: int = -1, descending: int = 0) -> tuple[Value, Value]:
+    """Return the elements in order along an axis, and their places in Int32."""
+    count = op.Gather(op.Shape(x), [axis])
+    values, places = op.TopK(x, count, axis=axis, largest=descending, outputs=2)
+    return values, op.Cast(places, to=INT32)
+
+
+@operator("TopK")
+def top_k(x: Value, k: Value) -> tuple[Value, Value]:
+    """Return the largest elements of each row, and their places in Int32."""
+    values, places = op.TopK(x, op.Reshape(op.Cast(k, to=INT64), [1]), outputs=2)
+    return values, op.Cast(places, to=INT32)
+
+
+@operator("Unique")
+def unique(x: Value) -> tuple[Value, Value]:
+    """Return the different elements in the order of the first of each, and for all elements their places."""
+    wide = op.Cast(x, to=INT64)
+    values, _, places, _ = op.Unique(wide, sorted=0, outputs=4)
+    return op.CastLike(values, x), op.CastLike(places, x)
+
+
+@operator("NMSWithMask")
+def nms_with_mask(boxes: Value, *, iou_threshold: float) -> tuple[Value, Value, Value]:
+    """Return boxes by falling score, their numbers, and which of them overlap no better one too far."""
+    count = op.Gather(op.Shape(boxes), [0])
+    score = op.Slice(boxes, (4,), (5,), (1,))
+    ordered, order = op.TopK(op.Squeeze(score, [1]), count, outputs=2)
+    sorted_boxes = op.Gather(boxes, order)
+    corners = op.Unsqueeze(op.Slice(sorted_boxes, (0,), (4,), (1,)), [0])
+    chosen = op.NonMaxSuppression(
+        corners, op.Unsqueeze(ordered, [0, 1]), count, np.array([iou_threshold], np.float32)
+    )
+    places = op.Slice(chosen, (2,), (3,), (1,))
+    marks = op.ScatterND(op.Expand(0, count), places, op.Expand(1, op.Slice(op.Shape(chosen), (0,), (1,))))
+    return sorted_boxes, op.Cast(order, to=INT32), op.Cast(marks, to=BOOL)
+
+
+operators(
+    {
+        "GatherD": (
+            "Look elements up along an axis.",
+            lambda x, _dim, index, *, dim: op.GatherElements(x, index, axis=dim),
+        ),
+        "GatherNd": (
+            "Look slices up by several indices each.",
+            lambda x, indices: op.GatherND(x, op.Cast(indices, to=INT64)),
+        ),
+        "MaskedFill": (
+            "Replace the elements at true places.",
+            lambda x, mask, value: op.Where(mask, op.CastLike(value, x), x),
+        ),
+        "NonZero": (
+            "Return the places of elements that are not zero.",
+            lambda x: op.Transpose(op.NonZero(op.Cast(x, to=BOOL)), perm=[1, 0]),
+        ),
+        "ScatterNdUpdate": (
+            "Write slices of a variable.",
+            lambda x, indices, updates: op.ScatterND(x, op.Cast(indices, to=INT64), updates),
+        ),
+        "TensorScatterUpdate": (
+            "Write slices at places.",
+            lambda x, indices, updates: op.ScatterND(x, op.Cast(indices, to=INT64), updates),
+        ),
+        "TensorScatterAdd": (
+            "Add to slices at places.",
+            lambda x, indices, updates: (
+                x + op.scatter_sum("ScatterND", op.Shape(x), op.Cast(indices, to=INT64), updates)
+            ),
+        ),
+        "ReverseSequence": (
+            "Reverse the first elements of each row.",
+            lambda x, lengths, *, seq_dim, batch_dim=0: op.ReverseSequence(
+                x, op.Cast(lengths, to=INT64), time_axis=seq_dim, batch_axis=batch_dim
+            ),
+        ),
+    }
+)
