@@ -28,16 +28,6 @@ def tensor_scatter_elements(data: Value, indices: Value, update: Value, *, axis:
 ARGUMENTS["Scatter"] = lambda call: {name: call.argument(name) for name in ("axis", "reduce")}
 
 
-@operator("OneHot")
-def one_hot(
-    indices: Value, _depth: Value, on: Value, off: Value, *, depth: int, axis: int, rank: int
-) -> Value:
-    """Return a row for each index, with ``on`` at this place and ``off`` elsewhere."""
-    axis %= rank + 1
-    places = np.arange(depth).reshape([-1 if each == axis else 1 for each in range(rank + 1)])
-    return op.Where(op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [axis]), places), on, off)
-
-
 @operator("MaskedSelect")
 def masked_select(x: Value, mask: Value) -> Value:
     """Return the elements at true places, in a row."""

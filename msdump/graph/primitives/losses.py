@@ -41,11 +41,24 @@ def softmax_cross_entropy(logits: Value, labels: Value) -> tuple[Value, Value]:
 
 @operator("OneHot", element=2)
 def one_hot(
-    indices: Value, _depth: Value, on_value: Value, off_value: Value, _axis: Value, *, depth: int
+    indices: Value,
+    _depth: Value,
+    on_value: Value,
+    off_value: Value,
+    _axis: Value,
+    *,
+    depth: int,
+    axis: int = -1,
+    rank: int = 0,
 ) -> Value:
-    """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class."""
+    """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class.
+
+    ``axis``: the new one; ``rank``: that of the indices.
+    """
     classes = op.Range(0, depth, 1)
-    is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [-1]), classes)
+    if axis >= 0:
+        classes = op.Reshape(classes, [-1, *[1] * (rank - axis)])
+    is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [axis]), classes)
     # float32 with a cast: onnxruntime has Where for few element types
     on, off = (op.Cast(value, to=FLOAT32.onnx) for value in (on_value, off_value))
     return op.CastLike(op.Where(is_class, on, off), on_value)

@@ -370,7 +370,7 @@ operators(
         "ExpandDims": ("Add an axis of length 1.", lambda x, *, axis: op.Unsqueeze(x, [axis])),
         "Squeeze": (
             "Remove axes of length 1.",
-            lambda x, *, axis=(): op.Squeeze(x, None if axis == () else np.atleast_1d(axis)),
+            lambda x, *, axis=(): op.Squeeze(x, *([] if axis == () else [np.atleast_1d(axis)])),
         ),
         "Flatten": ("Join all axes behind the first.", lambda x: op.Flatten(x, axis=1)),
         "BroadcastTo": (
@@ -411,7 +411,6 @@ operators(
             "Return zeros of a shape.",
             lambda shape, *, output_type: op.Expand(op.Cast(0, to=output_type), shape),
         ),
-        "FillV2": ("Repeat a number.", lambda shape, value: op.Expand(value, op.Cast(shape, to=INT64))),
         "AssignSub": ("Subtract from a variable.", lambda variable, x: variable - x),
         "Diag": (
             "Put the elements on a diagonal.",
