@@ -278,3 +278,19 @@ def test_path_message_and_bytes_give_the_same_graph(tmp_path):
         [node.operator for node in graph.nodes] for graph in graphs
     ]
     assert all((graph.weights["w"] == 1).all() for graph in graphs)
+
+
+def test_inputs_that_no_file_shows():
+    """An input that the model marks as unlisted has no slot; the operator reads it all the same."""
+    model = model_of(
+        HEAD + "g (float[2,3] x, int64[2] n) => (float[3,2] y) { a = Relu(x) s = Abs(n) y = Reshape(a, s) }"
+    )
+    model.graph.node[2].metadata_props.add(key="msdump.full_name", value="Default/Reshape-op0")
+    model.graph.node[2].metadata_props.add(key="msdump.unlisted_inputs", value="1")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    graph = loader.load(model)
+    y = Network(graph).run({"x": x, "n": np.array([3, 2])})["y"]
+
+    assert ("a", "") == graph.nodes[2].inputs
+    np.testing.assert_array_equal(x.reshape(3, 2), y)
