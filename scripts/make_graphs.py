@@ -385,7 +385,8 @@ README: Final = """# Graphs
 
 Small ONNX models for tests and first trials. Each shows one feature of the format.
 `python scripts/make_graphs.py` writes them and this table again, byte for byte.
-`torch_export/export.py` writes the models exported by PyTorch.
+`torch_export/export.py` writes the models exported by PyTorch, and `mindspore_cnn.py` the MindIR file
+`mindspore_cnn.mindir`, under MindSpore 2.10: convolutions, batch normalisation and residual cells.
 
 {table}
 """

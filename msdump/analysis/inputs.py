@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -33,12 +34,16 @@ _BROKEN: Final = (
 
 Shape = tuple[int, ...]
 
+_NPY: Final = b"\x93NUMPY"
+_POSITION: Final = re.compile(r"(?:arr_)?([0-9]{1,4})")  # arr_0: the names of numpy.savez(path, first, ...)
+
 
 def read_arrays(
     path: str,
     type_of: Callable[[str], ValueType],
     remedy: str,
     check: Callable[[dict[str, np.ndarray]], object],
+    sole: str = "",
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a file by name.
 
@@ -50,6 +55,7 @@ def read_arrays(
         type_of: Gives the type that the value of a name has in the network.
         remedy: The end of a message, which says how to make a good file.
         check: Refuses arrays by their types and shapes; it gets stand-ins without memory, before any is read.
+        sole: Name of the one array of an .npy file; "" where such a file is none.
 
     Raises:
         InputError: The file cannot be read, or ``check`` refuses it.
@@ -59,7 +65,7 @@ def read_arrays(
         typed = {name: _typed(element, type_of(name)) for name, element in elements.items()}
         check({name: np.broadcast_to(element, shapes[name]) for name, element in typed.items()})
 
-    arrays = load_arrays(path, remedy, check_headers)
+    arrays = load_arrays(path, remedy, check_headers, sole)
     return {name: _typed(array, type_of(name)) for name, array in arrays.items()}
 
 
@@ -67,6 +73,7 @@ def load_arrays(
     path: str,
     remedy: str,
     check: Callable[[dict[str, np.ndarray], dict[str, Shape]], object] = lambda _elements, _shapes: None,
+    sole: str = "",
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a file by name, in the types that the file has.
 
@@ -74,26 +81,36 @@ def load_arrays(
         path: As for ``read_arrays``.
         remedy: As for ``read_arrays``.
         check: Gets an element of each array's type and the shapes before any array is read.
+        sole: As for ``read_arrays``.
 
     Raises:
         InputError: The file cannot be read.
     """
     try:
         with reading.open_file(path) as file:
+            is_sole = file.read(len(_NPY)) == _NPY
+            file.seek(0)
+            if is_sole:
+                _check_sole(sole, path, remedy)
+                element, shape = _header(file, sole)
+                check({sole: element}, {sole: shape})
+                file.seek(0)
             # Pickled arrays run code when they are read, and the file may be untrusted.
             archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.ndarray):
+            if not is_sole:
                 check(*_headers(archive))
-            named = None if isinstance(archive, np.ndarray) else dict(archive)
+            return {sole: archive} if is_sole else dict(archive)
     except InputError:  # raised by ``check``
         raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
     except _BROKEN as error:
         raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
-    if named is None:
+
+
+def _check_sole(name: str, path: str, remedy: str) -> None:
+    if not name:
         raise InputError(f"{path}: one array without a name; {remedy}")
-    return named
 
 
 def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict[str, Shape]]:
@@ -103,16 +120,20 @@ def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict
     for name in archive:
         inside = f"{name}.npy" if f"{name}.npy" in archive.zip.NameToInfo else name
         with archive.zip.open(inside) as member:
-            is_short = np.lib.format.read_magic(member) == (1, 0)
-            read_header = getattr(np.lib.format, f"read_array_header_{1 if is_short else 2}_0")
-            shapes[name], _, dtype = read_header(member)
-        if dtype.hasobject:
-            raise ValueError(
-                f"{name!r} is an array of objects: convert texts with astype(str), numbers with"
-                " astype(numpy.float32) or another type"
-            )
-        elements[name] = np.zeros((), dtype)
+            elements[name], shapes[name] = _header(member, name)
     return elements, shapes
+
+
+def _header(member: IO[bytes], name: str) -> tuple[np.ndarray, Shape]:
+    is_short = np.lib.format.read_magic(member) == (1, 0)
+    read_header = getattr(np.lib.format, f"read_array_header_{1 if is_short else 2}_0")
+    shape, _, dtype = read_header(member)
+    if dtype.hasobject:
+        raise ValueError(
+            f"{name!r} is an array of objects: convert texts with astype(str), numbers with"
+            " astype(numpy.float32) or another type"
+        )
+    return np.zeros((), dtype), shape
 
 
 def _typed(array: np.ndarray, declared: ValueType) -> np.ndarray:
@@ -157,7 +178,9 @@ _FROM_PYTHON: Final = {
 
 
 def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
-    """Return the arrays of an .npz file by the names of the network's inputs, as ``read_arrays`` does.
+    """Return the arrays of a file by the names of the network's inputs, as ``read_arrays`` does.
+
+    The file calls inputs by their names or positions (``0`` or ``arr_0``); an .npy file holds the only one.
 
     Raises:
         InputError: The file cannot be read, or it cannot hold an input, a sequence or a map.
@@ -169,8 +192,25 @@ def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
                 f"{graph.source}: input {value.name!r} is a {kind}, which an .npz file cannot hold;"
                 f" run the network from Python: {_FROM_PYTHON[kind]}"
             )
+    order = [value.name for value in graph.inputs]
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
-    return read_arrays(path, graph.type_of, remedy, lambda arrays: bind_inputs(graph, (), arrays))
+
+    def name_of(key: str) -> str:
+        match = _POSITION.fullmatch(key)
+        if match is None or key in order or key in graph.overridable:
+            return key
+        position = int(match[1])
+        return order[position] if position < len(order) else key
+
+    def named(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        by_name = {name_of(key): array for key, array in arrays.items()}
+        if len(by_name) < len(arrays):
+            raise InputError(f"{path}: {', '.join(arrays)} name an input twice, by name and by position")
+        return by_name
+
+    sole = order[0] if len(order) == 1 else ""
+    check = lambda arrays: bind_inputs(graph, (), named(arrays))  # noqa: E731
+    return named(read_arrays(path, lambda key: graph.type_of(name_of(key)), remedy, check, sole))
 
 
 def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dict[str, Any]:

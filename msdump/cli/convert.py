@@ -1,4 +1,4 @@
-"""``msdump convert``: converts dump files to arrays that numpy loads, in the device's format or another."""
+"""``msdump convert``: dump files to arrays in the device's memory format or another, a .mindir to ONNX."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from msdump.convert import (
     OutputKind,
     Target,
     convert_files,
+    convert_models,
     find_sources,
 )
 from msdump.errors import plural
@@ -31,6 +32,7 @@ DOCUMENT: Final = Document(
     Shape(ConvertFailure, "tensor? message code"),
 )
 
+_ONNX: Final = "onnx"
 _MOST_ERRORS: Final = 10
 _SHAPE: Final = re.compile(r"\d+(,\d+)*")
 
@@ -52,7 +54,11 @@ _conversion: Final = sections.Section("Conversion")
 
 @click.command(name="convert", cls=sections.Command)
 @click.argument(
-    "paths", nargs=-1, type=click.Path(), metavar="[FILE|DIR]...", help="Dump files, or directories of them."
+    "paths",
+    nargs=-1,
+    type=click.Path(),
+    metavar="[FILE|DIR]...",
+    help="Dump files, or directories of them; .mindir files for -t onnx.",
 )
 @sections.selection(
     # vendor: -d, --dump_file and commas. Positional paths exist because a shell expands patterns to them.
@@ -91,7 +97,7 @@ _conversion: Final = sections.Section("Conversion")
 )
 @sections.output(
     *("-t", "--type", "kind"),
-    type=click.Choice([str(kind) for kind in OutputKind]),
+    type=click.Choice([*map(str, OutputKind), _ONNX]),
     default="npy",
     show_default=True,
     help="File type of the results.",
@@ -119,9 +125,12 @@ def command(
     format of the device. Tensors of format ND have the format of the host and stay as they are.
     Other files, such as .csv files, are skipped.
 
+    With -t onnx the files are .mindir models of MindSpore, and become ONNX models.
+
     Examples:
         msdump convert dump_data -out arrays
         msdump convert dump_data -out arrays -f NCHW
+        msdump convert net.mindir -out models -t onnx
 
     Exit codes:
         0  All tensors are converted.
@@ -132,6 +141,13 @@ def command(
         raise click.UsageError("-o excludes -i")
     if not (paths or dumps):
         raise click.UsageError("give the dump files, or a directory of them")
+    if kind == _ONNX:
+        if form or shape or scripts or output_index is not None or input_index is not None:
+            raise click.UsageError("-f, -s, -c, -o and -i are for dump files, -t onnx is for .mindir files")
+        models = convert_models((*paths, *dumps), output)
+        text = f"converted {plural(len(models.results), 'model')} to {plural(models.files, 'file')}"
+        documents.show(DOCUMENT, models, (f"{text}, {models.size:,} bytes", f"into      {output}"))
+        return
     indices = {"output": output_index, "input": input_index}
     only = next(((section, index) for section, index in indices.items() if index is not None), None)
     target = Target(form or "", OutputKind(kind), shape, only, scripts, version)

@@ -196,7 +196,7 @@ _variants: Final = sections.Section("Variants")
     type=click.Path(),
     multiple=True,
     metavar="FILE.npz",
-    help="Inputs by name, for one run. (repeatable)",
+    help="Inputs by name or position, for one run. (repeatable)",
 )
 @sections.inputs(
     "--seed",

@@ -478,7 +478,9 @@ _steps: Final = sections.Section("Steps and training")
 
 @click.command(name="run", cls=sections.Command)
 @click.argument("model", type=click.Path(), help="ONNX model.")
-@sections.inputs("--inputs", type=click.Path(), metavar="FILE.npz", help="Inputs by name, for every step.")
+@sections.inputs(
+    "--inputs", type=click.Path(), metavar="FILE.npz", help="Inputs by name or position, for every step."
+)
 @sections.inputs(
     "--seed",
     type=click.IntRange(min=0),

@@ -9,4 +9,5 @@ from .file import Target as Target
 from .file import convert_file as convert_file
 from .file import shorten_name as shorten_name
 from .format import LAYOUTS as LAYOUTS
+from .models import convert_models as convert_models
 from .scripts import load_function as load_function

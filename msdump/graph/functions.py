@@ -169,6 +169,16 @@ def _rename_calls(nodes: Iterable[onnx.NodeProto]) -> None:
             node.op_type = f"{_PREFIX}{node.op_type}"
 
 
+def restore_calls(model: onnx.ModelProto) -> None:
+    """Remove the prefix of ``renamed_calls`` from a model that was written with it, in place."""
+    for node in walk_nodes([*model.graph.node, *(node for each in model.functions for node in each.node)]):
+        if node.domain == MINDSPORE_DOMAIN:
+            node.op_type = node.op_type.removeprefix(_PREFIX)
+    for function in model.functions:
+        if function.domain == MINDSPORE_DOMAIN:
+            function.name = function.name.removeprefix(_PREFIX)
+
+
 def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -> None:
     """Remove the Identity operators of a graph, and of its branches and loops, in place.
 

@@ -129,22 +129,22 @@ class _Loading:
         # protobuf would copy every weight; shape inference needs the small ones only
         split = weights.split(data)
         model = validity.parsed(split.message)
+        functions.restore_calls(model)
+        facts = mindir.kept_facts(model)
         raw = np.frombuffer(data, np.uint8)
         parts = {position: raw[start:end] for position, (start, end) in split.raw_data.items()}
         initializers = self._initializers(model.graph, parts)
         training = training_info.take(model, update_binding)
         if training is None:
-            return self._build(model, initializers, variables)
+            return replace(self._build(model, initializers, variables), **facts)
         if training.obstacle:
             graph = self._build(model, initializers, variables)
             return replace(graph, training=Training(obstacle=training.obstacle))
-        return self._trained(model, initializers, training, parts)
+        return replace(self._trained(model, initializers, training, parts), **facts)
 
     def translated(self, data: memoryview) -> Graph:
         """Return the graph of a .mindir file."""
-        model = mindir.TranslatedModel(mindir.read(data, self._files), self._context)
-        for note in model.notes:
-            _log.warning("%s: %s", self._source, note)
+        model = self.translation(data)
         variables = frozenset(model.bindings)
         graph = self._build(model.message, model.weights, variables, is_typed=True)
         returns = model.returns if len(set(model.returns)) < len(model.returns) else ()
@@ -152,6 +152,13 @@ class _Loading:
         if not variables:
             return graph
         return replace(graph, bindings=model.bindings, training=Training(), is_stateful=True)
+
+    def translation(self, data: memoryview) -> mindir.TranslatedModel:
+        """Return a .mindir file as ONNX; what the reader passes over is logged."""
+        model = mindir.TranslatedModel(mindir.read(data, self._files), self._context)
+        for note in model.notes:
+            _log.warning("%s: %s", self._source, note)
+        return model
 
     def _trained(
         self,
@@ -430,17 +437,48 @@ _SCHEMAS[MINDSPORE_DOMAIN] |= dict.fromkeys((CLEAR_FLOAT_STATUS, GET_FLOAT_STATU
 """Operators that ONNX lacks, by domain and name; None: no collective, outputs are like inputs."""
 
 
-def annotated(path: str, properties: Mapping[str, Mapping[str, str]], folder: str) -> tuple[bytes, int]:
+def is_mindir(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a .mindir; False for one that cannot be read."""
+    try:
+        return mindir.is_mindir(reading.map_file(Path(path)), str(path))
+    except OSError:
+        return False
+
+
+def standard(path: str | os.PathLike[str], context: Context = _DEFAULT) -> onnx.ModelProto:
+    """Return a .mindir file as an ONNX model for any runtime, weights included.
+
+    The loader makes the same graph of it as of the file in this context.
+
+    Raises:
+        GraphError: As for ``load``; or the file is an ONNX model.
+    """
+    data = _map_file(Path(path))
+    if not mindir.is_mindir(data, str(path)):
+        raise GraphError(f"{path}: not a .mindir file of MindSpore; other models are not converted")
+    try:
+        return mindir.standard(_Loading(str(path), Path(path).parent, context, {}).translation(data))
+    except GraphError as error:
+        raise type(error)(f"{path}: {error}") from error.__cause__
+
+
+def annotated(
+    path: str, properties: Mapping[str, Mapping[str, str]], folder: str, context: Context = _DEFAULT
+) -> tuple[bytes, int]:
     """Return a model with ``properties`` (by node name) in its nodes' metadata, and the number of such nodes.
 
     Nodes without a name get the one that the loader gives them. Texts of earlier annotations are replaced.
+    A .mindir file is returned as ONNX, its operators as they are in the context.
 
     Raises:
         GraphError: The file cannot be read, or keeps weights in files that the folder lacks.
     """
     model = onnx.ModelProto()
     try:
-        model.ParseFromString(bytes(reading.map_file(Path(path))))
+        if is_mindir(path):
+            model = standard(path, context)
+        else:
+            model.ParseFromString(bytes(reading.map_file(Path(path))))
     except OSError as error:
         raise GraphError(f"{path}: the model cannot be read: {error.strerror}") from error
     except DecodeError as error:

@@ -375,6 +375,58 @@ class TestRun:
         assert done.exit_code == 0
         assert [x.tolist(), x.tolist()] == [array.tolist() for array in fed.values()]
 
+    @pytest.mark.parametrize(
+        ("names", "fault"),
+        [
+            (("a", "b"), ""),
+            (("0", "1"), ""),
+            (("arr_0", "arr_1"), ""),
+            (("arr_1", "0"), "input 'b'"),
+            (("a", "0"), "a, 0 name an input twice, by name and by position"),
+            (("a", "2"), "no input '2'; the inputs are a, b"),
+            (
+                (),
+                "one array without a name; --inputs takes a file of numpy.savez(path, input_name=array, ...)",
+            ),
+        ],
+        ids=["names", "numbers", "numpy.savez", "swapped", "twice", "beyond", "npy"],
+    )
+    def test_inputs_have_names_or_positions(self, tmp_path, names, fault):
+        """A file calls inputs by name or by position, as numpy.savez numbers them."""
+        model = saved(tmp_path / "m.onnx", "g (float[2] a, float[1] b) => (float[2] y) { y = Sub(a, b) }")
+        arrays = np.array([5, 4], np.float32), np.array([1], np.float32)
+        if names:
+            np.savez(tmp_path / "in.npz", **dict(zip(names, arrays, strict=True)))
+        else:
+            np.save(tmp_path / "in.npy", arrays[0])
+            (tmp_path / "in.npy").rename(tmp_path / "in.npz")
+
+        done = call("run", model, "--inputs", tmp_path / "in.npz", "--save-outputs", tmp_path / "y.npz")
+
+        assert (done.exit_code, fault in done.stderr) == (2 if fault else 0, True)
+        if not fault:
+            assert [4, 3] == np.load(tmp_path / "y.npz")["y"].tolist()
+
+    @pytest.mark.parametrize(
+        ("array", "fault"),
+        [
+            (np.array([5, 4], np.float32), ""),
+            (np.array([5, 4]), "input 'x'"),
+            (np.array([{}], dtype=object), "not an .npz file of plain arrays"),
+        ],
+        ids=["fits", "type", "pickled"],
+    )
+    def test_only_input_comes_from_an_array_file(self, tmp_path, array, fault):
+        """An .npy file is the input of a network with one input."""
+        model = saved(tmp_path / "m.onnx", "g (float[2] x) => (float[2] y) { y = Neg(x) }")
+        np.save(tmp_path / "in.npy", array)
+
+        done = call("run", model, "--inputs", tmp_path / "in.npy", "--save-outputs", tmp_path / "y.npz")
+
+        assert (done.exit_code, fault in done.stderr) == (2 if fault else 0, True)
+        if not fault:
+            assert [-5, -4] == np.load(tmp_path / "y.npz")["y"].tolist()
+
     @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["widened", "raw"])
     def test_bfloat16_comes_from_a_file(self, tmp_path, config, dtype):
         """A type that numpy lacks is fed as float32, as dump files hold it, or as numpy saves it."""
@@ -463,13 +515,12 @@ class TestRefusal:
             (b"not a zip", "not an .npz file of plain arrays"),
             (b"PK\3\4 torn", "not an .npz file of plain arrays"),
             (PACKED[:PLACE] + b"c" + PACKED[PLACE + 1 :], "not an .npz file of plain arrays"),
-            (np.zeros(3), "one array without a name"),
             (
                 {"x": np.array(["a"], dtype=object)},
                 "not an .npz file of plain arrays ('x' is an array of objects: convert texts with",
             ),
         ],
-        ids=["missing", "other file", "torn", "unknown compression", "npy", "pickled"],
+        ids=["missing", "other file", "torn", "unknown compression", "pickled"],
     )
     def test_wrong_inputs_file_is_refused(self, tmp_path, content, words):
         """A file that is no .npz of plain arrays is named, with the way to make one."""
@@ -478,9 +529,6 @@ class TestRefusal:
             path.write_bytes(content)
         elif isinstance(content, dict):
             np.savez(path, **content)
-        elif content is not None:
-            with path.open("wb") as file:
-                np.save(file, content)
 
         done = call("run", MINI, "--inputs", path)
 

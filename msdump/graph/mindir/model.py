@@ -188,6 +188,8 @@ class _Writer:
 
     def _take_updates(self, operands: Sequence[Operand], node: onnx.NodeProto) -> None:
         """Let later readers of a variable that a kernel writes read the new value."""
+        if any(each.name == "is_training" and not each.i for each in node.attribute):
+            return  # the moving statistics of an inference stay as they are
         for slot, output in update_of(node.op_type, node.domain).new_values.items():
             variable = _source(operands[slot]) if slot < len(operands) else None
             if isinstance(variable, Variable) and output < len(node.output):
