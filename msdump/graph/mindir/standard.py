@@ -17,6 +17,9 @@ from msdump.graph.mindir.model import TranslatedModel
 _STATEFUL: Final = "msdump.stateful"
 """Metadata of a model: each run is a step."""
 
+_RETURNS: Final = "msdump.returns"
+"""Metadata of a model: the names of the results of a call, one a line, if it returns a value several times."""
+
 _DECLARED: Final = "msdump.declared:"
 """Metadata of a model: with the name of a value behind it, the element type that files show."""
 
@@ -58,13 +61,15 @@ def _facts(translated: TranslatedModel) -> Iterator[tuple[str, str]]:
         yield f"{_DECLARED}{name}", dtype.name
     if translated.bindings:
         yield _STATEFUL, "1"
+    if len(set(translated.returns)) < len(translated.returns):
+        yield _RETURNS, "\n".join(translated.returns)
 
 
 def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:
     """Return the fields of a Graph that a model of ``standard`` has in its metadata.
 
     Raises:
-        GraphError: A type that is none.
+        GraphError: A type that is none, or a result that is no output.
     """
     texts = {entry.key: entry.value for entry in model.metadata_props}
     try:
@@ -75,4 +80,8 @@ def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:
         }
     except FormatError as error:
         raise GraphError(f"metadata of the model: {error}") from error
-    return {"declared": declared, "is_stateful": _STATEFUL in texts}
+    returns = tuple(filter(None, texts.get(_RETURNS, "").split("\n")))
+    strangers = set(returns) - {output.name for output in model.graph.output}
+    if strangers:
+        raise GraphError(f"metadata of the model: there is no output {min(strangers)!r} to return")
+    return {"declared": declared, "is_stateful": _STATEFUL in texts, "returns": returns}
