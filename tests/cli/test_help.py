@@ -124,6 +124,7 @@ def folder(tmp_path_factory):
     """Return a folder with the files that examples name."""
     path = tmp_path_factory.mktemp("examples")
     shutil.copy(ROOT / "graphs/mini.onnx", path / "model.onnx")
+    shutil.copy(ROOT / "graphs/mindspore_cnn.mindir", path / "net.mindir")
     (path / "rules.json").write_text('{"rules": [{"condition": "tensor_overflow"}]}')
     config = settings.write(path / "data_dump.json", path / "dump", iteration="0")
     asynchronous = settings.write(

@@ -18,7 +18,7 @@ _STATEFUL: Final = "msdump.stateful"
 """Metadata of a model: each run is a step."""
 
 _RETURNS: Final = "msdump.returns"
-"""Metadata of a model: the names of the results of a call, one a line, if it returns a value several times."""
+"""Metadata of a model: names of the results of a call, one a line, if it returns a value several times."""
 
 _DECLARED: Final = "msdump.declared:"
 """Metadata of a model: with the name of a value behind it, the element type that files show."""
