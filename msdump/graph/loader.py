@@ -457,7 +457,7 @@ def standard(path: str | os.PathLike[str], context: Context = _DEFAULT) -> onnx.
     if not mindir.is_mindir(data, str(path)):
         raise GraphError(f"{path}: not a .mindir file of MindSpore; other models are not converted")
     try:
-        return mindir.standard(_Loading(str(path), Path(path).parent, context, {}).translation(data))
+        return mindir.standard(_Loading(str(path), Path(path).parent, context, {}, None).translation(data))
     except GraphError as error:
         raise type(error)(f"{path}: {error}") from error.__cause__
 
