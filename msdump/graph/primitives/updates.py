@@ -20,6 +20,12 @@ def assign_add(variable: Value, value: Value) -> Value:
     return variable + value
 
 
+@operator("AssignSub")
+def assign_sub(variable: Value, value: Value) -> Value:
+    """Subtract from a variable."""
+    return variable - value
+
+
 @operator("Assign")
 def assign_body(_variable: Value, value: Value) -> Value:
     """Give a variable another value."""
