@@ -321,6 +321,14 @@ def _blocks(call: Call) -> dict[str, Any]:
 ARGUMENTS["SpaceToBatchND"] = _blocks
 
 
+@operator("Diag")
+def diagonal(x: Value, *, output_shape: Ints) -> Value:
+    """Put the elements on the diagonal of zeros."""
+    count = op.Reshape(op.Size(x), [1])
+    is_diagonal = op.Cast(op.EyeLike(op.Expand(0, op.Concat(count, count, axis=0))), to=BOOL)
+    return op.Reshape(op.Where(is_diagonal, op.Reshape(x, [-1]), op.CastLike(0, x)), output_shape)
+
+
 @operator("Pad")
 @operator("PadV3")
 def padded(x: Value, *operands: Value, mode: str, pads: Ints) -> Value:
@@ -412,24 +420,6 @@ operators(
             lambda shape, *, output_type: op.Expand(op.Cast(0, to=output_type), shape),
         ),
         "AssignSub": ("Subtract from a variable.", lambda variable, x: variable - x),
-        "Diag": (
-            "Put the elements on a diagonal.",
-            lambda x, *, output_shape: op.Reshape(
-                op.Where(
-                    op.Cast(
-                        op.EyeLike(
-                            op.Expand(
-                                0, op.Concat(op.Reshape(op.Size(x), [1]), op.Reshape(op.Size(x), [1]), axis=0)
-                            )
-                        ),
-                        to=BOOL,
-                    ),
-                    op.Reshape(x, [-1]),
-                    op.CastLike(0, x),
-                ),
-                output_shape,
-            ),
-        ),
     }
 )
 
