@@ -419,7 +419,6 @@ operators(
             "Return zeros of a shape.",
             lambda shape, *, output_type: op.Expand(op.Cast(0, to=output_type), shape),
         ),
-        "AssignSub": ("Subtract from a variable.", lambda variable, x: variable - x),
     }
 )
 
