@@ -125,6 +125,7 @@ def is_foreign(error: BaseException) -> bool:
     retry. An error of the call itself has a class of the called packages, a message, and a traceback through
     these packages alone; an OSError has an errno.
     """
+    error = _original(error)
     if not _is_called(type(error).__module__):
         return True
     if isinstance(error, OSError) and not isinstance(error, MsdumpError):
@@ -136,6 +137,12 @@ def is_foreign(error: BaseException) -> bool:
         place = place.tb_next
     # raised into this thread by PyThreadState_SetAsyncExc, which takes a class and no message
     return type(error) in {Exception, RuntimeError} and not error.args
+
+
+def _original(error: BaseException) -> BaseException:
+    """Return the StopIteration that a generator turned into a RuntimeError, else the error itself."""
+    stop = error.__cause__ if isinstance(error, RuntimeError) else None
+    return stop if isinstance(stop, StopIteration) else error
 
 
 def cause_of(error: OSError) -> str:
@@ -157,6 +164,17 @@ class passing_over(contextlib.suppress):  # noqa: N801 - as the class that it na
     ) -> bool:
         """Return whether the exception of the block is suppressed."""
         return super().__exit__(kind, error, place) and error is not None and not is_foreign(error)
+
+
+class keeping_stops(contextlib.AbstractContextManager[None], contextlib.ContextDecorator):  # noqa: N801
+    """Raise a StopIteration as it is that a generator inside turned into a RuntimeError."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        """Raise the StopIteration of a signal's handler or of another thread."""
+        if error is not None and (stop := _original(error)) is not error:
+            raise stop
 
 
 @dataclass(frozen=True, slots=True)

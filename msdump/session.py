@@ -25,7 +25,7 @@ from msdump.capture import (
 from msdump.communication import Collectives
 from msdump.counters import ModelIdentity, RunCounter
 from msdump.device import Ascend, MemoryUse, float_status_of
-from msdump.errors import ReentryError, plural
+from msdump.errors import ReentryError, keeping_stops, plural
 from msdump.execute import (
     Program,
     Runs,
@@ -240,7 +240,7 @@ class Network:
 
     def _execute(self, inputs: Mapping[str, Any], *, trains: bool = False) -> list[Any]:
         shared = self._shared
-        with shared.lock:
+        with keeping_stops(), shared.lock:
             self._refuse_reentry()
             try:
                 shared.runner = threading.get_ident()
@@ -273,7 +273,7 @@ class Network:
         except BaseException:
             self._variables.values = before
             raise
-        if not self._shared.has_warned and not all(map(is_finite, losses(self.graph, outputs))):
+        if not self._shared.has_warned and not all(is_finite(loss) for loss in losses(self.graph, outputs)):
             self._shared.has_warned = True
             reason = "the operator is unknown, since a step with other ranks is not repeated"
             if self._collectives is None:

@@ -166,7 +166,7 @@ def split_by_size(items: Sequence[T], size: Callable[[T], int], least: int) -> l
     There is one list for each thread that pays, at least one; some may be empty. A thread pays for
     ``least`` or more: as much as keeps it busy for longer than it takes to wake.
     """
-    total = sum(map(size, items))
+    total = sum(size(item) for item in items)
     count = max(1, min(thread_count(), total // least))
     if count == 1:
         return [[*items]]

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from msdump import errors
-from msdump.errors import MsdumpError, Problem
+from msdump.errors import MsdumpError, Problem, keeping_stops
 
 ARGUMENTS = {
     "ConfigError": ("dump.json", (Problem("path", "is missing"),)),
@@ -30,3 +30,17 @@ def test_error_travels_between_processes(kind):
     travelled = pickle.loads(pickle.dumps(error))  # noqa: S301 - just made
 
     assert (kind, str(error), vars(error)) == (type(travelled), str(travelled), vars(travelled))
+
+
+def test_a_stop_passes_generators():
+    """A StopIteration that a generator turns into a RuntimeError is raised as it is; other errors stay."""
+    for error in (StopIteration("told"), RuntimeError("told")):
+
+        def generate(error=error):
+            yield 1
+            raise error
+
+        with pytest.raises(type(error)) as caught, keeping_stops():
+            list(generate())
+
+        assert error is caught.value

@@ -166,7 +166,7 @@ class Capture(Observer):
         self._watch = watch
         self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
-        useless = enumerate(map(has_useless, graph.nodes)) if drops_useless(plan) else ()
+        useless = enumerate([has_useless(node) for node in graph.nodes]) if drops_useless(plan) else ()
         self._useless = frozenset(position for position, is_so in useless if is_so)
         self._no_tensors = tuple(
             count_no_tensors(graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs)
@@ -232,7 +232,7 @@ class Capture(Observer):
             batch = [self._as_declared(run) for run in batch]
         shown = batch
         if self._useless:
-            shown = [*map(self._without_useless, batch)]
+            shown = [self._without_useless(run) for run in batch]
             self._skip(Reason.USELESS, len(tensors_of(batch)) - len(tensors_of(shown)))
         sheet = self._sheet_of(shown) if self._has_sheets and self._started is None else None
         if sheet is None:
@@ -303,7 +303,7 @@ class Capture(Observer):
             self._sink.skip(reason, count)
 
     def _together(self, batch: Sequence[NodeRun]) -> MeasuredTogether:
-        shown = [*map(self._without_useless, batch)]
+        shown = [self._without_useless(run) for run in batch]
         all_tensors, tensors = tensors_of(batch), tensors_of(shown)
         is_whole = len(tensors) == len(all_tensors)
         missing = sum(self._no_tensors[run.position] for run in batch)
@@ -361,7 +361,7 @@ class Capture(Observer):
         return capture is not None and (
             self._records_entries
             or not capture.interest.is_empty
-            or any(map(capture.looks_into, body.bodies))
+            or any(capture.looks_into(inner) for inner in body.bodies)
         )
 
     def enter(self, body: Graph) -> Capture | None:

@@ -288,7 +288,9 @@ class HistorySink:
             size = size_of(artifact.buffers)
             if not is_constant and not self._makes_room(step, size):
                 return
-            buffers = tuple(map(owned, artifact.buffers))  # copies of views that the run may change
+            buffers = tuple(
+                [owned(buffer) for buffer in artifact.buffers]
+            )  # copies of views that the run may change
             copy = Artifact(artifact.directory, artifact.name, buffers, artifact.tensor_bytes)
             if is_constant:  # constants come once, in the first step, and outlast it
                 self._constants.append(partial(write, copy))

@@ -46,7 +46,7 @@ class FaultyMemory:
 def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
     """Return the memory that a model's faulty kernels write to, None where every kernel is sound."""
     nodes = (node for inner in device.graph.walk() for node in inner.nodes)
-    return FaultyMemory(device, memory) if any(map(stomped_bytes, nodes)) else None
+    return FaultyMemory(device, memory) if any(stomped_bytes(node) for node in nodes) else None
 
 
 class Relay(Observer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import math
 import operator
@@ -37,7 +36,7 @@ from msdump.statistics import (
 )
 from msdump.store import Clock, Style, names
 from msdump.store.write import Sink, Summary, exits
-from msdump.threads import split_by_size, submit_background, thread_count
+from msdump.threads import new_lock, split_by_size, submit_background, thread_count
 
 WAITING_BYTES: Final = 64 << 20
 _MOST_ROWS: Final = 256  # rows that wait before a thread starts on them
@@ -58,6 +57,7 @@ class _Batch:
         self.is_made = False
         self._rows = rows
         self._texts: list[bytes | Exception] = []
+        self._lock = new_lock()  # an interrupt may lose the future of a thread that has begun
         self._future: Future[None] | None = None
 
     def begin(self) -> None:
@@ -80,8 +80,10 @@ class _Batch:
         if not self.is_made and self._future is not None:
             self._future.result()
         failure: Exception | None = None
-        for (path, header), rows in itertools.groupby(zip(self._rows, self._texts, strict=True), _file_of):
-            texts = [text for _, text in rows]
+        files: dict[tuple[str, bytes], list[bytes | Exception]] = {}
+        for row, text in zip(self._rows, self._texts, strict=True):
+            files.setdefault((row.path, row.header), []).append(text)
+        for (path, header), texts in files.items():
             failure = failure or next((text for text in texts if isinstance(text, Exception)), None)
             made = b"".join(text for text in texts if isinstance(text, bytes))
             try:
@@ -95,15 +97,16 @@ class _Batch:
             raise failure
 
     def _make(self, *, takes_foreign: bool) -> None:
-        for row in self._rows[len(self._texts) :]:
-            try:
-                self._texts.append(row.make())
-            except Exception as error:
-                if is_foreign(error) and not takes_foreign:
-                    raise
-                self._texts.append(error)
-        self._rows = [row._replace(make=bytes) for row in self._rows]  # the functions hold tensors
-        self.is_made = True
+        with self._lock:
+            for row in self._rows[len(self._texts) :]:
+                try:
+                    self._texts.append(row.make())
+                except Exception as error:
+                    if is_foreign(error) and not takes_foreign:
+                        raise
+                    self._texts.append(error)
+            self._rows = [row._replace(make=bytes) for row in self._rows]  # the functions hold tensors
+            self.is_made = True
 
 
 class _Row(NamedTuple):
@@ -113,10 +116,6 @@ class _Row(NamedTuple):
     header: bytes
     size: int
     make: Callable[[], bytes]
-
-
-def _file_of(row: tuple[_Row, object]) -> tuple[str, bytes]:
-    return row[0].path, row[0].header
 
 
 class HashingSink:
@@ -436,7 +435,7 @@ class Statistics:
         for record, cells, task in measured:
             templates.append(self._template(record, task))
             values.append(record.timestamp)
-            values += map(statistic_csv.text, cells) if self._are_texts else cells
+            values += [statistic_csv.text(cell) for cell in cells] if self._are_texts else cells
         return ("".join(templates) % tuple(values)).encode()
 
     @property
@@ -450,7 +449,7 @@ class Statistics:
         None if a tensor has no row, or if ``need`` is None.
         """
         need = self.need
-        if need is None or not all(map(_has_row, records)):
+        if need is None or not all(_has_row(record) for record in records):
             return None
         template = "".join(self._template(record, Task(0, 0)) for record in records)
         return RowSheet(self.header, template, [record.dtype for record in records], need, self._statistics)
@@ -523,7 +522,7 @@ class _OnHost:
 
     def all(self, records: Sequence[TensorRecord]) -> Sequence[Cells]:
         measured = passes.measure_all([(record.array, record.dtype) for record in records], self._need)
-        return [*map(self._cells, measured, records)]
+        return [self._cells(totals, record) for totals, record in zip(measured, records, strict=True)]
 
     def _cells(self, totals: Totals, record: TensorRecord) -> Cells:
         octets = partial(octets_of, record)

@@ -500,7 +500,7 @@ class GraphWatch:
             ConfigValueError: Matching the regular expression of a rule takes too long.
         """
         findings: list[Finding] = []
-        count = functools.cache(lambda: int(saturated or any(map(_overflowed, tensors))))
+        count = functools.cache(lambda: int(saturated or any(_overflowed(tensor) for tensor in tensors)))
         for record in tensors:
             findings += self._check(record, count)
         self._hit = self._run.take(findings) if findings else None

@@ -138,7 +138,7 @@ class Collectives:
 
     def _agree(self, group: _Group, mine: CallHeader) -> None:
         packed = group.all_gather(mine.packed())
-        headers = dict(zip(group.ranks, map(agreement.unpacked, packed), strict=True))
+        headers = dict(zip(group.ranks, [agreement.unpacked(each) for each in packed], strict=True))
         headers[group.ranks[group.index]] = mine  # with names that are not shortened
         agreement.check(group.ranks[group.index], headers, group.place)
         if group.ranks not in self._compared:

@@ -240,7 +240,9 @@ class MpiTransport(Transport):
             self._take_notices()
             with self._lock:
                 self._forget_received()
-            if deadline is None and (self._board.failed is not None or any(map(Peer.is_dead, self._peers))):
+            if deadline is None and (
+                self._board.failed is not None or any(peer.is_dead() for peer in self._peers)
+            ):
                 deadline = time.monotonic() + min(_GRACE, self._limit)
             if deadline is not None and time.monotonic() > deadline:
                 self._is_open = False

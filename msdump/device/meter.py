@@ -138,11 +138,11 @@ class _Walk:
         steps = [self._step(node, place) for node, place in zip(self._graph.nodes, placed, strict=True)]
         staying = frozenset(self._owner(self._produced[name]) for name in stays)
         kept = {form for form in self._first if form.value in self._graph.weights}
-        kept.update(staying, map(self._result, self._outputs))
+        kept.update(staying, [self._result(name) for name in self._outputs])
         # backwards, the first use found is the last use; a use of a view is a use of its owner
-        seen, ended = set(map(self._owner, kept)), []
+        seen, ended = {self._owner(form) for form in kept}, []
         for node, step in zip(reversed(self._graph.nodes), reversed(steps), strict=True):
-            used = dict.fromkeys(map(self._owner, self._used(node, step)))
+            used = dict.fromkeys([self._owner(form) for form in self._used(node, step)])
             ended.append(replace(step, dead=tuple(form for form in used if form not in seen)))
             seen.update(used)
         return Residence(self._first, tuple(reversed(ended)), staying)
@@ -154,7 +154,7 @@ class _Walk:
         makes = written[: node.update.declared]
         self._produced |= {form.value: form for form in written if form}
         graph_outputs = (form.value for form in makes if form and form.value in self._outputs)
-        results = tuple(form for form in map(self._result, graph_outputs) if form not in makes)
+        results = tuple(form for form in [self._result(name) for name in graph_outputs] if form not in makes)
         self._resident.update(copies, results, filter(None, makes))
         views = dict(self._views(node, read_forms, written))
         self._owners |= views

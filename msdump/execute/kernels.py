@@ -232,7 +232,7 @@ class KernelFactory:
 
         def compute(inputs: Mapping[str, Any]) -> list[Any]:
             given = {name: values.from_python(item) for name, item in inputs.items()}
-            return [*map(values.to_python, _applied(bare, given))]
+            return [values.to_python(value) for value in _applied(bare, given)]
 
         # the session holds rounded weights; original ones beyond float16's range raise the overflow status
         beyond = self._initializers.of(node, roundings).beyond

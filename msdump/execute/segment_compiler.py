@@ -197,12 +197,12 @@ class Joining:
         return (
             collective_call(node) is None
             and not uses_float_status(node.domain, node.op_type)
-            and all(map(self._is_plain, node.members))
+            and all(self._is_plain(part) for part in node.members)
             and any(node.outputs)
             and self._has_plain_types(node)
             # the model's bodies may capture values that only operators folded by msdump produce
             and (not node.bodies or self._values.issuperset(reads(node)))
-            and all(map(self._is_plain_body, node.bodies.values()))
+            and all(self._is_plain_body(body) for body in node.bodies.values())
         )
 
     @functools.cached_property
@@ -269,7 +269,7 @@ class Joining:
         )
 
     def _may_be_widened(self, node: Node, types: list[ValueType]) -> bool:
-        if not self._has_halves or all(map(_is_exact, node.members)):
+        if not self._has_halves or all(_is_exact(part) for part in node.members):
             return False
         return any(each.dtype is None or each.dtype in HALVES for each in types)
 
@@ -469,8 +469,8 @@ class SegmentCompiler:
         bound = self._initializers.of(node, roundings)
         if not self.optimizes:
             return bound
-        fixed = filter(self._is_fixed, reads(node))
-        return replace(bound, arrays={name: self._weights.array(name) for name in fixed} | {**bound.arrays})
+        fixed = {name: self._weights.array(name) for name in reads(node) if self._is_fixed(name)}
+        return replace(bound, arrays=fixed | {**bound.arrays})
 
     def _is_default(self, name: str) -> bool:
         """Return whether an unpacked weight is copied into the model, not fed in each run."""

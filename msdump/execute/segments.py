@@ -343,7 +343,7 @@ class SegmentPlanner:
         return tuple(
             operator.position
             for operator in self._branching
-            if any(map(observer.looks_into, operator.node.bodies.values()))
+            if any(observer.looks_into(body) for body in operator.node.bodies.values())
         )
 
     def _plan_for(self, interest: Interest, entered: tuple[int, ...], frame: Frame) -> SegmentPlan:

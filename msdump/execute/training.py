@@ -83,7 +83,9 @@ class _Search(Observer):
             # inputs that the operator updates in place already hold the new values: they count as outputs
             read = [array for slot, array in enumerate(inputs) if slot not in node.update.new_values]
             written = (inputs[slot] for slot in node.update.new_values)
-            if all(map(is_finite, read)) and not all(map(is_finite, (*outputs, *written))):
+            if all(is_finite(each) for each in read) and not all(
+                is_finite(each) for each in (*outputs, *written)
+            ):
                 self.found.append(
                     f"{node.operator.full_name} has finite inputs and the first output with NaN or infinity"
                 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from msdump.capture import PROCESS, Process, graph_files
 from msdump.communication import current, own
-from msdump.errors import InputError
+from msdump.errors import InputError, keeping_stops
 from msdump.execute import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.settings import Config, Configurations
@@ -99,6 +99,7 @@ def current_context() -> Context:
     return replace(Context(), **(settings.from_environment() | _current().options | _current().calls))
 
 
+@keeping_stops()
 def load(
     model: Any,
     config: Config | None = None,

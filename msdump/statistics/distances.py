@@ -52,7 +52,7 @@ def distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool
     """
     kernel = compiled.KERNEL
     if kernel is None:
-        return list(itertools.starmap(_distance, pairs))
+        return [_distance(*pair) for pair in pairs]
     table = array("q", itertools.chain.from_iterable((address(x), address(y), x.size) for x, y in pairs))
     count = sum(x.size for x, _ in pairs)
     parts = thread_count() if is_shared and count >= _SHARED else 1

@@ -118,7 +118,7 @@ def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Spa
     counts: list[int] = []
     for array in arrays:
         parts = (array,) if array.size < 2 * PART else _parts(array.reshape(-1))
-        spans += map(kernel.span, parts)
+        spans += [kernel.span(part) for part in parts]
         counts.append(len(parts))
     return spans, counts
 

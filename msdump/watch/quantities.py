@@ -198,7 +198,7 @@ def _absolute_sum(block: np.ndarray) -> float:
 
 
 def _exact_absolute_mean(array: np.ndarray, *_: object) -> float:
-    return sum(map(_absolute_sum, _blocks(array))) / array.size
+    return sum(_absolute_sum(block) for block in _blocks(array)) / array.size
 
 
 def _exact_nonfinite(array: np.ndarray, *_: object) -> float:

@@ -221,7 +221,7 @@ class RuleWatch:
         self._before: dict[Hashable, Seen] = {}
         self._trails: dict[Hashable, deque[float]] = {}
         self._begun: set[Hashable] = set()
-        self._compares = any(map(_compares_steps, rules))
+        self._compares = any(_compares_steps(rule) for rule in rules)
 
     def rules_for(self, subject: WatchedTensor) -> tuple[WatchRule, ...]:
         """Return the rules that select a tensor, including rules that compare ranks."""
@@ -254,7 +254,7 @@ class RuleWatch:
                     findings.append(Undecided(rule, subject, measured))
                 elif measured is not None:
                     findings.append(Hit(rule, limit, subject, moment, measured))
-        if self._compares and any(map(_compares_steps, rules)):
+        if self._compares and any(_compares_steps(rule) for rule in rules):
             self._before.pop(key, None)  # first, to free the old value's memory
             self._before[key] = self._remember(seen, any(rule.keeps_elements for rule in rules))
         return findings

@@ -40,7 +40,7 @@ class StopTime(TimeoutError):  # noqa: N818 - the same
     """Of a class that the disk raises."""
 
 
-KINDS = (Stop, StopRuntime, StopTime, TimeoutError, RuntimeError)
+KINDS = (Stop, StopRuntime, StopTime, TimeoutError, RuntimeError, StopIteration)
 
 
 def network():

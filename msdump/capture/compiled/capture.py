@@ -201,7 +201,7 @@ class CompiledCapture(Observer):
         """Return whether an operator in a branch or loop body, or deeper, is watched."""
         capture = self.bodies.get(body.index)
         return capture is not None and (
-            any(capture.interest.positions) or any(map(capture.looks_into, body.bodies))
+            any(capture.interest.positions) or any(capture.looks_into(inner) for inner in body.bodies)
         )
 
     def enter(self, body: Graph) -> CompiledCapture | None:

@@ -138,7 +138,7 @@ class GraphImage:
         """
         self._index = device.graph.index
         self._nodes = device.graph.nodes
-        self._stomps = tuple(map(stomped_bytes, self._nodes))
+        self._stomps = tuple([stomped_bytes(node) for node in self._nodes])
         self._records = OperatorRecords(device, memory)
         self._image = image
 

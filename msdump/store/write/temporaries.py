@@ -101,7 +101,8 @@ def create(directory: int, mode: int) -> tuple[int, str]:
     Raises:
         OSError: It cannot be made.
     """
-    for name in map(_temporary_name, range(_MOST)):
+    for number in range(_MOST):
+        name = _temporary_name(number)
         fd = _create(directory, name, mode)
         if fd is not None:
             return fd, name
@@ -119,7 +120,8 @@ def link(directory: int, fd: int) -> str:
     """
     with passing_over(OSError):  # without locks no process removes another one's file
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    for name in map(_temporary_name, range(_MOST)):
+    for number in range(_MOST):
+        name = _temporary_name(number)
         try:
             LINKER.give_name(directory, name, fd)
         except FileExistsError:
