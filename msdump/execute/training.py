@@ -107,7 +107,7 @@ class Runs:
         """Bind a program to the variables, which all programs of a model share."""
         self._program = program
         self._state = state
-        self._bound = frozenset(program.graph.bindings.values())
+        self._bound = frozenset(program.graph.bindings.values()) - set(program.graph.returns)
 
     def forget_sessions(self) -> None:
         """Release each session right after its use in the next run, which is the last."""

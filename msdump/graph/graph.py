@@ -258,7 +258,8 @@ class Graph:
         variables: Names of the weights that training changes: bound here, or in the model's step.
         training: How the model is trained; None where it is not.
         declared: By value, the element type that files and results show, where kernels hold another one.
-        returns: Names of the results of a call in order, if it returns a value several times; else empty.
+        returns: Names of the results of a call in order, if it returns a value twice, or the new value of a
+            weight; else empty.
         is_stateful: Whether each run is a step: operators write weights, as in MindSpore's own networks.
     """
 
@@ -312,7 +313,7 @@ class Graph:
     @property
     def results(self) -> tuple[Value, ...]:
         """The outputs that a training step returns: all that are not bound to initializers."""
-        bound = set(self.bindings.values())
+        bound = set(self.bindings.values()) - set(self.returns)
         return tuple(value for value in self.outputs if value.name not in bound)
 
     @property

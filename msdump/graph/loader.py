@@ -147,7 +147,8 @@ class _Loading:
         model = self.translation(data)
         variables = frozenset(model.bindings)
         graph = self._build(model.message, model.weights, variables, is_typed=True)
-        returns = model.returns if len(set(model.returns)) < len(model.returns) else ()
+        is_odd = len(set(model.returns)) < len(model.returns) or {*model.returns} & {*model.bindings.values()}
+        returns = model.returns if is_odd else ()
         graph = replace(graph, declared=model.declared, returns=returns)
         if not variables:
             return graph

@@ -83,9 +83,18 @@ class _Writer:
         self._inputs = [_info(each.name, each.type) for each in graph.nodes.inputs]
         for kernel in graph.kernels:
             self._add_kernel(kernel)
-        results = [name for item in graph.results for name in self._values(item)]
+        results = [name for item in graph.results for name in self._returned(item)]
         self._outputs = list(dict.fromkeys(results))
         self.returns = tuple(results)
+
+    def _returned(self, operand: Operand) -> list[str]:
+        """Return the names of the values of a result; each number of a constant tuple is one of its own."""
+        members = operand.value if isinstance(operand, Constant) else None
+        if isinstance(operand, Kernel) and operand.op_type in TUPLES:
+            return [name for item in operand.inputs for name in self._returned(item)]
+        if isinstance(members, tuple):
+            return [name for item in members for name in self._returned(Constant(item))]
+        return self._values(operand)
 
     def model(self) -> onnx.ModelProto:
         """Return the model."""
