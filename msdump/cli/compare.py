@@ -27,9 +27,11 @@ from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
 from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
-from msdump.errors import InputError, plural
+from msdump.errors import DumpReadError, InputError, plural
 from msdump.executors import ExecutorChoice
-from msdump.read import FolderKind, read_folder
+from msdump.frontends import mindspore
+from msdump.plan import Context
+from msdump.read import FolderKind, open_dump, read_folder
 from msdump.store import STATISTICS as TABLE
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ graph_option: Final = sections.selection(
     "--graph",
     type=click.Path(),
     metavar="FILE",
-    help="Model (.onnx) or graph file of GE (.json), for dumps with different operator names.",
+    help="Model (.onnx, .mindir) or graph file of GE (.json), for dumps with different operator names.",
 )
 """The option that pairs operators by the values of a graph."""
 
@@ -143,7 +145,7 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     variant = models.parse(arithmetic)
     if variant.engine is not Engine.DEVICE:
         raise InputError(f"--arithmetic {arithmetic!r}: the variant must be CPU, GPU or Ascend")
-    rerunning = Rerunning(model, Arithmetic.of(variant.context))
+    rerunning = Rerunning(model, Arithmetic.of(variant.context), _context_of(comparison.dumped))
     comparison.explain = rerunning.explain
     for folders in comparison.runs():
         count = sum(len(folder.matched.executions) for folder in folders)
@@ -153,6 +155,16 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         comparison.find_again(folder, rerunning.found_again(folder))
     _print_reruns(rerunning)
     return rerunning
+
+
+def _context_of(path: str) -> Context:
+    """Return the context in which a dump was made, as far as the dump or the environment says."""
+    from msdump.cli import explain  # imported late, as in ``rerun``
+
+    try:
+        return explain.context_of(open_dump(path), {})
+    except DumpReadError:  # a directory of other tools' files
+        return mindspore.current_context()
 
 
 def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:

@@ -114,8 +114,6 @@ def command(
         1  The file could not be written.
         2  The model or an option is wrong.
     """
-    graph = loader.load(model)
-    mark_started()  # from here on only the writing of the file can fail, not the model
     context = Context(
         DeviceTarget.ASCEND,
         JitLevel.O2,
@@ -124,4 +122,6 @@ def command(
         keeps_node_names=node_names,
         operator_dtypes=operator_dtypes(dtypes),
     )
+    graph = loader.load(model, context=context)
+    mark_started()  # from here on only the writing of the file can fail, not the model
     write_graph_file(graph, output, context)

@@ -265,7 +265,7 @@ def command(
     sides = models.parse(mine or ("Ascend" if other is None else "float32")), models.parse(golden)
     if bound is not None:
         _refuse(train or steps > 1 or other is not None, _ADVISED)
-        graph, kept = mindspore.load_graph(model), to or "float32"
+        graph, kept = mindspore.load_graph(model, device=_device(sides)), to or "float32"
         advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
         return
     _refuse(to is not None or (output is not None and not bisects), _MISPLACED)
@@ -336,14 +336,21 @@ def _comparison(
     trains: bool,
 ) -> LockstepComparison:
     """Load both sides, and pair their operators."""
-    graph, copies = mindspore.load_graph(model, seed), WeightCopies()
-    second = graph if other is None else sharing_weights(mindspore.load_graph(other, seed), graph)
+    graph, copies = mindspore.load_graph(model, seed, _device(sides)), WeightCopies()
+    second = graph
+    if other is not None:
+        second = sharing_weights(mindspore.load_graph(other, seed, _device(sides)), graph)
     mine, golden = (
         make_side(each, variant, copies, trains=trains, seed=seed)
         for each, variant in zip((graph, second), sides, strict=True)
     )
     pairing = pair_sides(mine, golden, is_one_model=other is None)
     return LockstepComparison(mine, golden, pairing, limits, trains=trains)
+
+
+def _device(sides: tuple[Variant, Variant]) -> DeviceTarget:
+    """Return the device that says which operators both sides of a .mindir have: Ascend has composites."""
+    return max((side.context.device_target for side in sides), key=DeviceTarget.ASCEND.__eq__)
 
 
 def _feeds(

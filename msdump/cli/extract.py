@@ -6,9 +6,10 @@ import click
 
 from msdump.analysis import find_run, reproduce, tensors_of, write_folder, write_tensors
 from msdump.cli import messages, options, sections
+from msdump.cli.explain import context_of
 from msdump.cli.program import mark_started
 from msdump.errors import UnsupportedOpError, UntoldOperatorError
-from msdump.frontends import mindspore
+from msdump.graph import loader
 from msdump.read import open_dump
 
 
@@ -61,8 +62,9 @@ def command(
     """
     opened = open_dump(dump, execution)
     run = find_run(opened, operator, iteration=iteration, rank=rank, pass_number=pass_number)
+    context = context_of(opened, {})
     try:
-        repro = reproduce(run, opened, None if model is None else mindspore.load_graph(model))
+        repro = reproduce(run, opened, None if model is None else loader.load(model, context=context))
     except (UntoldOperatorError, UnsupportedOpError) as error:
         if model is not None:
             raise

@@ -229,8 +229,11 @@ def _write_exports(report: DumpReport, request: ReportRequest) -> Iterator[str]:
 
 
 def _annotate(report: DumpReport, model: str, output: str) -> str:
+    from msdump.cli import explain  # imported late: few reports annotate a model
+
     folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
-    contents, count = loader.annotated(model, export.properties(report), folder)
+    context = explain.context_of(open_dump(report.dump), {})
+    contents, count = loader.annotated(model, export.properties(report), folder, context)
     if not count:
         raise ToolError(
             ReturnCode.PARAMETER,

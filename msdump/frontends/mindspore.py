@@ -18,7 +18,7 @@ from msdump.execute import TrainingState
 from msdump.frontends import settings
 from msdump.frontends.settings import Config, Configurations
 from msdump.graph import Graph, compile_graph, loader
-from msdump.plan import Context, DumpPlan, JitLevel
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import ModelState, Network, Operator, Scope
 from msdump.threads import SignalSafeWeakSet, new_lock
 
@@ -177,9 +177,11 @@ def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelSt
     return network
 
 
-def load_graph(model: Any, seed: int | None = None) -> Graph:
+def load_graph(model: Any, seed: int | None = None, device: DeviceTarget | None = None) -> Graph:
     """Return the graph of a model, as for ``load``, for tools that run it themselves; ``seed`` as there."""
-    return loader.load(model, context=current_context(), seed=seed)
+    where = current_context()
+    where = where if device is None else replace(where, device_target=device)
+    return loader.load(model, context=where, seed=seed)
 
 
 def _check_sharing(graph: Graph, variables: TrainingState) -> None:

@@ -28,8 +28,13 @@ def loaded(model: Model, sizes: Mapping[str, int]) -> Graph:
     """Return the graph of a model, converted to an opset that training supports; messages name the file.
 
     Raises:
-        GraphError: ONNX cannot convert the model, or it is faulty.
+        GraphError: ONNX cannot convert the model, it is faulty, or a .mindir file.
     """
+    if isinstance(model, (str, os.PathLike)) and loader.is_mindir(model):
+        raise GraphError(
+            f"{Path(model)}: gradients are derived of ONNX models alone; export the training step from"
+            " MindSpore (nn.TrainOneStepCell) as a .mindir, which msdump run takes"
+        )
     return loader.load(converted(model), sizes=sizes, source=_source_name(model))
 
 

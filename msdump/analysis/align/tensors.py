@@ -32,6 +32,7 @@ from msdump.analysis.align.sides import (
 )
 from msdump.device import INSERTED_PREFIX, is_view
 from msdump.errors import DumpReadError, FormatError
+from msdump.plan import Context, DeviceTarget
 from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.record import IO
 from msdump.store import sanitize
@@ -49,7 +50,7 @@ Identity = tuple[str, ...]
 Identify = Callable[[str, IO, int], Identity | None]
 """Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
 
-_MODEL_SUFFIX: Final = ".onnx"
+_MODEL_SUFFIXES: Final = (".onnx", ".mindir")
 _Golden = TypeVar("_Golden")
 
 
@@ -166,7 +167,7 @@ def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities
 
 
 def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
-    """Return the identities by a model (.onnx) or a GE graph file (.json).
+    """Return the identities by a model (.onnx, .mindir) or a GE graph file (.json).
 
     Args:
         path: The model or graph file.
@@ -178,11 +179,14 @@ def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identi
         GraphError: The model cannot be used.
     """
     # Users of GE have only a graph file; the compiled forms of a model are derived from the model.
-    if not path.endswith(_MODEL_SUFFIX):
+    if not path.endswith(_MODEL_SUFFIXES):
         return Identities(_by_rules(read_rules(path)))
     from msdump.graph import loader
 
-    own, other = _by_model(loader.load(path), (dumped, golden))
+    # a dump does not say on which device it ran, and a .mindir has composites on Ascend alone
+    devices = (DeviceTarget.CPU, DeviceTarget.ASCEND) if loader.is_mindir(path) else (DeviceTarget.CPU,)
+    graphs = [loader.load(path, context=Context(device)) for device in devices]
+    own, other = _by_model(graphs, (dumped, golden))
     return Identities(own, other)
 
 
@@ -199,7 +203,7 @@ def _by_rules(rules: FusionRules) -> Identify:
     return identify
 
 
-def _by_model(graph: Graph, kinds: Sequence[FolderKind]) -> Iterator[Identify]:
+def _by_model(graphs: Sequence[Graph], kinds: Sequence[FolderKind]) -> Iterator[Identify]:
     """Yield, for each kind of dump, the function that identifies tensors by values of the model.
 
     A dump does not record how its graph was compiled, so operator names of all forms are included: not
@@ -207,15 +211,15 @@ def _by_model(graph: Graph, kinds: Sequence[FolderKind]) -> Iterator[Identify]:
     """
     from msdump.graph import compile_graph, fuse_elementwise
 
-    forms = (
-        *((form, _full_name) for form in (graph, fuse_elementwise(graph), compile_graph(graph))),
-        *((form, _node_name) for form in (graph, compile_graph(graph, keeps_node_names=True))),
-    )
-    parameters = (*(value.name for value in graph.inputs), *graph.weights)
+    named = (*graphs, *map(fuse_elementwise, graphs), *map(compile_graph, graphs))
+    forms = [(form, _full_name) for form in named]
+    forms += [(form, _node_name) for form in graphs]
+    forms += [(compile_graph(graph, keeps_node_names=True), _node_name) for graph in graphs]
+    parameters = (*(value.name for value in graphs[0].inputs), *graphs[0].weights)
     for kind in kinds:
         values: dict[_Tensor, Identity] = {}
         if kind is FolderKind.GOLDEN:
-            values |= _places(graph, _node_name)
+            values |= _places(graphs[0], _node_name)
         else:
             values |= {(sanitize(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
             for form, name_of in reversed(forms):  # an earlier form wins

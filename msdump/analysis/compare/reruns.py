@@ -39,6 +39,7 @@ from msdump.analysis.rerun import (
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import ToolError
 from msdump.graph import loader
+from msdump.plan import Context
 from msdump.read import GraphOperator, OperatorGraph, SourceKind
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
@@ -97,13 +98,13 @@ class Rerunning:
         runs: The runs of the network so far.
     """
 
-    def __init__(self, source: str, golden: Arithmetic) -> None:
-        """Load the model.
+    def __init__(self, source: str, golden: Arithmetic, context: Context) -> None:
+        """Load the model, its operators as those of the context in which it was dumped.
 
         Raises:
             GraphError: The file is no model.
         """
-        graph = loader.load(source)
+        graph = loader.load(source, context=context)
         step = None if graph.training is None else graph.training.step
         self._models = (graph,) if step is None else (graph, step)
         self.source = source

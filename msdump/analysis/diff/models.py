@@ -36,6 +36,7 @@ from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, JitLevel, OverflowMode, PrecisionMode
 from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueSource
 from msdump.store import names
+from msdump.training import write_step
 
 _LOOPS: Final = frozenset({"Loop", "Scan"})
 
@@ -232,7 +233,10 @@ def _optimised_side(
     if graph.source == IN_MEMORY:
         raise InputError(f"variant {variant.text}: it needs a model file")
     with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
-        optimised = loader.load(optimise(graph.source, variant.optimisation, folder), seed=seed)
+        source = graph.source
+        if loader.is_mindir(source):
+            (source, *_) = write_step(loader.standard(source), f"{folder}/model.onnx")
+        optimised = loader.load(optimise(source, variant.optimisation, folder), seed=seed)
     state = TrainingState(optimised)
     # weights that the optimiser left unchanged are shared with the model: one array for both sides
     optimised = sharing_weights(replace(optimised, source=graph.source), graph)

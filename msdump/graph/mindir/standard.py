@@ -31,6 +31,7 @@ def standard(translated: TranslatedModel) -> onnx.ModelProto:
     """
     model = onnx.ModelProto()
     model.CopyFrom(translated.message)
+    model.producer_name = "msdump"
     del model.functions[:]
     model.functions.extend(functions.renamed_calls(model.graph.node, translated.message.functions))
     typed = [info for info in model.graph.value_info if info.HasField("type")]
