@@ -29,7 +29,6 @@ from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
 from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
 from msdump.errors import DumpReadError, InputError, plural
 from msdump.executors import ExecutorChoice
-from msdump.frontends import mindspore
 from msdump.plan import Context
 from msdump.read import FolderKind, open_dump, read_folder
 from msdump.store import STATISTICS as TABLE
@@ -158,13 +157,13 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
 
 
 def _context_of(path: str) -> Context:
-    """Return the context in which a dump was made, as far as the dump or the environment says."""
+    """Return the context in which a dump was made, as far as it or the environment says; else the default."""
     from msdump.cli import explain  # imported late, as in ``rerun``
 
     try:
         return explain.context_of(open_dump(path), {})
     except DumpReadError:  # a directory of other tools' files
-        return mindspore.current_context()
+        return Context()
 
 
 def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
