@@ -555,7 +555,6 @@ def command(
 
     Examples:
         msdump run model.onnx
-        msdump run model.onnx --path dump
         msdump run model.onnx --config data_dump.json --steps 3
         msdump run step.onnx --train --steps 10 --save-state state.npz
 
