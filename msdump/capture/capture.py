@@ -6,6 +6,7 @@ import functools
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -175,7 +176,9 @@ class Capture(Observer):
         # under op_debug_mode 3 each operator decides by itself
         self._has_sheets = self._pipeline.need is not None and watch is None and trigger is None
         self._has_sheets &= not plan.what.saves_kernel_args
-        self._directory = ""
+        self._parts = tuple(node.kernel_graph for node in graph.nodes)
+        self._is_cut = len({*self._parts} - {None}) > 1
+        self._directories: Mapping[int | None, str] = {}
         self._iteration = 0
         self.bodies: Mapping[int, Capture] = {}
         self.entered = False
@@ -200,14 +203,21 @@ class Capture(Observer):
         what = self._plan.what
         if self._trigger is not None or what.keeps_inputs or what.saves_kernel_args or self._graph.declared:
             return None
+        if self._is_cut:  # one session may run operators of several kernel graphs
+            return None
         watched = (position for position, is_watched in enumerate(self._positions) if is_watched)
         if not shows_outputs_as_run(self._plan) or not self._records.has_host_types(watched):
             return None
         return self._pipeline.need if self._watch is None else self._watch.need
 
-    def begin(self, directory: str, iteration: int) -> None:
-        """Direct the files of the operators that run from now on into an iteration's directory."""
-        self._directory = directory
+    def begin(self, directories: Mapping[int | None, str], iteration: int) -> None:
+        """Direct the files of the operators that run from now on into an iteration's directories.
+
+        Args:
+            directories: Directory by number of the kernel graph, None where the graph is one.
+            iteration: Number of the iteration.
+        """
+        self._directories = directories
         self._iteration = iteration
         if self._watch is not None:
             self._watch.begin(iteration)
@@ -218,16 +228,30 @@ class Capture(Observer):
         """Write the inputs of a collective before it runs: it may never return."""
         if self._trigger is None:  # a trigger decides by the results, after the run
             files = self._files((NodeRun(position, inputs, ()),), is_screened=False)
-            self._pipeline.take(self._directory, files)
+            self._pipeline.take(self._directory_of(position), files)
             self._started = position
+
+    def _directory_of(self, position: int) -> str:
+        return self._directories[self._parts[position]]
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Write the tensors of operators that have just run, or the rows of their statistics."""
         if found is not None:
             self._write_measured(batch, found)
             return
+        if self._is_cut:
+            for _, part in groupby(batch, lambda run: self._parts[run.position]):
+                self._write([*part])
+        else:
+            self._write(batch)
+
+    def _write(self, batch: Sequence[NodeRun]) -> None:
+        """Write the tensors of operators of one kernel graph."""
         if self._trigger is not None:
             batch = [run for run in batch if self._is_triggered(self._trigger, run)]
+        if not batch:
+            return
+        directory = self._directory_of(batch[0].position)
         if self._graph.declared:
             batch = [self._as_declared(run) for run in batch]
         shown = batch
@@ -237,10 +261,10 @@ class Capture(Observer):
         sheet = self._sheet_of(shown) if self._has_sheets and self._started is None else None
         if sheet is None:
             is_screened = self._watch is not None and self._trigger is None and self._started is None
-            self._pipeline.take(self._directory, self._files(shown, is_screened=is_screened))
+            self._pipeline.take(directory, self._files(shown, is_screened=is_screened))
             return
         self._skip(Reason.NO_TENSOR, sum(self._no_tensors[run.position] for run in shown))
-        self._write_rows(sheet, sheet.rows(tensors_of(shown), self._clock))
+        self._write_rows(directory, sheet, sheet.rows(tensors_of(shown), self._clock))
 
     def _as_declared(self, run: NodeRun) -> NodeRun:
         """Return tensors in the element types that the model declares, where kernels hold others."""
@@ -283,8 +307,8 @@ class Capture(Observer):
             known = self._sheets[positions] = kinds, self._pipeline.sheet(self._records_of(shown))
         return known[1]
 
-    def _write_rows(self, sheet: RowSheet, rows: bytes) -> None:
-        self._sink.append(f"{self._directory}/{layouts.STATISTICS}", rows, sheet.header)
+    def _write_rows(self, directory: str, sheet: RowSheet, rows: bytes) -> None:
+        self._sink.append(f"{directory}/{layouts.STATISTICS}", rows, sheet.header)
 
     def _write_measured(self, batch: Sequence[NodeRun], found: TotalsArray) -> None:
         first = batch[0].position
@@ -294,7 +318,8 @@ class Capture(Observer):
         if together.places is not None:
             found = found.at(together.places)
         if together.sheet is not None:
-            self._write_rows(together.sheet, together.sheet.rows_of(found, self._clock))
+            rows = together.sheet.rows_of(found, self._clock)
+            self._write_rows(self._directory_of(first), together.sheet, rows)
         elif self._watch is None or not all(self._screened(self._watch, together.shown, found)):
             raise ElementsNeededError
         else:  # no rule hits, and only hits are dumped: no elements are needed
@@ -377,12 +402,13 @@ class Capture(Observer):
             return
         operator = self._operators[position]
         records = self._records.of(operator, position, inputs, (), self._clock.now)
-        self._pipeline.take(self._directory, (OperatorTensors(operator, _NO_TASK, records),))
+        tensors = OperatorTensors(operator, _NO_TASK, records)
+        self._pipeline.take(self._directory_of(position), (tensors,))
 
-    def write_parameters(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write weights and graph inputs as ``Parameter.{name}``."""
+    def write_parameters(self, arrays: Mapping[str, np.ndarray], number: int | None) -> None:
+        """Write weights and graph inputs of a kernel graph as ``Parameter.{name}``."""
         values = ((OperatorRef(names.PARAMETER, name), name, array) for name, array in arrays.items())
-        self._pipeline.take(self._directory, self._value_files(values))
+        self._pipeline.take(self._directories[number], self._value_files(values))
 
     def write_constants(self, arrays: Mapping[int, np.ndarray], directory: str) -> None:
         """Write constants by their numbers as ``Parameter.data-{number}``."""
@@ -401,4 +427,5 @@ class Capture(Observer):
         # vendor: the name has no time, so that an operator that runs again replaces its file
         node = self._graph.nodes[position]
         data = arguments.kernel_args_json(node, self._graph)
-        self._sink.replace(Artifact(self._directory, operator_names.kernel_args(node.operator), (data,)))
+        directory, name = self._directory_of(position), operator_names.kernel_args(node.operator)
+        self._sink.replace(Artifact(directory, name, (data,)))

@@ -23,12 +23,12 @@ from msdump.counters import Counters
 from msdump.device import Ascend, DeviceTensor, Task, host_tensor
 from msdump.dtypes import DType
 from msdump.encode import Message, Symbol, dump_message, elements, ge
-from msdump.graph import BEGUN, BUILT, Graph, Node, reads
+from msdump.graph import BEGUN, BUILT, Graph, Node, reads, split_kernel_graphs
 from msdump.graph.files import ir_proto, ir_text
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Trigger
 from msdump.record import DEFAULT_FORMAT, IO, Artifact
 from msdump.store import CLOCK, ORDER_HEADER, GraphFileKind, GraphFileName, Key, Layout, PathKind
-from msdump.store.write import WriteStream, probe, write_stream
+from msdump.store.write import Sink, WriteStream, probe, write_stream
 
 _CONST: Final = "Const"
 _OUTPUT: Final = ("Node_Output", ge.NET_OUTPUT)
@@ -409,10 +409,18 @@ class GraphDump:
     Attributes:
         graph: The graph.
         capture: Observes its operators.
+        ids: Graph id by number of its kernel graphs, None where the graph is one.
     """
 
     def __init__(
-        self, graph: Graph, plan: DumpPlan, process: Process, layout: Layout, device: Ascend | None
+        self,
+        graph: Graph,
+        plan: DumpPlan,
+        process: Process,
+        layout: Layout,
+        device: Ascend | None,
+        *,
+        first_id: int | None = None,
     ) -> None:
         """Give the graph its number; nothing is written yet.
 
@@ -422,11 +430,15 @@ class GraphDump:
             process: State that networks share.
             layout: Paths of the files.
             device: The emulated device, None on CPU and GPU.
+            first_id: Number of the network's first kernel graph, where calls cut it into kernel graphs; None:
+                the graph is one, and takes the next number.
         """
         self.graph = graph
         self._plan = plan
         self._sink = process.sink(plan)
-        self._graph_id = next(process.counters.graph_ids)
+        self._graphs = {None: graph} if first_id is None else split_kernel_graphs(graph)
+        start = next(process.counters.graph_ids) if first_id is None else first_id
+        self.ids = {number: start + (number or 0) for number in self._graphs}
         self._layout = layout
         self._device = device
         self._trigger = None
@@ -440,6 +452,7 @@ class GraphDump:
     def mark(self, marked: frozenset[str]) -> None:
         """Select the dumped operators again, for new full names that ``set_dump`` marked."""
         self._selection = select(self.graph, self._plan, marked)
+        self._selections = {number: select(each, self._plan, marked) for number, each in self._graphs.items()}
         self.capture = Capture(
             self.graph,
             self._plan,
@@ -453,46 +466,51 @@ class GraphDump:
 
     def write_graph_files(self) -> None:
         """Write the files of compilation: .ir, .pb, execution order."""
-        graph, number = self.graph, self._graph_id
-        names = [ORDER_HEADER, *(node.operator.listed_name for node in graph.operators)]
         view = None if self._device is None else self._device.view()
-        self._replace(self._layout.path(PathKind.IR, number), ir_text.text(graph, number, view).encode())
-        self._replace(self._layout.path(PathKind.PB, number), ir_proto.encode(graph, number))
-        self._replace(
-            self._layout.path(PathKind.EXECUTION_ORDER, number), "".join(f"{n}\n" for n in names).encode()
-        )
+        for number, graph in self._graphs.items():
+            write_graph_files(graph, self.ids[number], self._layout, self._sink, view)
 
     def begin(self, iteration: int) -> None:
         """Direct the files of its operators into an iteration's directory."""
-        self.capture.begin(self._layout.path(PathKind.ITERATION, self._graph_id, iteration), iteration)
-
-    def note(self, iteration: int) -> None:
-        """Add an iteration to the csv file of the graph's iterations."""
-        self._sink.append(
-            self._layout.path(PathKind.ITERATIONS_RUN, self._graph_id), f"{iteration}\n".encode()
-        )
+        directories = {
+            number: self._layout.path(PathKind.ITERATION, graph_id, iteration)
+            for number, graph_id in self.ids.items()
+        }
+        self.capture.begin(directories, iteration)
 
     def write_parameters(self, inputs: Mapping[str, Any]) -> None:
         """Write weights and graph inputs as they are at the end of an iteration."""
-        arrays = {name: inputs.get(name, self.graph.weights.get(name)) for name in self._selection.parameters}
-        # sequences and optionals have no file
-        self.capture.write_parameters(
-            {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
-        )
+        for number, selection in self._selections.items():
+            arrays = {name: inputs.get(name, self.graph.weights.get(name)) for name in selection.parameters}
+            # sequences and optionals have no file
+            self.capture.write_parameters(
+                {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}, number
+            )
 
     def write_constants(self) -> None:
         """Write the constants, once for the graph: they do not change."""
         if self._wrote_constants:
             return
         self._wrote_constants = True  # also after a failure, which would come again in each iteration
-        directory = self._layout.path(PathKind.CONSTANTS, self._graph_id)
-        weights, constants = self.graph.weights, self.graph.constants
-        self.capture.write_constants(
-            {number: weights[constants[number]] for number in self._selection.constants}, directory
-        )
+        for number, graph in self._graphs.items():
+            directory = self._layout.path(PathKind.CONSTANTS, self.ids[number])
+            chosen = self._selections[number].constants
+            arrays = {place: graph.weights[graph.constants[place]] for place in chosen}
+            self.capture.write_constants(arrays, directory)
 
-    def _replace(self, path: str, data: bytes) -> None:
-        self._sink.replace(Artifact(*os.path.split(path), (data,)))
+
+def write_graph_files(
+    graph: Graph, number: int, layout: Layout, sink: Sink, view: ir_text.DeviceView | None = None
+) -> None:
+    """Write the files of one graph's compilation: .ir, .pb, execution order."""
+    names = [ORDER_HEADER, *(node.operator.listed_name for node in graph.operators)]
+    contents = {
+        PathKind.IR: ir_text.text(graph, number, view).encode(),
+        PathKind.PB: ir_proto.encode(graph, number),
+        PathKind.EXECUTION_ORDER: "".join(f"{name}\n" for name in names).encode(),
+    }
+    for kind, data in contents.items():
+        sink.replace(Artifact(*os.path.split(layout.path(kind, number)), (data,)))
 
 
 _LEVELS: Final = ("1", "2", "3")

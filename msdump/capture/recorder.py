@@ -10,13 +10,14 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from msdump.capture.capture import Capture, Marks
 from msdump.capture.compiled.dump import CompiledDump, SingleDump, SingleOperator
-from msdump.capture.graph_files import GraphDump
+from msdump.capture.graph_files import GraphDump, write_graph_files
 from msdump.capture.memory import FaultyMemory, Rehearse, RunMemory, faulty_memory
 from msdump.capture.process import DumpWriter, Process, claim
 from msdump.capture.selection import inside, operators, selectable, used_items
@@ -104,10 +105,17 @@ class NetworkDump(DumpWriter):
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
         self._layout = Layout(plan.files.path, current().identity.rank, plan.files.net_name)
         devices = {} if device is None else {inner.graph.index: inner for inner in device.walk()}
+        ids = [next(process.counters.graph_ids) for _ in range(graph.kernel_graphs)]
         self._graphs = tuple(
-            GraphDump(inner, plan, process, self._layout, devices.get(inner.index)) for inner in graph.walk()
+            GraphDump(
+                *(inner, plan, process, self._layout, devices.get(inner.index)),
+                first_id=min(ids, default=None),
+            )
+            for inner in graph.walk()
         )
         self._main = self._graphs[0]
+        # kernel graphs that only group values have no operators
+        self._empty_ids = set(ids).difference(*(dump.ids.values() for dump in self._graphs))
         self._iteration = 0
         self._inputs: Mapping[str, Any] = {}  # of the run in progress, written at its end
         self.mark(frozenset())
@@ -130,6 +138,9 @@ class NetworkDump(DumpWriter):
         self._warn_of_hidden()
         for dump in self._graphs:
             dump.write_graph_files()
+        nothing = replace(self._main.graph, nodes=(), inputs=(), outputs=(), weights={}, constants=())
+        for number in self._empty_ids:
+            write_graph_files(nothing, number, self._layout, self.sink)
         self.sink.flush()  # a failure is raised where the network is loaded, not by its first run
 
     def _warn_of_hidden(self) -> None:
@@ -187,9 +198,15 @@ class NetworkDump(DumpWriter):
             dump.write_constants()
 
     def _list(self) -> None:
-        """Add the iteration, also a failed one, to the csv file of the main graph's iterations."""
+        """Add the iteration, also a failed one, to the csv file of the iterations."""
         if not self._on_ascend:
-            self._main.note(self._iteration)
+            self._note(self._iteration)
+
+    def _note(self, iteration: int) -> None:
+        """Add an iteration to the csv file of the first kernel graph that ran."""
+        ran = [number for dump in (self._main, *self._entered()) for number in dump.ids.values()]
+        number = min(ran or self._empty_ids or self._main.ids.values())
+        self.sink.append(self._layout.path(PathKind.ITERATIONS_RUN, number), f"{iteration}\n".encode())
 
     def _entered(self) -> Iterator[GraphDump]:
         """Yield the dumps of the branches and loops that ran, except ones without operators."""
@@ -206,7 +223,7 @@ class NetworkDump(DumpWriter):
         """Add a run that is not dumped to the csv file of iterations, on GPU."""
         # vendor: CPU lists dumped iterations alone, GPU every run
         if self.plan.context.device_target is DeviceTarget.GPU:
-            self._main.note(run.iteration)
+            self._note(run.iteration)
 
 
 Model = ModelIdentity | SingleOperator

@@ -67,6 +67,7 @@ from .order import external_values as external_values
 from .order import outer_values as outer_values
 from .order import reads as reads
 from .order import rename_values as rename_values
+from .order import split_kernel_graphs as split_kernel_graphs
 from .order import subgraphs as subgraphs
 from .weights import SMALL_BYTES as SMALL_BYTES
 from .weights import forget_pages as forget_pages

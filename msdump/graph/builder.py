@@ -208,6 +208,9 @@ class Builder:
             source=names.source_of(metadata),
             proto=proto,
             forward=metadata.get(names.FORWARD, ""),
+            kernel_graph=int(number)
+            if (number := metadata.get(names.KERNEL_GRAPH, "")).isdecimal()
+            else None,
             update=update_of(proto.op_type, domain),
         )
 

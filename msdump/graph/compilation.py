@@ -314,7 +314,8 @@ def chains(graph: Graph, joins: Joins) -> list[list[Node]]:
             end = ends.get(name, "")
             before = open_chains.get(end, [])
             # one reader, no graph output: the value may disappear
-            if before and uses[name] == 1 and name not in kept and joins(before, node, name):
+            is_near = bool(before) and before[-1].kernel_graph == node.kernel_graph
+            if is_near and uses[name] == 1 and name not in kept and joins(before, node, name):
                 chain = [*open_chains.pop(end), node]
                 break
         open_chains[node.name] = chain

@@ -165,6 +165,7 @@ class Node:
         forward: Name of the forward node of a gradient operator, "" for any other operator.
         arguments: MindSpore's arguments, where a file of MindSpore's has them; None: the table of operators
             translates the attributes.
+        kernel_graph: Number of its kernel graph, where calls of functions cut the network into several.
     """
 
     name: str
@@ -182,6 +183,7 @@ class Node:
     update: Update = NO_UPDATE
     forward: str = ""
     arguments: Mapping[str, Any] | None = None
+    kernel_graph: int | None = None
 
     @property
     def declared_outputs(self) -> tuple[str, ...]:
@@ -260,6 +262,8 @@ class Graph:
         declared: By value, the element type that files and results show, where kernels hold another one.
         returns: Names of the results of a call in order, if it returns a value twice, or the new value of a
             weight; else empty.
+        kernel_graphs: Number of the kernel graphs into which calls cut the network of a .mindir file; 0: each
+            graph is one of its own.
         is_stateful: Whether each run is a step: operators write weights, as in MindSpore's own networks.
     """
 
@@ -282,6 +286,7 @@ class Graph:
     training: Training | None = None
     declared: Mapping[str, DType] = field(default_factory=dict)
     returns: tuple[str, ...] = ()
+    kernel_graphs: int = 0
     is_stateful: bool = False
 
     @property

@@ -23,6 +23,7 @@ from onnx import defs, shape_inference
 from msdump import dtypes, reading
 from msdump.errors import GraphError, passing_over
 from msdump.graph import functions, mindir, names, training_info, validity, weights
+from msdump.graph.bodies import rewritten
 from msdump.graph.builder import Builder, Shared, value_type
 from msdump.graph.collectives import COUNTS, HCOM_NAMES, NAMES, Collective
 from msdump.graph.graph import (
@@ -149,7 +150,8 @@ class _Loading:
         graph = self._build(model.message, model.weights, variables, is_typed=True)
         is_odd = len(set(model.returns)) < len(model.returns) or {*model.returns} & {*model.bindings.values()}
         returns = model.returns if is_odd else ()
-        graph = replace(graph, declared=model.declared, returns=returns)
+        graph = rewritten(graph, lambda inner: _with_declared(inner, model.declared))
+        graph = replace(graph, returns=returns, kernel_graphs=model.kernel_graphs)
         if not variables:
             return graph
         return replace(graph, bindings=model.bindings, training=Training(), is_stateful=True)
@@ -257,6 +259,10 @@ def _add_seeds(graph: onnx.GraphProto, seed: int) -> None:
             name = f"{node.op_type} {counts[node.op_type]}"
             own = (seed + zlib.crc32(name.encode())) % _MOST_SEEDS
             node.attribute.append(onnx.helper.make_attribute("seed", own if is_dropout else float(own)))
+
+
+def _with_declared(graph: Graph, declared: Mapping[str, dtypes.DType]) -> Graph:
+    return replace(graph, declared={name: declared[name] for name in declared.keys() & graph.types.keys()})
 
 
 _Inference = shape_inference.InferenceContext

@@ -59,6 +59,8 @@ LISTED_NAME: Final = "msdump.listed_name"
 UNLISTED_INPUTS: Final = "msdump.unlisted_inputs"
 """Metadata of such an operator: slots of inputs that the kernel takes and no file shows, ``1 2``."""
 
+KERNEL_GRAPH: Final = "msdump.kernel_graph"
+"""Metadata of such an operator: the number of its kernel graph, where calls cut the network into several."""
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module for a node without a module
 _PARSING: Final = new_lock()
 """Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""
@@ -126,6 +128,12 @@ def _argument(value: Any) -> Any:
     if not isinstance(value, list) or any(isinstance(item, str) for item in value):
         return value
     return tuple(map(_argument, value))
+
+
+def kernel_graph_of(metadata: Mapping[str, str]) -> int | None:
+    """Return the number of an operator's kernel graph; None where the model has no such numbers."""
+    number = metadata.get(KERNEL_GRAPH, "")
+    return int(number) if number.isdecimal() else None
 
 
 class FullNames:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msdump.errors import GraphError
-from msdump.graph.graph import Node
+from msdump.graph.graph import Graph, Node, Value
 
 if TYPE_CHECKING:
     import onnx
@@ -85,6 +86,39 @@ def reads(node: Node) -> tuple[str, ...]:
     Outer values of its bodies count; values between the parts of a fused operator do not.
     """
     return external_values((node,)) if node.parts else tuple(used_values(node.proto))
+
+
+def split_kernel_graphs(graph: Graph) -> dict[int | None, Graph]:
+    """Return the kernel graphs inside of a graph, parts of it, by number.
+
+    Values of other parts are inputs, like those of outer graphs.
+    """
+    members: dict[int, dict[str, Node]] = {}
+    for node in graph.nodes:
+        if node.kernel_graph is not None:
+            # a function that is called twice has its operators twice
+            members.setdefault(node.kernel_graph, {}).setdefault(node.operator.full_name, node)
+    fed = {value.name for value in graph.inputs}
+    returned = {value.name for value in graph.outputs}
+    parts: dict[int | None, Graph] = {}
+    for number, by_name in members.items():
+        nodes = tuple(by_name.values())
+        read = external_values(nodes)
+        others = (node for node in graph.nodes if node.kernel_graph != number)
+        needed = returned.union(*map(reads, others))
+        weights = {name: array for name, array in graph.weights.items() if name in read}
+        inputs = [name for name in read if name not in weights]
+        outputs = [name for node in nodes for name in node.outputs if name in needed]
+        parts[number] = replace(
+            graph,
+            nodes=nodes,
+            inputs=tuple(Value(name, graph.type_of(name)) for name in inputs),
+            outputs=tuple(Value(name, graph.type_of(name)) for name in outputs),
+            weights=weights,
+            constants=tuple(name for name in graph.constants if name in weights),
+            outer=graph.outer | {name for name in inputs if name not in fed},
+        )
+    return parts
 
 
 def external_values(nodes: Iterable[Node]) -> tuple[str, ...]:

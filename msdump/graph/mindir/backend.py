@@ -4,55 +4,161 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, groupby
 from typing import Final
 
-from msdump.errors import UnsupportedOpError
 from msdump.graph.mindir.casts import insert_casts
 from msdump.graph.mindir.expansions import expanded
 from msdump.graph.mindir.file import MindIR
-from msdump.graph.mindir.kernels import Constant, Kernel, KernelNodes, NodeReader, Operand
-from msdump.graph.mindir.order import execution_order, post_order
+from msdump.graph.mindir.kernels import (
+    CALL,
+    CONSTANT,
+    ITEMS,
+    PASSING,
+    REFERENCE,
+    Constant,
+    Function,
+    Kernel,
+    KernelNodes,
+    NodeReader,
+    Operand,
+    Variable,
+    flattened,
+    source,
+)
+from msdump.graph.mindir.order import depth_first, execution_order, post_order
 from msdump.plan import Context, DeviceTarget
 
+_CUTS: Final = frozenset({"Switch", CALL})
 _NUMBER: Final = re.compile(r"(?P<type>.*)-op(?P<number>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelGraph:
-    """Kernels that MindSpore compiles as one graph.
+    """Kernels that MindSpore compiles as one graph: a graph of the file, or its part between two calls.
 
     Attributes:
+        number: Its number in the file; ids of graphs in a dump follow it.
         kernels: In the order in which they run.
-        results: What the graph returns.
-        nodes: The graph of the file that it is, or a part of.
     """
 
+    number: int
     kernels: Sequence[Kernel]
-    results: Sequence[Operand]
+
+
+@dataclass(frozen=True, slots=True)
+class FileGraph:
+    """A graph of the file, the main one or a function, as it runs.
+
+    Attributes:
+        nodes: Its nodes.
+        steps: Kernel graphs, and calls of functions between them, in order.
+    """
+
     nodes: KernelNodes
+    steps: Sequence[KernelGraph | Kernel]
+
+    @property
+    def tail(self) -> Kernel | None:
+        """The call that it ends with: its result is that of the graph."""
+        steps = [step for step in self.steps if isinstance(step, Kernel) or step.kernels]
+        last, result = steps[-1] if steps else None, source(self.nodes.results[0])
+        return last if isinstance(last, Kernel) and last is result else None
+
+    @property
+    def callees(self) -> frozenset[str]:
+        """Names of the functions that it calls, or may call."""
+        values = (
+            item.value for node in self.nodes.kernels for item in node.inputs if isinstance(item, Constant)
+        )
+        return frozenset(value.name for value in values if isinstance(value, Function))
 
 
-def kernel_graphs(file: MindIR, context: Context) -> list[KernelGraph]:
-    """Return the kernel graphs of a file, in the order of their ids.
+def file_graphs(file: MindIR, context: Context) -> dict[str, FileGraph]:
+    """Return the graphs of a file by name, with all kernels named.
 
     On CPU and GPU composites are computed by several kernels; Ascend has a kernel for each.
     """
     expands = context.device_target is not DeviceTarget.ASCEND
-    if file.functions:
-        raise UnsupportedOpError("control flow (functions of the file) cannot run yet")
-    reader = NodeReader(
-        file, expanded if expands else lambda _: None, has_loaded_scopes=context.has_loaded_scopes
-    )
-    nodes = reader.nodes(file.graph, is_main=True)
-    if expands:
+    loaded = dict(_loaded_names(file)) if context.has_loaded_scopes else {}
+    reader = NodeReader(file, expanded if expands else lambda _: None, loaded)
+    read = [reader.nodes(file.graph, is_main=True)]
+    read += [reader.nodes(each, is_main=False) for each in file.functions.values()]
+    for nodes in read if expands else ():
         own_tuples(nodes.kernels)
-        insert_casts(nodes.kernels, nodes.results)
-    kernels = execution_order(nodes.results)
-    names = _Names(nodes.kernels)
-    names.give(nodes.results, kernels)
-    return [KernelGraph(kernels, nodes.results, nodes)]
+        insert_casts(nodes.kernels, nodes.results, _handed(nodes) if file.functions else ())
+    names = _Names([kernel for nodes in read for kernel in nodes.kernels])
+    numbers = count()
+    read.sort(key=lambda nodes: int((re.match(r"\d+(?=_)", nodes.name) or "0")[0]))
+    return {nodes.name: FileGraph(nodes, _steps(nodes, names, numbers)) for nodes in read}
+
+
+def _handed(nodes: KernelNodes) -> set[Operand]:
+    """Return the kernels whose results a graph hands to functions, or returns in a tuple."""
+    items = [item for node in nodes.kernels if node.op_type in {"Partial", CALL} for item in node.inputs]
+    items += [source(item) for item in nodes.results if flattened(source(item)) != [source(item)]]
+    return {source(each, PASSING | ITEMS) for item in items for each in flattened(source(item))}
+
+
+def _steps(nodes: KernelNodes, names: _Names, numbers: Iterator[int]) -> list[KernelGraph | Kernel]:
+    """Cut a graph at its calls; each part is a kernel graph with a number, also one without kernels."""
+    ordered = post_order(nodes.results, from_last=True)
+    steps: list[KernelGraph | Kernel] = []
+    rest = (node for node in ordered if node.op_type != "Partial")
+    for is_cut, part in groupby(rest, lambda node: node.op_type in _CUTS):
+        members = list(part)
+        if is_cut:
+            steps += [node for node in members if node.op_type == CALL]
+            continue
+        inside = set(members)
+        read = {item for node in ordered if node not in inside for item in node.inputs} | {*nodes.results}
+        kernels = _named(members, [node for node in members if node in read], names)
+        steps.append(KernelGraph(next(numbers), kernels))
+    return steps
+
+
+def _named(members: Sequence[Kernel], results: Sequence[Kernel], names: _Names) -> Sequence[Kernel]:
+    """Return the kernels of a kernel graph in order, named; values of other kernel graphs are its inputs."""
+    inside = set(members)
+    inputs = {node: node.inputs for node in members}
+    for node in members:
+        node.inputs = [
+            Variable("") if isinstance(item, Kernel) and item not in inside else item for item in node.inputs
+        ]
+    kernels = execution_order(results)
+    names.give(results, kernels)
+    for node in members:
+        node.inputs = inputs[node]
+    return kernels
+
+
+def _loaded_names(file: MindIR) -> Iterator[tuple[str, str]]:
+    """Yield the full name of each node, by its value, in a file that MindSpore has loaded.
+
+    All lie in ``Default``, with numbers for each type, depth first through the functions.
+    """
+    nodes = {
+        node.output[0]: node
+        for graph in (file.graph, *file.functions.values())
+        for node in graph.node
+        if node.output and node.op_type != CONSTANT
+    }
+
+    def before(value: str) -> Iterator[str]:
+        node = nodes[value]
+        for name in (node.op_type.removeprefix(REFERENCE), *node.input):
+            called = file.functions.get(name)
+            names = [name] if called is None else [info.name for info in called.output]
+            yield from (each for each in names if each in nodes)
+
+    counts = Counter[str]()
+    for value in depth_first([info.name for info in file.graph.output if info.name in nodes], before):
+        primitive = file.primitives.get(nodes[value].op_type.removeprefix(REFERENCE))
+        if primitive is not None:
+            yield value, f"Default/{primitive.op_type}-op{counts[primitive.op_type]}"
+            counts[primitive.op_type] += 1
 
 
 def own_tuples(kernels: Sequence[Kernel]) -> None:

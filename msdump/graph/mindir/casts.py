@@ -6,7 +6,7 @@ the same kind read it as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -50,7 +50,7 @@ _INT32_SLOTS: Final = {"TopK": 1, "CumulativeLogsumexp": 1}
 """Slots of numbers that a kernel takes as int32."""
 
 
-def insert_casts(kernels: Sequence[Kernel], results: list[Operand]) -> None:
+def insert_casts(kernels: Sequence[Kernel], results: list[Operand], handed: Collection[Operand] = ()) -> None:
     """Put a Cast in front of each operand that a kernel takes in another type than it has, in place.
 
     A single result that has another type on the device than by declaration is cast back.
@@ -58,10 +58,12 @@ def insert_casts(kernels: Sequence[Kernel], results: list[Operand]) -> None:
     Args:
         kernels: All nodes of a graph in the file's order.
         results: What the graph returns; changed in place.
+        handed: Kernels whose results go from one graph to another as they are: they hold them as declared.
     """
     for kernel in kernels:
         if kernel.runs and not kernel.is_cast:
-            kernel.device = _on_device(kernel)
+            declared = None if kernel.type is None else kernel.type.dtype
+            kernel.device = declared if kernel in handed else _on_device(kernel)
             kernel.inputs = [
                 item if is_monad(item) else _cast(kernel, slot, item) for slot, item in _slots(kernel)
             ]

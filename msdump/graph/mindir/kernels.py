@@ -6,8 +6,7 @@ made anew, which operands a kernel takes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,8 +18,8 @@ from msdump.errors import GraphError
 from msdump.graph.graph import ValueType
 from msdump.graph.mindir.file import MONAD, MindIR, abstract_types, decoded, tensor_type
 
-_REFERENCE: Final = "REF::"
-_CONSTANT: Final = "Constant"
+REFERENCE: Final = "REF::"
+CONSTANT: Final = "Constant"
 CALL: Final = "call"
 """Type of a node that calls a function of the file, or the branch that a Switch has chosen."""
 
@@ -78,7 +77,7 @@ class Variable:
     """A weight or an input of a graph, by its name without the graph's.
 
     Attributes:
-        is_local: Whether it belongs to a function, or comes from another kernel graph.
+        is_local: Whether it is an argument of a function, and no weight: each call gives it a value.
     """
 
     name: str
@@ -142,6 +141,13 @@ def is_monad(operand: Operand) -> bool:
     return isinstance(operand, Kernel) and operand.op_type == "UpdateState"
 
 
+def source(operand: Operand, passing: Collection[str] = PASSING) -> Operand:
+    """Return the weight, input or kernel that an operand is behind nodes of some types: that only order."""
+    while isinstance(operand, Kernel) and operand.op_type in passing:
+        operand = operand.inputs[0]
+    return operand
+
+
 def flattened(operand: Operand) -> list[Operand]:
     """Return the members of a tuple, nested ones too; any other operand alone."""
     if isinstance(operand, Kernel) and operand.op_type in TUPLES:
@@ -185,35 +191,46 @@ Expand = Any
 class NodeReader:
     """Reads the nodes of the file's graphs."""
 
-    def __init__(self, file: MindIR, expand: Expand, *, has_loaded_scopes: bool) -> None:
+    def __init__(self, file: MindIR, expand: Expand, loaded: Mapping[str, str]) -> None:
         """Keep the file.
 
         Args:
             file: The file.
             expand: See ``Expand``.
-            has_loaded_scopes: Names are those of a file that MindSpore has loaded: all lie in ``Default``,
-                with numbers for each type in the file's order.
+            loaded: By value, the full name of its node in a file that MindSpore has loaded; empty: the
+                names are those of the file.
         """
         self._file = file
         self._expand = expand
-        self._counts = Counter[str]() if has_loaded_scopes else None
+        self._loaded = loaded
+        self._constants: dict[str, Operand] = {
+            name: Constant(next((decoded(each) for each in node.attribute), None))
+            for graph in (file.graph, *file.functions.values())
+            for node in graph.node
+            if node.op_type == CONSTANT
+            for name in node.output
+        }  # names of constants hold in all graphs of the file
 
     def nodes(self, graph: Any, *, is_main: bool) -> KernelNodes:
         """Return the nodes of a graph."""
         read = KernelNodes(graph.name)
-        values: dict[str, Operand] = {}
+        values = dict(self._constants)
         for info in graph.input:
             if len(info.tensor) != 1 and is_main:
                 raise GraphError(
                     f"input {plain_name(info.name)!r} is no tensor; export the network with tensors as inputs"
                 )
             kind = tensor_type(info.tensor[0]) if info.tensor else None
-            values[info.name] = variable = Variable(plain_name(info.name), kind, is_local=not is_main)
+            weight = info.tensor[0].ref_key if info.tensor and not is_main else ""
+            is_local = not is_main and not weight
+            values[info.name] = variable = Variable(weight or plain_name(info.name), kind, is_local)
             read.inputs.append(variable)
         for tensor in graph.parameter:
             values[tensor.name] = Variable(plain_name(tensor.name), tensor_type(tensor))
         for node in graph.node:
             self._add(node, values, read)
+        if not graph.output:
+            raise GraphError(f"graph {graph.name!r} returns nothing")
         for info in graph.output:
             if info.name not in values:
                 raise GraphError(f"graph {graph.name!r} returns {info.name!r}, which no node gives")
@@ -224,9 +241,7 @@ class NodeReader:
         if not node.output:
             raise GraphError(f"node {node.name!r} ({node.op_type}) has no output")
         abstract = {each.name: each for each in node.attribute}
-        if node.op_type == _CONSTANT:
-            value = next((decoded(each) for each in node.attribute), None)
-            values.update(dict.fromkeys(node.output, Constant(value)))
+        if node.op_type == CONSTANT:
             return
         kernel = self._kernel(node, values, abstract_types(abstract.get("shape")))
         made = self._made(kernel)
@@ -237,16 +252,14 @@ class NodeReader:
         self, node: Any, values: Mapping[str, Operand], outputs: tuple[ValueType | None, ...]
     ) -> Kernel:
         inputs = [values.get(name) or self._function(node, name) for name in node.input]
-        if not node.op_type.startswith(_REFERENCE):
+        if not node.op_type.startswith(REFERENCE):
             raise GraphError(f"node {node.name!r}: operator {node.op_type!r} has an unknown form")
-        name = node.op_type.removeprefix(_REFERENCE)
+        name = node.op_type.removeprefix(REFERENCE)
         primitive = self._file.primitives.get(name)
         scope = node.domain.rpartition("/")[0] or "Default"
-        front_name = node.domain
-        if self._counts is not None and primitive is not None:
-            scope, kind = "Default", primitive.op_type
-            front_name = f"{scope}/{kind}-op{self._counts[kind]}"
-            self._counts[kind] += 1
+        front_name = self._loaded.get(node.output[0], node.domain)
+        if self._loaded:
+            scope = "Default"
         if primitive is None:
             callee = values.get(name) or self._function(node, name)
             return Kernel(CALL, scope, [callee, *inputs], outputs, runs=False)

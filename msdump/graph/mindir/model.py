@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -18,15 +21,28 @@ from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.mindir.backend import KernelGraph, kernel_graphs
+from msdump.graph.mindir.backend import FileGraph, KernelGraph, file_graphs
 from msdump.graph.mindir.composites import composite
 from msdump.graph.mindir.file import MindIR
-from msdump.graph.mindir.kernels import ITEMS, PASSING, TUPLES, Constant, Kernel, Operand, Variable
+from msdump.graph.mindir.kernels import (
+    ITEMS,
+    PASSING,
+    TUPLES,
+    Constant,
+    Kernel,
+    Operand,
+    Variable,
+    is_monad,
+    source,
+)
+from msdump.graph.mindir.loops import Loop, functions_from, loop_of, targets
 from msdump.graph.operators import update_of
 from msdump.graph.primitives import COMPUTED, SLOTS, Call, function
 from msdump.plan import Context
 
 OPSET: Final = 21
+_FLAG: Final = ValueType(dtypes.from_name("bool"), ())
+_NUMBER: Final = ValueType(dtypes.from_name("int64"), ())
 IR_VERSION: Final = 10
 """The first one with overloads of functions."""
 
@@ -40,6 +56,7 @@ class TranslatedModel:
         bindings: By weight that operators write, the value that it has after a run.
         returns: Names of the results in order; a value may be returned several times.
         declared: By value, the element type that files show, where the kernel holds another one.
+        kernel_graphs: Number of the kernel graphs into which functions cut the file; 0: it has no functions.
         notes: Sentences on what the reader passed over.
     """
 
@@ -50,42 +67,99 @@ class TranslatedModel:
             GraphError: A file that does not fit together.
             UnsupportedOpError: An operator that cannot run here.
         """
-        writer = _Writer(file)
         try:
-            writer.add(kernel_graphs(file, context)[0])
+            writer = _Writer(file, file_graphs(file, context))
+            writer.add(file.graph.name)
         except RecursionError as error:
-            raise GraphError("tuples are nested too deeply in each other") from error
+            raise GraphError("tuples or functions are nested too deeply in each other") from error
         self.message = writer.model()
         self.weights = writer.weights
         self.bindings = writer.bindings
         self.declared = writer.declared
         self.returns = writer.returns
+        self.kernel_graphs = writer.kernel_graphs
         self.notes = file.notes
 
 
+Tree = str | list["Tree"]
+"""The name of a value, "" for no tensor; of a tuple, those of its members. A weight is its newest value."""
+
+
+@dataclass(slots=True)
+class _Scope:
+    """An ONNX graph that is written: the main one, a branch, or the body of a loop.
+
+    Attributes:
+        current: By weight that operators have written, its newest value.
+        truths: The condition that is true, or false, in the whole graph.
+        nodes: Its operators.
+    """
+
+    current: dict[str, str] = field(default_factory=dict)
+    truths: Mapping[bool, str] = field(default_factory=dict)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """The body of a loop that is written.
+
+    Attributes:
+        loop: The loop.
+        state: The values of one pass by place among the header's arguments: what the body may change.
+        results: Arguments of the exits in the last pass, by function and place.
+        flags: By exit, but for the last one, whether the loop is left for it.
+    """
+
+    loop: Loop
+    state: Mapping[int, str]
+    results: Mapping[tuple[str, int], str]
+    flags: Mapping[str, str]
+
+    def again(self, given: Sequence[Tree]) -> list[Tree]:
+        """Return the values of the next pass, given the header's arguments."""
+        return [*(given[place] for place in self.state), *self.results.values(), *self.flags.values()]
+
+    def end(self, name: str, given: Sequence[Tree]) -> list[Tree]:
+        """Return the values of the last pass but for flags, given the arguments of an exit."""
+        results = [given[key[1]] if key[0] == name else value for key, value in self.results.items()]
+        return [*self.state.values(), *results]
+
+
 class _Writer:
-    def __init__(self, file: MindIR) -> None:
-        self._nodes: list[onnx.NodeProto] = []
+    def __init__(self, file: MindIR, graphs: Mapping[str, FileGraph]) -> None:
+        self._graphs = graphs
         self._functions: dict[tuple[str, str], onnx.FunctionProto] = {}
-        self._constants: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
-        self._infos: list[onnx.ValueInfoProto] = []
+        self._constants: dict[tuple[bytes, str, tuple[int, ...]], onnx.NodeProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[str] = []
-        self._current: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
+        self._scope = _Scope()
+        self._trees: dict[Operand, Tree] = {}
+        self._types: dict[str, ValueType] = {}
+        self._taken = Counter[str]()
+        self._around: list[str] = []
         self.weights = {name.rpartition(":")[2]: array for name, array in file.weights.items()}
         self.bindings: dict[str, str] = {}
         self.declared: dict[str, DType] = {}
         self.returns: tuple[str, ...] = ()
+        parts = sum(isinstance(step, KernelGraph) for graph in graphs.values() for step in graph.steps)
+        self.kernel_graphs = parts if file.functions else 0
 
-    def add(self, graph: KernelGraph) -> None:
-        """Add the kernels of the main graph, its inputs and results."""
-        self._inputs = [_info(each.name, each.type) for each in graph.nodes.inputs]
-        for kernel in graph.kernels:
-            self._add_kernel(kernel)
-        results = [name for item in graph.results for name in self._returned(item)]
+    def add(self, name: str) -> None:
+        """Add the main graph with the functions that it calls."""
+        main = self._graphs[name].nodes
+        self._inputs = [_info(each.name, each.type) for each in main.inputs]
+        self._types |= {each.name: each.type for each in main.inputs if each.type is not None}
+        self._types |= {
+            weight: ValueType(dtypes.from_numpy(array.dtype), array.shape)
+            for weight, array in self.weights.items()
+        }
+        self._taken.update(dict.fromkeys(self._types, 1))
+        self._run(name)
+        results = [value for item in main.results for value in self._returned(item)]
         self._outputs = list(dict.fromkeys(results))
         self.returns = tuple(results)
+        self.bindings = {each: value for each, value in self._scope.current.items() if each in self.weights}
 
     def _returned(self, operand: Operand) -> list[str]:
         """Return the names of the values of a result; each number of a constant tuple is one of its own."""
@@ -98,12 +172,11 @@ class _Writer:
 
     def model(self) -> onnx.ModelProto:
         """Return the model."""
-        known = {each.name: each for each in self._infos}
-        made = [
-            known.pop(name) if name in known else helper.make_empty_tensor_value_info(name)
-            for name in dict.fromkeys((*self._outputs, *self.bindings.values()))
-        ]
-        graph = helper.make_graph(self._nodes, "main", self._inputs, made, value_info=list(known.values()))
+        outputs = dict.fromkeys((*self._outputs, *self.bindings.values()))
+        nodes = [*self._constants.values(), *self._scope.nodes]
+        infos = [each for each in self._infos(self._scope.nodes) if each.name not in outputs]
+        made = [*map(self._output, outputs)]
+        graph = helper.make_graph(nodes, "main", self._inputs, made, value_info=infos)
         return helper.make_model(
             graph,
             producer_name="MindSpore",
@@ -112,7 +185,216 @@ class _Writer:
             functions=list(self._functions.values()),
         )
 
-    def _add_kernel(self, kernel: Kernel) -> None:
+    def _infos(self, nodes: Sequence[onnx.NodeProto]) -> list[onnx.ValueInfoProto]:
+        outputs = (name for node in nodes for name in node.output)
+        return [_info(name, self._types[name]) for name in outputs if name in self._types]
+
+    def _run(self, name: str, body: _Pass | None = None) -> Tree:
+        """Write the kernels of a graph and of the functions that it calls; return its result.
+
+        Args:
+            name: The graph.
+            body: The loop that goes on or ends with the graph's last step.
+        """
+        graph = self._graphs[name]
+        tail = graph.tail
+        for step in graph.steps:
+            if isinstance(step, KernelGraph):
+                for kernel in step.kernels:
+                    self._add_kernel(kernel, step.number)
+                continue
+            inner = body if step is tail else None
+            calls = [
+                partial(self._call, function, [*map(self._tree, arguments)], inner)
+                for function, arguments in targets(step)
+            ]
+            if len(calls) == 1:
+                self._trees[step] = calls[0]()
+            else:
+                (condition,) = self._values(source(step.inputs[0]).inputs[0])  # type: ignore[union-attr]
+                self._trees[step] = self._choose(condition, *calls)
+        return self._tree(graph.nodes.results[0])
+
+    def _call(self, name: str, given: Sequence[Tree], body: _Pass | None) -> Tree:
+        """Write a function with its arguments in the place of its call; return its result."""
+        if body is not None and name == body.loop.header:
+            return [self._truth(True), *body.again(given)]
+        if body is not None and name not in body.loop.members:
+            flags = [self._truth(exit_name == name) for exit_name in body.flags]
+            return [self._truth(False), *body.end(name, given), *flags]
+        if name in self._around:
+            raise UnsupportedOpError(f"function {name!r} calls itself, but is no loop, which cannot run here")
+        loop = loop_of(self._graphs, name, self._around)
+        if loop is not None:
+            return self._leave(self._repeat(loop, given), body)
+        self._bind(name, given)
+        return self._run(name, body)
+
+    def _leave(self, ends: Sequence[tuple[str, str, Sequence[Tree]]], body: _Pass | None) -> Tree:
+        """Write what runs behind a loop, given its exits with their flags and arguments."""
+        (flag, name, given), *others = ends
+        if not others:
+            return self._call(name, given, body)
+        return self._choose(flag, partial(self._call, name, given, body), partial(self._leave, others, body))
+
+    def _bind(self, name: str, given: Sequence[Tree]) -> None:
+        inputs = self._graphs[name].nodes.inputs
+        if len(inputs) != len(given):
+            raise GraphError(f"function {name!r} takes {len(inputs)} arguments, a call gives {len(given)}")
+        self._trees.update(zip(inputs, given, strict=True))
+
+    def _truth(self, truth: bool) -> str:  # noqa: FBT001 - it is the value
+        return self._scope.truths.get(truth) or self._constant(np.array(truth))
+
+    @contextmanager
+    def _inside(self, truths: Mapping[bool, str]) -> Iterator[_Scope]:
+        """Write into a graph inside the present one within a context."""
+        outer = self._scope
+        self._scope = _Scope(dict(outer.current), {**outer.truths, **truths})
+        try:
+            yield self._scope
+        finally:
+            self._scope = outer
+
+    def _choose(self, condition: str, *calls: Callable[[], Tree]) -> Tree:
+        """Write an If; return its result. Values that its branches do not make are results without it."""
+        sides: list[tuple[_Scope, Tree, list[str]]] = []
+        for truth, call in zip((True, False), calls, strict=True):
+            with self._inside({truth: condition}) as scope:
+                tree = call()
+                sides.append((scope, tree, self._newest(tree)))
+        (yes, tree, first), (no, _, second) = sides
+        written = [
+            each
+            for each in {**yes.current, **no.current}
+            if yes.current.get(each, each) != no.current.get(each, each)
+        ]
+        first += [yes.current.get(each, each) for each in written]
+        second += [no.current.get(each, each) for each in written]
+        pairs = [*zip(first, second, strict=False)]
+        if len(first) != len(second) or any(("" in pair) and any(pair) for pair in pairs):
+            raise GraphError(f"the branches by {condition!r} return other numbers of values")
+        made = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
+        inner = {}
+        for place, attribute in enumerate(("then_branch", "else_branch")):
+            nodes, outputs = sides[place][0].nodes, [self._output(pair[place]) for pair in made]
+            inner[attribute] = helper.make_graph(nodes, attribute, [], outputs, value_info=self._infos(nodes))
+        names = self._add_control("If", [condition], [self._joined(pair) for pair in made], inner)
+        results = {pair: pair[0] for pair in pairs} | dict(zip(made, names, strict=True))
+        values = [results[pair] for pair in pairs]
+        count_returned = len(values) - len(written)
+        self._scope.current.update(zip(written, values[count_returned:], strict=True))
+        return _replaced(tree, iter(values))
+
+    def _repeat(self, loop: Loop, given: Sequence[Tree]) -> list[tuple[str, str, Sequence[Tree]]]:
+        """Write a Loop; return its exits with their flags and arguments.
+
+        A pass decides first, and may then run the body.
+        """
+        inputs = self._graphs[loop.header].nodes.inputs
+        state = [place for place, each in enumerate(inputs) if each.is_local and given[place] != ""]
+        # what exits read besides the state: a pass hands it on
+        handed = [
+            (name, place)
+            for name, arguments in loop.exits.items()
+            for place, each in enumerate(self._graphs[name].nodes.inputs)
+            if each.is_local and each.type is not None
+            if arguments is None or isinstance(source(arguments[place]), Kernel)
+        ]
+        ends = [*loop.exits][:-1]
+        members = loop.members | functions_from(self._graphs, loop.header, {*loop.exits, *self._around})
+        written = list(dict.fromkeys(weight for name in sorted(members) for weight in self._written(name)))
+        variables = [inputs[place] for place in state]
+        variables += [self._graphs[name].nodes.inputs[place] for name, place in handed]
+        variables += [Variable("left", _FLAG) for _ in ends]
+        variables += [Variable(each, self._types[each]) for each in written]
+        initial = [value for place in state for value in self._newest(given[place])]
+        if len(initial) != len(state):
+            raise UnsupportedOpError(f"the loop of function {loop.header!r} changes a tuple")
+        kinds = [each.type for each in variables]
+        for kind in kinds[len(state) : -len(written) or None]:
+            same = (name for name, other in zip(initial, kinds, strict=False) if other == kind)
+            initial.append(next(same, "") or self._constant(_zeros(kind)))
+        initial += [self._scope.current.get(each, each) for each in written]
+
+        def split(names: Sequence[str]) -> tuple[_Pass, dict[str, str]]:
+            """Return the names of the variables as the values of a pass, and those of the weights."""
+            rest = iter(names)
+            values = dict(zip(state, rest, strict=False)), dict(zip(handed, rest, strict=False))
+            flags = dict(zip(ends, rest, strict=False))
+            return _Pass(loop, *values, flags), dict(zip(written, rest, strict=True))
+
+        own = [self._unique(each.name) for each in variables]
+        self._types |= {name: kind for name, kind in zip(own, kinds, strict=True) if kind is not None}
+        body, current = split(own)
+        with self._inside({}) as scope:
+            scope.current.update(current)
+            self._bind(loop.header, [body.state.get(place, tree) for place, tree in enumerate(given)])
+            self._around.append(loop.header)
+            outputs = self._newest(self._run(loop.header, body))
+            self._around.pop()
+            changed = {each for each in written if scope.current[each] != current[each]}
+            outputs += [scope.current[each] for each in written]
+        head = [_info(self._unique("pass"), _NUMBER), _info(self._unique("goes_on"), _FLAG)]
+        graph = helper.make_graph(
+            *(scope.nodes, "body", [*head, *map(self._output, own)], [*map(self._output, outputs)]),
+            value_info=self._infos(scope.nodes),
+        )
+        last, current = split(self._add_control("Loop", ["", "", *initial], kinds, {"body": graph}))
+        self._scope.current.update({each: current[each] for each in changed})
+        self._bind(loop.header, [last.state.get(place, tree) for place, tree in enumerate(given)])
+        return [
+            (
+                last.flags.get(name, ""),
+                name,
+                [
+                    last.results.get((name, place))
+                    or ("" if arguments is None else self._tree(arguments[place]))
+                    for place in range(len(self._graphs[name].nodes.inputs))
+                ],
+            )
+            for name, arguments in loop.exits.items()
+        ]
+
+    def _written(self, name: str) -> Iterator[str]:
+        """Yield the weights that the kernels of a function write."""
+        for kernel in self._graphs[name].nodes.kernels:
+            operands = kernel.operands()
+            for slot in update_of(kernel.op_type, MINDSPORE_DOMAIN).new_values:
+                variable = source(operands[slot], PASSING | ITEMS) if slot < len(operands) else None
+                if isinstance(variable, Variable) and variable.name in self.weights:
+                    yield variable.name
+
+    def _output(self, name: str) -> onnx.ValueInfoProto:
+        return _info(name, self._types.get(name))
+
+    def _joined(self, pair: tuple[str, str]) -> ValueType | None:
+        first, second = (self._types.get(name) for name in pair)
+        if first == second or first is None or second is None:
+            return first
+        return ValueType(first.dtype) if first.dtype is second.dtype else None
+
+    def _add_control(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        kinds: Sequence[ValueType | None],
+        bodies: Mapping[str, Any],
+    ) -> list[str]:
+        """Write a control flow node; return the names of its outputs."""
+        name = self._unique(op_type)
+        outputs = [f"{name}:{slot}" for slot in range(len(kinds))]
+        self._types |= {each: kind for each, kind in zip(outputs, kinds, strict=True) if kind is not None}
+        self._scope.nodes.append(helper.make_node(op_type, inputs, outputs, name=name, **bodies))
+        return outputs
+
+    def _unique(self, name: str) -> str:
+        """Return a name, with a number where it is taken: a function may be called in several places."""
+        self._taken[name] += 1
+        number = self._taken[name]
+        return name if number == 1 else self._unique(f"{name}__{number}")
+
+    def _add_kernel(self, kernel: Kernel, number: int) -> None:
         operands = kernel.operands()
         slots = SLOTS.get(kernel.op_type, ())
         inputs: list[str] = []
@@ -123,34 +405,34 @@ class _Writer:
             inputs += self._values(item) if is_read or not isinstance(item, Constant) else [""]
         while inputs and not inputs[-1]:
             inputs.pop()
-        outputs = [
-            kernel.name if slot == 0 else f"{kernel.name}:{slot}" for slot in range(len(kernel.outputs))
-        ]
+        name = self._unique(kernel.name)
+        outputs = [f"{name}:{slot}" if slot else name for slot in range(len(kernel.outputs))]
+        self._trees[kernel] = outputs[0] if len(outputs) == 1 else [*outputs]
         values = [item.value if isinstance(item, Constant) else COMPUTED for item in operands]
-        types = [_on_device(item.type, _source(item)) for item in operands]
+        types = [_on_device(item.type, source(item, PASSING | ITEMS)) for item in operands]
         results = [_on_device(kind, kernel) for kind in kernel.outputs]
         call = Call(kernel.op_type, inputs, values, types, results, kernel.attributes)
-        node = self._node(kernel, call, outputs)
-        node.name = kernel.name
-        shown = {
-            name: value for name, value in kernel.attributes.items() if not isinstance(value, np.ndarray)
-        }
+        node = self._node(kernel, call, name, outputs)
+        node.name = name
+        shown = {key: value for key, value in kernel.attributes.items() if not isinstance(value, np.ndarray)}
         texts = {names.FULL_NAME: kernel.name, names.LISTED_NAME: kernel.listed_name}
         if shown:
             texts[names.ARGUMENTS] = json.dumps(shown, default=str)
         if unlisted:
             texts[names.UNLISTED_INPUTS] = " ".join(unlisted)
+        if self.kernel_graphs:
+            texts[names.KERNEL_GRAPH] = str(number)
         for key, text in texts.items():
             node.metadata_props.add(key=key, value=text)
-        self._nodes.append(node)
-        for name, kind, held in zip(outputs, kernel.outputs, results, strict=False):
+        self._scope.nodes.append(node)
+        for value, kind, held in zip(outputs, kernel.outputs, results, strict=False):
             if kind is not None and held is not None:
-                self._infos.append(_info(name, held))
+                self._types[value] = held
                 if held.dtype is not kind.dtype and kind.dtype is not None:
-                    self.declared[name] = kind.dtype
+                    self.declared[value] = kind.dtype
         self._take_updates(operands, node)
 
-    def _node(self, kernel: Kernel, call: Call, outputs: list[str]) -> onnx.NodeProto:
+    def _node(self, kernel: Kernel, call: Call, name: str, outputs: list[str]) -> onnx.NodeProto:
         plain = primitives.PLAIN.get(kernel.op_type)
         entry = primitives.OPERATORS.get(kernel.op_type) or composite(kernel)
         if plain is None and entry is None:
@@ -172,15 +454,15 @@ class _Writer:
             raise UnsupportedOpError(
                 f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"
             ) from error
-        outputs += [f"{kernel.name}:{slot}" for slot in range(len(outputs), len(body.output))]
+        outputs += [f"{name}:{slot}" for slot in range(len(outputs), len(body.output))]
         del outputs[len(body.output) :]
         known = self._function(body)
         node = helper.make_node(
             known.name, call.names, outputs, domain=MINDSPORE_DOMAIN, overload=known.overload
         )
-        for name, value in structure.items():
+        for key, value in structure.items():
             kind = onnx.AttributeProto.INTS if value == () else None
-            node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
+            node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
         return node
 
     def _function(self, body: onnx.FunctionProto) -> onnx.FunctionProto:
@@ -200,53 +482,71 @@ class _Writer:
         if any(each.name == "is_training" and not each.i for each in node.attribute):
             return  # the moving statistics of an inference stay as they are
         for slot, output in update_of(node.op_type, node.domain).new_values.items():
-            variable = _source(operands[slot]) if slot < len(operands) else None
+            variable = source(operands[slot], PASSING | ITEMS) if slot < len(operands) else None
             if isinstance(variable, Variable) and output < len(node.output):
-                self._current[variable.name] = node.output[output]
-                if variable.name in self.weights:
-                    self.bindings[variable.name] = node.output[output]
+                written = self._tree(variable)
+                assert isinstance(written, str)
+                self._scope.current[written] = node.output[output]
 
-    def _values(self, operand: Operand, index: int | None = None) -> list[str]:
+    def _values(self, operand: Operand) -> list[str]:
         """Return the names of the values that an operand is: several for a tuple, "" for no tensor."""
-        if isinstance(operand, Variable):
-            return [self._current.get(operand.name, operand.name)]
+        return self._newest(self._tree(operand))
+
+    def _newest(self, tree: Tree) -> list[str]:
+        if isinstance(tree, str):
+            return [self._scope.current.get(tree, tree)]
+        return [name for item in tree for name in self._newest(item)]
+
+    def _tree(self, operand: Operand) -> Tree:  # noqa: C901, PLR0911 - one for each kind of operand
+        if is_monad(operand):
+            return ""
         if isinstance(operand, Constant):
             array = operand.array()
-            return ["" if array is None else self._constant(array)]
+            return "" if array is None else self._constant(array)
+        if isinstance(operand, Variable) and not operand.is_local:
+            return operand.name
+        if operand in self._trees:
+            return self._trees[operand]
+        if isinstance(operand, Variable):
+            raise GraphError(f"argument {operand.name!r} of a function has no value")
         if operand.op_type in PASSING:
-            return self._values(operand.inputs[0], index)
-        if operand.op_type in ITEMS:
-            place = operand.inputs[1]
-            if not isinstance(place, Constant) or not isinstance(place.value, int):
-                raise UnsupportedOpError(f"{operand.front_name}: the index of a tuple is computed")
-            return self._values(operand.inputs[0], place.value)
+            return self._tree(operand.inputs[0])
         if operand.op_type in TUPLES:
-            members = operand.inputs if index is None else operand.inputs[index : index + 1]
-            return [name for item in members for name in self._values(item)]
-        if not operand.runs:
+            return [*map(self._tree, operand.inputs)]
+        if operand.op_type not in ITEMS:
             raise UnsupportedOpError(f"{operand.front_name}: {operand.op_type} is read as a tensor")
-        places = range(len(operand.outputs)) if index is None else (index,)
-        return [operand.name if place == 0 else f"{operand.name}:{place}" for place in places]
+        place, members = operand.inputs[1], self._tree(operand.inputs[0])
+        members = [members] if isinstance(members, str) else members
+        if not isinstance(place, Constant) or not isinstance(place.value, int):
+            raise UnsupportedOpError(f"{operand.front_name}: the index of a tuple is computed")
+        if not -len(members) <= place.value < len(members):
+            raise GraphError(f"{operand.front_name}: a tuple of {len(members)} has no item {place.value}")
+        return members[place.value]
 
     def _constant(self, array: np.ndarray) -> str:
         key = (array.tobytes(), array.dtype.str, array.shape)
         if key not in self._constants:
-            name = self._constants[key] = f"constant_{len(self._constants)}"
+            name = f"constant_{len(self._constants)}"
             tensor = numpy_helper.from_array(array, name)
-            self._nodes.append(helper.make_node("Constant", [], [name], name=name, value=tensor))
-        return self._constants[key]
+            self._constants[key] = helper.make_node("Constant", [], [name], name=name, value=tensor)
+            self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
+        return self._constants[key].output[0]
 
 
-def _source(operand: Operand) -> Operand:
-    """Return the weight, input or kernel that an operand is behind nodes that only order or pick."""
-    while isinstance(operand, Kernel) and operand.op_type in PASSING | ITEMS:
-        operand = operand.inputs[0]
-    return operand
+def _replaced(tree: Tree, names: Iterator[str]) -> Tree:
+    """Return a tree with other names, in order."""
+    return next(names) if isinstance(tree, str) else [_replaced(item, names) for item in tree]
 
 
-def _on_device(kind: ValueType | None, source: Operand) -> ValueType | None:
+def _zeros(kind: ValueType | None) -> np.ndarray:
+    if kind is None or kind.dtype is None:
+        raise UnsupportedOpError("a loop hands on a value of an unknown type, which cannot run here")
+    return np.zeros([size if isinstance(size, int) else 0 for size in kind.shape or ()], kind.dtype.numpy)
+
+
+def _on_device(kind: ValueType | None, maker: Operand) -> ValueType | None:
     """Return the type in which a kernel holds an output of a declared type."""
-    device = source.device if isinstance(source, Kernel) else None
+    device = maker.device if isinstance(maker, Kernel) else None
     if kind is None or device is None or kind.dtype is not dtypes.from_name("float16"):
         return kind
     return replace(kind, dtype=device)

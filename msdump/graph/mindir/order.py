@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from msdump.graph.mindir.kernels import Kernel, Operand, flattened
+
+_T = TypeVar("_T")
+
+
+def depth_first(starts: Iterable[_T], before: Callable[[_T], Iterable[_T]]) -> list[_T]:
+    """Return all nodes that some nodes need, each behind the nodes that it needs directly."""
+    done: list[_T] = []
+    seen: set[_T] = set()
+    for start in starts:
+        if start in seen:
+            continue
+        seen.add(start)
+        path = [(start, iter(before(start)))]
+        while path:
+            node, rest = path[-1]
+            ahead = next((item for item in rest if item not in seen), None)
+            if ahead is None:
+                done.append(node)
+                path.pop()
+            else:
+                seen.add(ahead)
+                path.append((ahead, iter(before(ahead))))
+    return done
 
 
 def post_order(results: Iterable[Operand], *, from_last: bool = False) -> list[Kernel]:
@@ -15,27 +39,15 @@ def post_order(results: Iterable[Operand], *, from_last: bool = False) -> list[K
         results: What the graph returns.
         from_last: Visit the operands of a node from the last to the first.
     """
-    done: list[Kernel] = []
-    seen: set[Kernel] = set()
 
-    def operands(node: Kernel) -> Iterator[Operand]:
-        return iter(node.inputs[::-1] if from_last else node.inputs)
+    def operands(node: Kernel) -> Iterator[Kernel]:
+        return _kernels(node.inputs[::-1] if from_last else node.inputs)
 
-    for result in results:
-        if not isinstance(result, Kernel) or result in seen:
-            continue
-        seen.add(result)
-        path = [(result, operands(result))]
-        while path:
-            node, rest = path[-1]
-            ahead = next((item for item in rest if isinstance(item, Kernel) and item not in seen), None)
-            if ahead is None:
-                done.append(node)
-                path.pop()
-            else:
-                seen.add(ahead)
-                path.append((ahead, operands(ahead)))
-    return done
+    return depth_first(_kernels(results), operands)
+
+
+def _kernels(operands: Iterable[Operand]) -> Iterator[Kernel]:
+    return (item for item in operands if isinstance(item, Kernel))
 
 
 def execution_order(results: Sequence[Operand]) -> list[Kernel]:
