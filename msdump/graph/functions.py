@@ -17,6 +17,7 @@ from onnx import inliner
 
 from msdump.errors import GraphError, passing_over
 from msdump.graph.graph import MINDSPORE_DOMAIN, canonical_domain
+from msdump.graph.names import RETURNED
 from msdump.graph.operators import update_of
 from msdump.graph.order import rename_values, subgraphs, walk_graphs, walk_nodes
 
@@ -217,10 +218,15 @@ def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
     kept = {
         node.output[0]: node.input[0]
         for node in body.node
-        if _is_identity(node) and node.input[0] in variables and node.input[0] not in own
+        if _is_identity(node)
+        and ((node.input[0] in variables and node.input[0] not in own) or _is_returned(node))
     }
     for value in body.output:
         value.name = kept.get(value.name, value.name)
+
+
+def _is_returned(node: onnx.NodeProto) -> bool:
+    return any(entry.key == RETURNED for entry in node.metadata_props)
 
 
 def _is_identity(node: onnx.NodeProto) -> bool:

@@ -59,6 +59,8 @@ LISTED_NAME: Final = "msdump.listed_name"
 UNLISTED_INPUTS: Final = "msdump.unlisted_inputs"
 """Metadata of such an operator: slots of inputs that the kernel takes and no file shows, ``1 2``."""
 
+RETURNED: Final = "msdump.returned"
+"""Metadata of an Identity by which a branch or body returns a value that it has not made."""
 KERNEL_GRAPH: Final = "msdump.kernel_graph"
 """Metadata of such an operator: the number of its kernel graph, where calls cut the network into several."""
 _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module for a node without a module

@@ -8,8 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
+from msdump.errors import GraphError
+from msdump.graph import loader
 from tests.dump.test_control_flow import listed
 
 DATA = Path(__file__).parents[1] / "graph" / "mindir" / "data"
@@ -71,6 +74,34 @@ def test_kernel_graphs_have_ids_and_files_of_their_own(door, name):
         }
     runs = door.rank / "execution_order" / "ms_global_execution_order_graph_0.csv"
     assert [str(run) for run in range(len(expected["results"]))] == runs.read_text().split()
+
+
+@pytest.mark.parametrize("name", [each for each in NETWORKS if each != "half_flow"])
+def test_converted_control_flow_runs_anywhere_and_keeps_kernel_graphs(name):
+    """As an ONNX model a network runs on onnxruntime, and the loader finds the same operators and graphs."""
+    file = DATA / f"{name}.mindir"
+    model = loader.standard(file)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    fed = {each.name: value for each, value in zip(session.get_inputs(), inputs(name), strict=True)}
+
+    for right, value in zip(NETWORKS[name]["results"][0], session.run(None, fed), strict=False):
+        np.testing.assert_allclose(value, right, rtol=1e-5, atol=1e-5)  # sums are rounded in another order
+    original, read = (
+        [[(node.operator, node.kernel_graph) for node in inner.operators] for inner in graph.walk()]
+        for graph in (loader.load(file), loader.load(model))
+    )
+    assert original == read
+    assert loader.load(file).kernel_graphs == loader.load(model).kernel_graphs
+
+
+def test_kernel_graphs_of_a_model_must_exist():
+    """An operator in a kernel graph that the model does not have is refused."""
+    model = loader.standard(DATA / "if_tensor.mindir")
+    (count,) = (entry for entry in model.metadata_props if entry.key == "msdump.kernel_graphs")
+    count.value = "2"
+
+    with pytest.raises(GraphError, match="an operator is in none of its 2 kernel graphs"):
+        loader.load(model)
 
 
 def test_inputs_from_other_kernel_graphs_have_files(door):

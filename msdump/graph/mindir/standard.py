@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -11,14 +12,20 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError
-from msdump.graph import functions
+from msdump.graph import functions, names
 from msdump.graph.mindir.model import TranslatedModel
+from msdump.graph.order import walk_graphs, walk_nodes
 
 _STATEFUL: Final = "msdump.stateful"
 """Metadata of a model: each run is a step."""
 
 _RETURNS: Final = "msdump.returns"
 """Metadata of a model: names of the results of a call, one a line, if it returns a value several times."""
+
+_KERNEL_GRAPHS: Final = "msdump.kernel_graphs"
+"""Metadata of a model: the number of kernel graphs into which calls cut it."""
+
+_MOST_DIGITS: Final = 7
 
 _DECLARED: Final = "msdump.declared:"
 """Metadata of a model: with the name of a value behind it, the element type that files show."""
@@ -34,6 +41,7 @@ def standard(translated: TranslatedModel) -> onnx.ModelProto:
     model.producer_name = "msdump"
     del model.functions[:]
     model.functions.extend(functions.renamed_calls(model.graph.node, translated.message.functions))
+    _add_identities(model.graph)
     typed = [info for info in model.graph.value_info if info.HasField("type")]
     types = {info.name: info.type for info in (*typed, *model.graph.input)}
     del model.graph.value_info[:]
@@ -57,11 +65,28 @@ def standard(translated: TranslatedModel) -> onnx.ModelProto:
     return model
 
 
+def _add_identities(main: onnx.GraphProto) -> None:
+    """Add an Identity for each value that a branch or body returns without making it, as ONNX demands."""
+    numbers = count()
+    for graph in [*walk_graphs(main)][1:]:
+        made = {name for node in graph.node for name in node.output}
+        for output in graph.output:
+            if output.name in made:
+                made.remove(output.name)  # a second output of this name needs one, too
+                continue
+            name = f"returned_{next(numbers)}"
+            node = graph.node.add(op_type="Identity", name=name, input=[output.name], output=[name])
+            node.metadata_props.add(key=names.RETURNED, value="1")
+            output.name = name
+
+
 def _facts(translated: TranslatedModel) -> Iterator[tuple[str, str]]:
     for name, dtype in translated.declared.items():
         yield f"{_DECLARED}{name}", dtype.name
     if translated.bindings:
         yield _STATEFUL, "1"
+    if translated.kernel_graphs:
+        yield _KERNEL_GRAPHS, str(translated.kernel_graphs)
     if len(set(translated.returns)) < len(translated.returns):
         yield _RETURNS, "\n".join(translated.returns)
 
@@ -70,7 +95,7 @@ def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:
     """Return the fields of a Graph that a model of ``standard`` has in its metadata.
 
     Raises:
-        GraphError: A type that is none, or a result that is no output.
+        GraphError: A type that is none, a result that is no output, or a kernel graph that is none.
     """
     texts = {entry.key: entry.value for entry in model.metadata_props}
     try:
@@ -85,4 +110,22 @@ def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:
     strangers = set(returns) - {output.name for output in model.graph.output}
     if strangers:
         raise GraphError(f"metadata of the model: there is no output {min(strangers)!r} to return")
-    return {"declared": declared, "is_stateful": _STATEFUL in texts, "returns": returns}
+    text = texts.get(_KERNEL_GRAPHS, "0")
+    kernel_graphs = int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else 0
+    found = {
+        names.kernel_graph_of(metadata)
+        for node in walk_nodes(model.graph.node)
+        for metadata in [names.metadata_of(node)]
+        if node.op_type not in {"Constant", "If", "Loop"} and names.RETURNED not in metadata
+    }
+    allowed: Collection[int | None] = range(kernel_graphs) if kernel_graphs else (None,)
+    if any(number not in allowed for number in found):
+        raise GraphError(
+            f"metadata of the model: an operator is in none of its {kernel_graphs} kernel graphs"
+        )
+    return {
+        "declared": declared,
+        "is_stateful": _STATEFUL in texts,
+        "returns": returns,
+        "kernel_graphs": kernel_graphs,
+    }
