@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -197,6 +198,8 @@ ABOUT_SOURCES = {
         "Could not convert string",
     ),
     "an error further down": ("select 1 ; choose 2", "syntax error at or near"),
+    "a value beyond Python's": ("select interval 100000000 years", "Python int too large"),
+    "other extensions": ("update extensions", "a question installs, updates and loads no extensions"),
     "nothing": ("  -- only words  ", "the question is empty"),
 }
 
@@ -221,6 +224,8 @@ ARGUMENTS = {
     "a question alone": (["select 1"], "the question needs a dump before it"),
     "a pack of another form": (["{0}/pack", "select 1"], "a pack of form 99; this msdump reads form 1"),
     "a broken pack": (["{0}/broken", "select 1"], "not JSON"),
+    "a deep pack": (["{0}/deep", "select 1"], "the JSON is nested too deeply"),
+    "a deep result": (["{0}/deep.json", "from comparisons"], "the JSON is nested too deeply"),
     "no place": (
         ["{0}/dump", "select 1", "--parquet", "{0}/x"],
         "--csv, --json and --parquet exclude each other",
@@ -235,6 +240,8 @@ def test_bad_arguments(dump, put, ask, tmp_path, arguments, message):
     put(tmp_path / "other.json", '{"verdict": 1}')
     put(tmp_path / "pack/msdump_pack.json", '{"format": 99}')
     put(tmp_path / "broken/msdump_pack.json", "{")
+    put(tmp_path / "deep/msdump_pack.json", "[" * 100_000)
+    put(tmp_path / "deep.json", "[" * 100_000)
     (tmp_path / "empty").mkdir()
 
     code, rows, stderr = ask(*(argument.format(tmp_path) for argument in arguments))
@@ -290,6 +297,7 @@ def test_document(dump):
     question = (
         "select 'nan'::double as x, '-inf'::double as x, [1, null] as l, timestamp '2026-01-02 03:04:05' as t"
         ", 1.5::decimal(3, 1) as d, {'a': 1} as s, true as b, null as n"
+        ", [timestamptz '2026-01-02 03:04:05+02'] as z"
     )
 
     document = json.loads(CliRunner().invoke(main, ["query", str(dump), question, "--json"]).stdout)
@@ -305,8 +313,10 @@ def test_document(dump):
             "s": {"a": 1},
             "b": True,
             "n": None,
+            "z": ["2026-01-02T01:04:05"],
         }
     ] == document["rows"]
+    assert "TIMESTAMP WITH TIME ZONE[]" == document["columns"][-1]["type"]
 
 
 def test_parquet(dump, answered, tmp_path):
@@ -357,6 +367,46 @@ def test_pack_of_dumps_and_packs(dump, answered, tmp_path):
     assert [["new", "6.0", "rank_0/Net/0/3"], ["old", "6.0", "rank_0/Net/0/3"]] == rows
 
 
+def cut_the_end(path):
+    """Cut the end of a file."""
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def wreck_the_middle(path):
+    """Overwrite bytes of cells, not of the file's description."""
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + bytes(range(255, 155, -1)) + data[104:])
+
+
+def put_a_pipe(path):
+    """Put a pipe without a writer in the place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+def put_another_table(path):
+    """Put a table with other columns in the place of a file."""
+    duckdb.sql("select 1 as a").write_parquet(str(path))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("options", [(), ("--read-only",)], ids=["", "read-only"])
+@pytest.mark.parametrize("damage", [cut_the_end, wreck_the_middle, put_a_pipe, put_another_table])
+def test_damaged_pack(put, ask, tmp_path, damage, options):
+    """A file of a pack that cannot be read is left out by name with exit code 1; other ranks answer."""
+    for rank in (0, 1):
+        put(tmp_path / "dump" / PLACE.replace("rank_0", f"rank_{rank}"), STATISTICS)
+    CliRunner().invoke(main, ["pack", str(tmp_path / "dump"), "-out", str(tmp_path / "pack")])
+    damaged = next((tmp_path / "pack/statistics/rank=0").iterdir())
+    damage(damaged)
+
+    code, rows, stderr = ask(tmp_path / "pack", "select rank, max from statistics", *options)
+
+    assert (1, [["1", "6.0"]]) == (code, rows), stderr
+    assert f"warning: {damaged}: " in stderr
+    assert "the file is left out: pack the dump again" in stderr
+
+
 def test_pack_of_irregular_statistics(put, answered, tmp_path):
     """A pack holds every row and cell that can be read; others are reported when it is made."""
     path = put(tmp_path / "dump" / PLACE, f"{STATISTICS}Mul,Default_Mul-op0\n{STATISTICS}Mul,b,0,0,9")
@@ -390,7 +440,7 @@ REFUSED = {
     "a file is written": ("copy (select 1) to '{0}/new.csv'", "file system operations are disabled"),
     "a database": ("attach '{0}/new.db'", "file system operations are disabled"),
     "a setting": ("set enable_external_access = true", "Cannot"),
-    "an extension": ("install httpfs", "a question installs and loads no extensions"),
+    "an extension": ("install httpfs", "a question installs, updates and loads no extensions"),
     "a variable of the program": ("select * from _DRIVERS", "Table with name _DRIVERS does not exist"),
 }
 

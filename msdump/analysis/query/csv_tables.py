@@ -194,7 +194,9 @@ def plain(
     table: Table, connection: Any, memory: engine.MemoryFiles, fault: Callable[[str], None]
 ) -> Iterator[Table]:
     """Yield a table that DuckDB can read, or its readable rows, a table for each line of titles."""
-    if _is_readable(table, connection):
+    if not engine.fault(
+        connection, select([table], f"(select {engine.literal(table.readable)} as readable)")
+    ):
         yield table
         return
     for titles, rows in sections(table.path, fault):
@@ -205,15 +207,6 @@ def plain(
                     row[number] = ""
         path = memory.hold(line.encode() for line in reports.csv_lines([titles, *rows]))
         yield replace(table, readable=path, titles=tuple(titles))
-
-
-def _is_readable(table: Table, connection: Any) -> bool:
-    text = select([table], f"(select {engine.literal(table.readable)} as readable)")
-    try:
-        connection.execute(f"select count(columns(*)) from ({text})").fetchall()
-    except engine.library().Error:
-        return False
-    return True
 
 
 def sections(path: str, fault: Callable[[str], object]) -> Iterator[tuple[list[str], list[list[str]]]]:

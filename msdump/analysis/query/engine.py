@@ -71,6 +71,21 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def fault(connection: Any, select: str) -> str:
+    """Return why the rows of a SELECT cannot be read, in DuckDB's words; "" where every cell can."""
+    try:
+        # a count is in the statistics of a Parquet file: it would read no cell
+        connection.execute(f"select bit_xor(hash(columns(*))) from ({select})").fetchall()
+    except library().Error as error:
+        return message(error)
+    return ""
+
+
+def message(error: Exception) -> str:
+    """Return the message of an error of DuckDB, without the line of SQL that it ran."""
+    return str(error).partition("\n\nLINE ")[0]
+
+
 def struct(types: Mapping[str, str]) -> str:
     """Return the types of columns by their names, as the readers of files take them."""
     return "{" + ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in types.items()) + "}"

@@ -8,7 +8,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
@@ -36,8 +36,13 @@ from msdump.return_codes import ReturnCode
 from msdump.store import STATISTICS
 from msdump.store.write import make_output
 
-_SELECT: Final = re.compile(r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|pivot)\b)", re.IGNORECASE)
+_SELECT: Final = re.compile(
+    r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|table|(un)?pivot)\b)", re.IGNORECASE
+)
 """Matches statements that return many rows; DuckDB counts DESCRIBE as the same type of statement."""
+
+_ZONED: Final = re.compile(r"(TIMESTAMP\w*) WITH TIME ZONE")
+"""Matches types of moments: cast to the type without a zone, as DuckDB needs pytz to convert them."""
 
 _BITS: Final = 63  # of an integer column (BIGINT), without the sign
 
@@ -141,7 +146,8 @@ class Session:
         self._tables: list[Table] = []
         self._is_plain = False
         self._is_checked = False
-        self._made: set[str] = set()
+        self._made: dict[str, list[str]] = {}  # parts of the views
+        self._find_fault: Callable[[str], str] | None = None  # of packs, once one is damaged
         self.faults: dict[str, None] = {}
         with self._open:
             dumps = self._of(QuestionedKind.DUMP)
@@ -151,7 +157,8 @@ class Session:
             for source in self._of(QuestionedKind.PACK):
                 check_pack(source.path)
             if is_read_only:
-                self._prepare(" ".join(VIEWS))
+                with _told():
+                    self._prepare(" ".join(VIEWS))
                 self._connection.execute("set enable_external_access = false; set lock_configuration = true")
             self._open = self._open.pop_all()
 
@@ -170,17 +177,15 @@ class Session:
             ToolError: The text is no SQL, or names a view or column that is not there.
             DumpReadError: A source cannot be read.
         """
-        library = engine.library()
-        try:
+        with _told():
             statements = self._connection.extract_statements(question)
-            if any(each.type == library.StatementType.LOAD for each in statements):
-                raise ToolError(ReturnCode.PARAMETER, "a question installs and loads no extensions")
+            if any(map(_is_of_extensions, statements)):
+                message = "a question installs, updates and loads no extensions"
+                raise ToolError(ReturnCode.PARAMETER, message)
             if not statements:
                 raise ToolError(ReturnCode.PARAMETER, "the question is empty")
             self._prepare(question)
             return [self._run(statement) for statement in statements][-1]
-        except (library.Error, UnicodeEncodeError) as error:
-            raise _failure(error) from error
 
     def save(self, question: str, path: str) -> int:
         """Write the answer to a question as a Parquet file and return the number of its rows.
@@ -235,11 +240,20 @@ class Session:
         library = engine.library()
         try:
             return self._answer(statement)
-        except (library.ConversionException, library.InvalidInputException):
-            if self._is_plain or not self._tables:
+        except (library.BinderException, library.CatalogException, library.ParserException):
+            raise  # an error of the question
+        except library.Error:
+            has_files = self._tables or any(self._of(QuestionedKind.PACK))
+            if self._is_plain or self._is_read_only or not has_files:
                 raise
-        self._make_plain()  # a table has an unreadable cell: rewrite tables in memory
-        self._make_statistics()
+        # a table or a pack has an unreadable cell: rewrite tables in memory, leave out files of packs
+        self._make_plain()
+        self._find_fault = partial(engine.fault, self._connection)
+        for view, parts in self._made.items():
+            if view == "statistics":
+                self._make_statistics()
+            else:
+                self._view(view, parts)
         return self._answer(statement)
 
     def _make_plain(self) -> None:
@@ -259,10 +273,14 @@ class Session:
             statement = "from _answer"
         result = self._connection.execute(statement)
         columns = _unique((title, str(kind)) for title, kind, *_ in result.description or ())
-        if is_select:
-            return Answer(columns, result.fetchmany)
-        rows = iter(result.fetchall())  # the few rows of DESCRIBE, SUMMARIZE, EXPLAIN
-        return Answer(columns, lambda count: [*islice(rows, count)])
+        if not is_select:
+            rows = iter(result.fetchall())  # the few rows of DESCRIBE, SUMMARIZE, EXPLAIN
+            return Answer(columns, lambda count: [*islice(rows, count)])
+        quoted = ((title.replace('"', '""'), _ZONED.sub(r"\1", kind), kind) for title, kind in columns)
+        in_utc = ", ".join(f'cast("{name}" as {new}) as "{name}"' for name, new, old in quoted if new != old)
+        if in_utc:
+            result = self._connection.execute(f"select * replace ({in_utc}) from _answer")
+        return Answer(columns, partial(_fetch, result))
 
     def _prepare(self, question: str) -> None:
         """Make the views that a question mentions."""
@@ -275,8 +293,7 @@ class Session:
         for view in VIEWS:
             if view in words and view not in self._made:
                 self._make(view)
-                self._made.add(view)
-        if not self._is_checked and not self._made.isdisjoint(("statistics", "tensors")):
+        if not self._is_checked and not self._made.keys().isdisjoint(("statistics", "tensors")):
             self._is_checked = True
             self._check_whole()
 
@@ -347,13 +364,23 @@ class Session:
                     return False
         return True
 
-    def _view(self, view: str, parts: Sequence[str]) -> None:
+    def _view(self, view: str, parts: list[str]) -> None:
         """Make a view of parts, and of packs; a column that a part lacks is NULL."""
-        of_packs = (select_pack(source.path, view) for source in self._of(QuestionedKind.PACK))
+        of_packs = (
+            select_pack(source.path, view, self._fault, self._find_fault)
+            for source in self._of(QuestionedKind.PACK)
+        )
         selects = [*(self._typed(view, part) for part in parts), *filter(None, of_packs)]
         text = " union all ".join(selects) or _nothing(view)
         kind = "temp table" if self._is_read_only else "view"
-        self._connection.execute(f"create or replace {kind} {view} as {text}")
+        try:
+            self._connection.execute(f"create or replace {kind} {view} as {text}")
+        except engine.library().Error:
+            if self._find_fault is not None:
+                raise
+            self._find_fault = partial(engine.fault, self._connection)
+            self._view(view, parts)
+        self._made[view] = parts
 
     def _typed(self, view: str, part: str) -> str:
         told = {title for title, *_ in self._connection.execute(f"{part} limit 0").description}
@@ -372,10 +399,26 @@ def _has_both(directory: Iteration) -> bool:
         return False
 
 
-def _failure(error: Exception) -> ToolError:
-    """Return the error of a question, in DuckDB's words without the line that it ran."""
-    message = str(error).partition("\n\nLINE ")[0]
-    return ToolError(ReturnCode.PARAMETER, f"the question fails: {message}")
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise errors of DuckDB, and of cells that Python has no value for, as a ToolError."""
+    try:
+        yield
+    except (engine.library().Error, UnicodeEncodeError, OverflowError) as error:
+        raise ToolError(ReturnCode.PARAMETER, f"the question fails: {engine.message(error)}") from error
+
+
+def _fetch(result: Any, count: int) -> list[tuple[Any, ...]]:
+    with _told():
+        rows: list[tuple[Any, ...]] = result.fetchmany(count)
+        return rows
+
+
+def _is_of_extensions(statement: Any) -> bool:
+    try:
+        return bool(statement.type == engine.library().StatementType.LOAD)
+    except ValueError:  # UPDATE EXTENSIONS is not among the library's types
+        return True
 
 
 def _null(column: Column) -> str:

@@ -7,10 +7,9 @@ PACK/statistics/rank=0/*.parquet    the rows of a view, the rank in the files as
 from __future__ import annotations
 
 import enum
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,8 @@ from typing import Any, Final
 from msdump import reading
 from msdump.analysis.query import engine
 from msdump.analysis.query.columns import VIEWS
-from msdump.errors import DumpReadError, ToolError
+from msdump.errors import DumpReadError, ToolError, cause_of
+from msdump.read import read_json
 from msdump.return_codes import ReturnCode
 from msdump.store import names
 
@@ -95,27 +95,40 @@ FORMAT: Final = 1
 def check_pack(folder: str) -> None:
     """Refuse (DumpReadError) a directory that is no pack of this form."""
     path = f"{folder}/{MANIFEST}"
-    try:
-        told = json.loads(reading.read_bytes(path))
-    except OSError as error:
-        raise DumpReadError(path, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise DumpReadError(path, f"not JSON: {error}") from error
+    told = read_json(path)
     form = told.get("format") if isinstance(told, dict) else None
     if form != FORMAT:
         message = f"a pack of form {form!r}; this msdump reads form {FORMAT}: pack the dump again"
         raise DumpReadError(path, message)
 
 
-def select_pack(folder: str, view: str) -> str | None:
-    """Return the SQL that reads a view of a pack, None where the pack has no row of it."""
-    place = Path(folder, view)
-    if not os.path.isdir(place):
-        return None
-    names = sorted(str(path) for path in place.rglob("*.parquet"))
-    listed = ", ".join(map(engine.pattern, names))
+def select_pack(
+    folder: str, view: str, fault: Callable[[str], object], find_fault: Callable[[str], str] | None = None
+) -> str | None:
+    """Return the SQL that reads a view of a pack, None where the pack has no row of it.
+
+    Args:
+        folder: The pack.
+        view: The view.
+        fault: Gets messages about files that are left out: those that are not regular files (DuckDB would
+            wait for the writer of a pipe), and damaged ones.
+        find_fault: Returns why the rows of a SELECT cannot be read; None: no file is damaged.
+    """
     columns = ", ".join(f'"{column.name}"' for column in VIEWS[view])
-    return f"select {columns} from read_parquet([{listed}], hive_partitioning = false)" if names else None
+    select = f"select {columns} from read_parquet([{{}}], hive_partitioning = false)"
+    listed: list[str] = []
+    for path in sorted(map(str, Path(folder, view).rglob("*.parquet"))):
+        file = engine.pattern(path)
+        try:
+            reading.open_file(path).close()
+            why = "" if find_fault is None else find_fault(select.format(file))
+        except OSError as error:
+            why = cause_of(error)
+        if why:
+            fault(f"{path}: {why}; the file is left out: pack the dump again")
+        else:
+            listed.append(file)
+    return select.format(", ".join(listed)) if listed else None
 
 
 def _columns(text: str) -> Mapping[str, str]:
@@ -140,10 +153,7 @@ def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
         DumpReadError: The file cannot be read, or is no result of a comparison.
     """
     try:
-        document = json.loads(reading.read_bytes(path).decode())
-        yield from ({"comparison": label} | row for row in _of_document(document))
-    except OSError as error:
-        raise DumpReadError(path, error.strerror or str(error)) from error
+        yield from ({"comparison": label} | row for row in _of_document(read_json(path)))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DumpReadError(path, "no result of msdump compare: its --json document is needed") from error
 
