@@ -112,11 +112,17 @@ def test_names_say_what_is_inside():
             lambda node: isinstance(node, ast.Attribute) and ast.unparse(node) in {"os.environ", "os.getenv"},
             ("env.py",),
         ),
+        (
+            "parses JSON",
+            calls("json.load", "json.loads"),
+            # configurations, files of dumps, names in .ir files; then texts that msdump itself wrote
+            ("config/source.py", "read/files.py", "read/ir.py", "communication/mpi.py", "cli/run.py"),
+        ),
     ],
-    ids=["prints", "exits", "reads the environment"],
+    ids=["prints", "exits", "reads the environment", "parses JSON"],
 )
 def test_only_one_room_does_it(what, found, rooms):
-    """Only the command line prints and exits, only env.py reads the environment."""
+    """Only the command line prints and exits, only env.py reads the environment, two loaders parse JSON."""
     names = users(found)
 
     assert names, f"nobody {what}: the test looks for the wrong thing"

@@ -51,7 +51,8 @@ def _kept_config(dump: Dump) -> str | None:
 def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
     """Return the plan of a configuration; None, with a warning, if its dumps have another layout."""
     data = source.read(path, "--config")
-    value = _json_object(data)
+    parsed = source.parse(data, path).value
+    value = parsed if isinstance(parsed, dict) else {}
     if "dump" in value:
         context = replace(
             context, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
@@ -70,14 +71,6 @@ def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
         " (--device-target, --jit-level)"
     )
     return None
-
-
-def _json_object(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except ValueError:  # the reader of configurations reports the fault, with its place
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _placed(

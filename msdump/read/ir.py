@@ -301,7 +301,7 @@ class _Statement:
         if words.startswith("# In file"):
             fields["source"] = fields.get("source", ()) + source_lines(line)
         elif words.startswith(ir_text.FUSED_FROM):
-            with suppress(ValueError):  # the line breaks off
+            with suppress(ValueError, RecursionError):  # the line breaks off, or is no list of names
                 fields["onnx_names"] = tuple(map(str, json.loads(words.removeprefix(ir_text.FUSED_FROM))))
         elif words.startswith(": (<"):
             read, arrow, written = words.rpartition(_ARROW)

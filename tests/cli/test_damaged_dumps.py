@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -129,3 +130,27 @@ def test_what_is_missing_is_counted(sides, damage, command):
     assert 1 == done.exit_code, done.output
     assert told in done.stderr
     assert "" != done.stdout
+
+
+FILES_OF_USERS = {
+    "limits": ("compare", "mine", "golden", "--limits", "deep.json"),
+    "a configuration, of report": ("report", "mine", "--config", "deep.json"),
+    "a configuration, of explain": ("explain", "mine", "ReLU-op0", "--config", "deep.json"),
+    "rules": ("watch", "mine", "--rules", "deep.json"),
+    "a trace": ("report", "mine", "--trace", "deep.json"),
+    "a result": ("query", "deep.json", "from comparisons"),
+    "a pack": ("query", "pack", "from statistics"),
+}
+
+
+@pytest.mark.parametrize("arguments", FILES_OF_USERS.values(), ids=FILES_OF_USERS)
+def test_deeply_nested_json(sides, arguments):
+    """A JSON file with more brackets than Python can nest is refused in a sentence that names the file."""
+    (sides / "pack").mkdir()
+    for name in ("deep.json", "pack/msdump_pack.json"):
+        (sides / name).write_text("[" * 100_000)
+
+    done = CliRunner().invoke(main, arguments)
+
+    assert 2 == done.exit_code
+    assert re.search(r"msdump: error: \S*(deep|msdump_pack)\.json: .*nested too deeply\n", done.stderr)

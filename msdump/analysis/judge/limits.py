@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +14,7 @@ import numpy as np
 
 from msdump import dtypes as element_types
 from msdump.errors import DumpReadError, ToolError
-from msdump.read import read_bytes
+from msdump.read import read_json
 from msdump.return_codes import ReturnCode
 from msdump.statistics import BY_CATEGORY
 
@@ -269,11 +268,9 @@ def read_limits(path: str) -> Limits:
         ToolError: The file cannot be read, or a key or value is not allowed.
     """
     try:
-        settings = json.loads(read_bytes(path))
+        settings = read_json(path)
     except DumpReadError as error:
         raise ToolError(ReturnCode.PATH, str(error)) from error
-    except ValueError as error:
-        raise ToolError(ReturnCode.PARAMETER, f"{path}: not valid JSON: {error}") from error
     file = _LimitsFile(path)
     file.check_keys("$", settings, (*_NUMBERS, "precision", "types", "statistics"))
     precision = settings.get("precision", "")

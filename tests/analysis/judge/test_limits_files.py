@@ -51,7 +51,8 @@ def test_limits_of_a_type(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("{", "not valid JSON"),
+        ("{", "not JSON: "),
+        ("[" * 100_000, "the JSON is nested too deeply"),
         ([], "$: is []"),
         ({"grwth": 1}, "did you mean 'growth'?"),
         ({"gain": -1}, "$.gain: is -1"),
