@@ -162,17 +162,21 @@ def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
     import numpy as np  # not above: readers of headers need no numpy
 
     head = read_header(buffer, source)
-    dtype = head.dtype
-    count = math.prod(head.shape)
-    available = len(buffer) - head.offset
-    if count * dtype.itemsize > available:
-        wanted = f"shape {head.shape} of {head.descr!r} needs {count * dtype.itemsize} bytes"
-        raise DumpReadError(source, f"the data is truncated: {wanted}, the file has {available}", len(buffer))
+    check_size(head, len(buffer), source)
+    dtype, count = head.dtype, math.prod(head.shape)
     flat = np.frombuffer(buffer, dtype, count, head.offset) if count else np.empty(0, dtype)
     try:
         return flat.reshape(head.shape, order="F" if head.is_fortran else "C")
     except (ValueError, OverflowError) as error:
         raise DumpReadError(source, f"the shape {head.shape} is impossible: {error}", _VERSION_END) from None
+
+
+def check_size(head: Header, size: int, source: str) -> None:
+    """Refuse (DumpReadError) a file of fewer bytes than its header asks for."""
+    needed, available = math.prod(head.shape) * int(head.descr[2:]), size - head.offset
+    if needed > available:
+        wanted = f"shape {head.shape} of {head.descr!r} needs {needed} bytes"
+        raise DumpReadError(source, f"the data is truncated: {wanted}, the file has {available}", size)
 
 
 def read_header(buffer: Buffer, source: str = "<buffer>") -> Header:

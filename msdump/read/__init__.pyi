@@ -53,6 +53,7 @@ from .selection import has_name as has_name
 from .statistic_table import Cell as Cell
 from .statistic_table import Measurements as Measurements
 from .statistic_table import Row as Row
+from .statistic_table import no_table as no_table
 from .statistic_table import read_cell as read_cell
 from .statistic_table import read_shape as read_shape
 from .statistic_table import read_statistics as read_statistics

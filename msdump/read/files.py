@@ -154,7 +154,7 @@ def _split(path: str, data: bytes) -> Iterator[tuple[int, str]]:
     offset = 0
     # bytes are split, not text: str.splitlines also breaks at characters that names may hold, such as U+2028
     for line in data.splitlines(keepends=True):
-        text = _decode(path, line, offset).rstrip("\r\n")
+        text = _decode(path, line, offset).removeprefix("\ufeff").rstrip("\r\n")
         if text:
             yield offset, text
         offset += len(line)
@@ -209,10 +209,10 @@ def read_npy_header(path: str) -> npy.Header:
     """Return the header of a .npy file; its elements are not read.
 
     Raises:
-        DumpReadError: The file cannot be read, or its header is corrupt.
+        DumpReadError: The file cannot be read, its header is corrupt, or it ends before its last element.
     """
     try:
-        with reading.OpenDescriptor(path) as (fd, _):
+        with reading.OpenDescriptor(path) as (fd, size):
             data = os.read(fd, _PREFIX)
             missing = npy.header_size(data, path) - len(data)
             data += os.read(fd, missing) if missing > 0 else b""
@@ -220,4 +220,6 @@ def read_npy_header(path: str) -> npy.Header:
         raise
     except OSError as error:
         raise DumpReadError(path, cause_of(error)) from error
-    return npy.read_header(data, path)
+    header = npy.read_header(data, path)
+    npy.check_size(header, size, path)
+    return header

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.errors import DumpReadError, cause_of
+from msdump.errors import DAMAGED, DumpReadError, cause_of, passing_over
 from msdump.read.executions import (
     Execution,
     GraphFacts,
@@ -36,7 +37,7 @@ from msdump.read.records import (
     of_rows,
     read_overflow,
 )
-from msdump.read.statistic_table import Cell, Row, read_statistics
+from msdump.read.statistic_table import Cell, Row, read_whole_rows
 from msdump.record import IO
 from msdump.store import (
     MAPPING,
@@ -52,6 +53,8 @@ from msdump.store import (
     operator_names,
 )
 from msdump.store.write import parse_mapping
+
+_log = logging.getLogger("msdump.store")
 
 _TIME: Final = "%Y%m%d%H%M%S%f"
 _MICROSECONDS: Final = 1_000_000
@@ -175,8 +178,7 @@ class Iteration:
         """The tensors of the selected execution by timestamp, which is execution order.
 
         Raises:
-            DumpReadError: The directory, its ``mapping.csv``, ``statistic.csv`` or an operator's file cannot
-                be read.
+            DumpReadError: The directory, its ``mapping.csv`` or an operator's file cannot be read.
         """
         return self._taken.records
 
@@ -193,7 +195,7 @@ class Iteration:
 
     @property
     def measured_operators(self) -> tuple[MeasuredRecord, ...]:
-        """Tensors with statistics in csv files of operators (acl); DumpReadError for an unreadable file."""
+        """Tensors with statistics in csv files of operators (acl), as ``statistics``."""
         tables = self.operator_statistics.items()
         return tuple(of_rows([as_tensor_row(name, row) for name, table in tables for row in table], self))
 
@@ -201,10 +203,11 @@ class Iteration:
     def statistics(self) -> tuple[Row, ...]:
         """Rows of ``statistic.csv`` of the selected execution, with cells by column title.
 
-        Numbers are ``int`` or ``float``, digests and names are strings, and missing statistics are None.
+        Numbers are ``int`` or ``float``, digests and names are strings, and missing statistics are None. A
+        row that cannot be read, or a whole file, is left out and logged; ``problems`` has it.
 
         Raises:
-            DumpReadError: As in ``records``, or a row does not match the header.
+            DumpReadError: As in ``records``.
         """
         return self._taken.statistics
 
@@ -290,7 +293,7 @@ class Iteration:
     def rows(self) -> tuple[Row, ...]:
         """The rows of ``statistic.csv`` of all executions; DumpReadError as in ``statistics``."""
         path = self._files.statistics
-        rows = () if path is None else read_statistics(path)
+        rows = () if path is None else _whole_rows(path)
         check_whole(self._files.records, {*map(identity, rows)}, self.path)
         return rows
 
@@ -323,8 +326,8 @@ class Iteration:
 
     @cached_property
     def operator_statistics(self) -> Mapping[OperatorName, tuple[Row, ...]]:
-        """Rows of csv files that replace operators' tensors (acl); DumpReadError for an unreadable file."""
-        return {name: read_statistics(path) for name, path in self._files.statistic_files.items()}
+        """Rows of csv files that replace operators' tensors (acl), as ``statistics``."""
+        return {name: _whole_rows(path) for name, path in self._files.statistic_files.items()}
 
     @cached_property
     def parameters(self) -> tuple[Record, ...]:
@@ -354,15 +357,14 @@ class Iteration:
         Every file is opened. Large files are memory-mapped, so only headers and sizes are read.
         """
         yield from (DumpProblem(path, "belongs to no dump") for path in self.ignored)
-        path = self._files.statistics
-        rows: Sequence[Row] = ()
-        try:
-            if path is not None:
-                rows = read_statistics(path)
+        rows: list[Row] = []
+        for path in self.statistic_files.values():
+            whole, faults = read_whole_rows(path)
+            rows += whole
+            yield from (DumpProblem(path, str(fault)) for fault in faults)
+            with passing_over(DumpReadError):  # one of the faults
                 if ends_in_half_a_row(read_bytes(path)):
                     yield DumpProblem(path, HALF_A_ROW)
-        except DumpReadError as error:
-            yield DumpProblem(error.path, str(error))
         lost = losses(self.tensor_files, {*map(identity, rows)})
         yield from (DumpProblem(self.path, loss) for loss in lost)
         holders: tuple[Record | OperatorFile, ...] = (*self.tensor_files, *self.files)
@@ -417,6 +419,13 @@ class Iteration:
         key = self.key
         place = f"{key.net!r} graph {key.graph}" if key.time is None else f"{key.model!r} {key.model_id}"
         return f"<Iteration {self.number} of {place}: {self.path!r}>"
+
+
+def _whole_rows(path: str) -> tuple[Row, ...]:
+    rows, faults = read_whole_rows(path)
+    for fault in faults:
+        _log.log(DAMAGED, "%s; left out", fault)
+    return rows
 
 
 def _order(record: Record) -> tuple[int, str, int, str]:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msdump.errors import DAMAGED, DumpReadError
 from msdump.read import files
 from msdump.read.executions import GraphFacts, Timeline
-from msdump.read.ir import read_called, read_ir, read_parameters, read_pb, restore_graph
+from msdump.read.ir import (
+    ListedForms,
+    read_called,
+    read_ir,
+    read_listed_operators,
+    read_parameters,
+    read_pb,
+    restore_graph,
+)
 from msdump.read.iteration import Iteration
 from msdump.read.operator_graph import OperatorGraph, connected
 from msdump.read.records import Record
@@ -161,6 +169,10 @@ class Rank:
         return self._unless_damaged(
             files.read_execution_order, self.graph_file(PathKind.EXECUTION_ORDER, graph)
         )
+
+    def listed_operators(self, graph: int) -> Mapping[str, ListedForms]:
+        """Return what a graph's .ir file lists, by full name; nothing, with a warning, of a damaged file."""
+        return self._unless_damaged(read_listed_operators, self.graph_file(PathKind.IR, graph)) or {}
 
     def iterations_run(self, graph: int) -> tuple[int, ...] | None:
         """Return the dumped iterations of a graph in the order of their runs, None without a list.

@@ -258,7 +258,7 @@ class Record:
         """Dimensions in elements.
 
         Raises:
-            DumpReadError: The file is missing or its header is corrupt.
+            DumpReadError: The file is missing or torn, or its header is corrupt.
         """
         return files.read_npy_header(self.path).shape
 

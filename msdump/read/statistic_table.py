@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import math
 import re
@@ -36,6 +37,12 @@ _TEXTS: Final = frozenset(
 )
 """Titles of the columns that hold text, whatever it looks like."""
 
+_NUMBERS: Final = {each.title for each in STATISTICS if each.nature is not Nature.DIGEST} | {
+    "Slot",
+    "Timestamp",
+}
+"""Titles of the columns that hold numbers."""
+
 _DUMP_PREFIX: Final = "DT_"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _FIRST_TITLES: Final = frozenset({"Op Type", "Input/Output"})
@@ -44,13 +51,13 @@ _TRUTHS: Final = {"True": True, "False": False}
 
 
 def read_cell(title: str, text: str) -> Cell:
-    """Return the value of a cell of a column; a text that is no number stays a text.
+    """Return the value of a cell of a column; a text below an unknown title stays a text.
 
     >>> read_cell("Max Value", "1.5"), read_cell("Count", "6"), read_cell("Min Value", "null")
     (1.5, 6, None)
 
     Raises:
-        ValueError: A number of more digits than any statistic has.
+        ValueError: A number of more digits than any statistic has, or a text in a column of numbers.
     """
     if title in _TEXTS:
         return text
@@ -63,6 +70,8 @@ def read_cell(title: str, text: str) -> Cell:
     try:
         return float(text)
     except ValueError:
+        if title in _NUMBERS:
+            raise ValueError(f"{title} is {text[:40]!r}, no number") from None
         return text
 
 
@@ -100,18 +109,63 @@ def read_statistics(path: str) -> tuple[Row, ...]:
     line of titles, of a run with other statistics, holds for the rows below it.
 
     Raises:
-        DumpReadError: The file cannot be read, a row does not fit its titles or holds a number of too
-            many digits.
+        DumpReadError: The file cannot be read or is no table, a row does not fit its titles or holds
+            something else than numbers in their columns.
     """
-    titles: list[str] | None = None
-    rows = []
-    for offset, line in files.read_rows(path):
-        line_cells = _cells(path, offset, line)
-        if titles is None or (line_cells and line_cells[0] in _FIRST_TITLES):
-            titles = line_cells
-        else:
-            rows.append(_row(path, offset, titles, line_cells))
-    return tuple(rows)
+    rows, faults = read_whole_rows(path)
+    if faults:
+        raise faults[0]
+    return rows
+
+
+def read_whole_rows(path: str) -> tuple[tuple[Row, ...], list[DumpReadError]]:
+    """Return the rows of a ``statistic.csv`` that can be read, and the errors of others, or of the file."""
+    titles: list[str] = []
+    rows: list[Row] = []
+    faults: list[DumpReadError] = []
+    try:
+        if why := no_table(files.read_bytes(path)):
+            return (), [DumpReadError(path, why)]
+        for offset, line in files.read_rows(path):
+            try:
+                line_cells = _cells(path, offset, line)
+                if line_cells and line_cells[0] in _FIRST_TITLES:
+                    titles = line_cells
+                else:
+                    rows.append(_row(path, offset, titles, line_cells))
+            except DumpReadError as error:
+                faults.append(error)
+    except DumpReadError as error:
+        faults.append(error)
+    return tuple(rows), faults
+
+
+_SPREADSHEET: Final = (
+    "{}: a spreadsheet has saved it; save it as CSV in UTF-8, with commas between cells and decimal points, "
+    "or dump again"
+)
+
+
+_SEPARATORS: Final = {",": "", ";": "semicolons separate its cells", "\t": "tabs separate its cells"}
+_MARKS: Final = codecs.BOM_UTF8 + codecs.BOM_UTF16_LE  # bytes of both marks of UTF-16, too
+
+
+def no_table(data: bytes) -> str:
+    r"""Return why the beginning of a file is no table of statistics, with the remedy; "" for a table.
+
+    >>> no_table(b"Op Type;Op Name\n")[:30], no_table(b"Op Type,Op Name\n")
+    ('semicolons separate its cells:', '')
+    """
+    if not data:
+        return "the table is empty: it was emptied, or the program was killed before it wrote; dump again"
+    line, end, _ = data.partition(b"\n")
+    text = line.lstrip(_MARKS).replace(b"\0", b"").decode(errors="replace")
+    for separator, fault in _SEPARATORS.items():
+        if text.partition(separator)[0].strip('"\r') in _FIRST_TITLES:
+            form = "UTF-16 text" if b"\0" in line else fault
+            return form and _SPREADSHEET.format(form)
+    # a killed program may leave half of the titles
+    return "the first line has no titles of statistics; dump again" if end else ""
 
 
 def _row(path: str, offset: int, titles: list[str], line_cells: list[str]) -> Row:

@@ -173,7 +173,7 @@ DAMAGES = {
     ),
     "an open quote": (lambda text: text.replace("\nMul", '\n"x,y\nMul'), "1 row with another number", 2),
     "no titles": (lambda _: "nonsense\n", "no titles of statistics", 0),
-    "nothing": (lambda _: "", None, 0),
+    "nothing": (lambda _: "", "the table is empty", 0),
     "a second line of titles": (lambda text: text + text.partition("\n")[0] + "\n", None, 2),
 }
 

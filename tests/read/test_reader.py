@@ -16,6 +16,7 @@ from msdump import dtypes, open_dump
 from msdump.encode import npy
 from msdump.errors import DumpReadError
 from msdump.plan import DeviceTarget, Naming
+from msdump.read import read_statistics
 from msdump.record import IO, Artifact, OperatorRef, TensorRecord
 from msdump.store import Layout, PathKind, names, operator_names
 from msdump.store.write import SyncSink
@@ -393,7 +394,7 @@ CORRUPT = {
     "statistics": (
         "rank_0/Net/0/0/statistic.csv",
         "Op Type,Op Name\nAdd,a\nAdd,b,c\n",
-        lambda dump: dump.iterations[0].statistics,
+        lambda dump: read_statistics(dump.iterations[0].statistic_files[None]),
         (22, "a row has 3 cells, the header has 2"),
     ),
     "kernel arguments": (
@@ -483,7 +484,9 @@ class TestAbove:
         ("stranger", ["belongs to no dump"]),
         ("lost file", ["1 of 4 tensors with a row in statistic.csv have no file"]),
         ("lost rows", ["3 of 4 tensors have no row in statistic.csv"]),
-        ("torn table", ["not UTF-8 text"]),
+        ("torn table", ["no titles of statistics"]),
+        ("emptied table", ["the table is empty"]),
+        ("torn rows", ["a row has 2 cells, the header has 9", "Slot is 'x', no number"]),
         ("torn row", ["the last row has no line feed"]),
     ],
 )
@@ -506,6 +509,11 @@ def test_problems_name_what_is_torn_lost_and_foreign(root, damage, reasons):
             files[0].unlink()
         case "torn table":
             put(folder / "statistic.csv", b"\xff\n")
+        case "emptied table":
+            put(folder / "statistic.csv", b"")
+        case "torn rows":
+            faulty = "Add,b\n" + rows[0].replace("put,0", "put,x")
+            put(folder / "statistic.csv", titles + faulty + "".join(rows))
         case "torn row":
             put(folder / "statistic.csv", f"{titles}{''.join(rows)}Conv2D,"[:-1])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -74,8 +76,15 @@ def test_a_map_is_released_with_its_array(tmp_path):
 
 
 def test_shape_reads_only_the_header(tmp_path):
-    """The shape is known although the elements are missing."""
-    assert record(tmp_path / "x.npy", npy.header("<f4", (5, 6))).shape == (5, 6)
+    """The shape of a file of terabytes is known at once; one byte less, and the file is torn."""
+    header = npy.header("<f4", (1 << 20, 1 << 20))
+    tensor = record(tmp_path / "x.npy", header)
+    os.truncate(tmp_path / "x.npy", len(header) + (4 << 40))
+
+    assert tensor.shape == (1 << 20, 1 << 20)
+    os.truncate(tmp_path / "x.npy", len(header) + (4 << 40) - 1)
+    with pytest.raises(DumpReadError, match="the data is truncated"):
+        _ = tensor.shape
 
 
 def test_the_shape_of_a_file_that_is_gone(tmp_path):

@@ -21,11 +21,10 @@ from msdump.read import (
     describe_miss,
     find_operators,
     of_rows,
-    read_listed_operators,
 )
 from msdump.reasons import Reason
 from msdump.record import OperatorRef
-from msdump.store import PathKind, names, operator_names
+from msdump.store import names, operator_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +96,8 @@ def failures(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
 def _listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
     """Yield the full names of the operators that a rank's graph files list."""
     for graph in rank.compiled_graphs:
-        path = rank.graph_file(PathKind.IR, graph)
-        operators = {} if path is None else read_listed_operators(path)
-        order = rank.execution_order(graph)
+        operators = rank.listed_operators(graph)
+        order = rank.order_unless_damaged(graph)
         for name in operators if order is None else order:
             yield name, Listing(graph, graph in rank.called_graphs, operators.get(name))
 

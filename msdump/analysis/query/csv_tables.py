@@ -18,13 +18,15 @@ from msdump.analysis import reports
 from msdump.analysis.query import engine
 from msdump.analysis.query.columns import NUMBER, REAL, TEXT, VIEWS, column_of
 from msdump.encode import dump_message
+from msdump.read import no_table
 from msdump.statistics import STATISTICS
 
 _HEAD: Final = 1 << 16  # bytes read to find the line of titles
 _TAIL: Final = 1 << 16
 _ACL: Final = "Input/Output"
 _FIRST_TITLES: Final = ("Op Type", _ACL)
-_NOTHING: Final = ["", "null", "-", "NA"]  # cells of statistics that were not computed
+NOTHING: Final = ["", "null", "-", "NA"]
+"""Cells of statistics that were not computed."""
 
 _COLUMNS: Final[Mapping[str, str]] = {
     "Op Type": "op_type",
@@ -98,21 +100,21 @@ def tables_of(
     try:
         with reading.open_file(path) as file:
             head = file.read(_HEAD)
+            if why := no_table(head):
+                fault(f"{path}: {why}; left out")
+                return
             size = file.seek(0, os.SEEK_END)
             end = _end(file, size)
             readable = memory.path_of(path)
-            if end < size and end:
+            if end < size:
                 fault(f"{path}: the last row has no line feed yet and is left out")
                 file.seek(0)
                 readable = memory.hold([file.read(end)])
     except OSError as error:
         fault(f"{path}: cannot be read: {error.strerror or error}")
         return
-    if not end:
-        return
     titles = titles_of(head.partition(b"\n")[0])
-    if titles is None:
-        fault(f"{path}: the first line has no titles of statistics; the file is left out")
+    if not end or titles is None:
         return
     for title in titles:
         if title and title not in _COLUMNS:
@@ -136,14 +138,18 @@ def _end(file: Any, size: int) -> int:
 def titles_of(line: bytes) -> tuple[str, ...] | None:
     """Return the titles in the first line of a file, None where it holds something else."""
     try:
-        cells = _split(line)
-    except (UnicodeDecodeError, csv.Error):
+        cells = _cells(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
         return None
     return tuple(cells) if cells and cells[0] in _FIRST_TITLES else None
 
 
-def _split(line: bytes) -> list[str]:
-    return next(csv.reader([line.decode().rstrip("\r\n")]), [])
+def _cells(line: str) -> list[str]:
+    """Return the cells of a line; one cell, which fits no titles, where csv cannot split it."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")]), [])
+    except csv.Error:
+        return [line]
 
 
 def first_names(paths: Iterable[str]) -> Iterator[str]:
@@ -178,7 +184,7 @@ def select(tables: Sequence[Table], places: str) -> str:
     return (
         f"select p.* exclude (readable){shown} from read_csv([{files}], columns = {engine.struct(types)}, "
         f"header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', "
-        f"nullstr = {_NOTHING}, filename = '_file') t "
+        f"nullstr = {NOTHING}, filename = '_file') t "
         f"join {places} p on p.readable = t._file where {plain}"
     )
 
@@ -220,12 +226,15 @@ def sections(path: str, fault: Callable[[str], object]) -> Iterator[tuple[list[s
     except OSError as error:
         fault(f"{path}: cannot be read: {error.strerror or error}")
         return
+    if why := no_table(data):
+        fault(f"{path}: {why}; left out")
+        return
     end = data.rfind(b"\n") + 1
     if end < len(data):
         fault(f"{path}: the last row has no line feed yet and is left out")
     titles: list[str] = []
     rows: list[list[str]] = []
-    for row in [*_rows(data[:end].decode(errors="replace")), [_FIRST_TITLES[0]]]:
+    for row in [*_rows(data[:end].decode("utf-8-sig", errors="replace")), [_FIRST_TITLES[0]]]:
         if row[0] not in _FIRST_TITLES:
             rows.append(row)
             continue
@@ -243,7 +252,7 @@ def _rows(text: str) -> list[list[str]]:
         rows = []
     # an unclosed quote swallows the lines behind it: then parse one line at a time
     if len(rows) != len(lines):
-        rows = [next(csv.reader([line]), []) if '"' in line else line.split(",") for line in lines if line]
+        rows = [_cells(line) if '"' in line else line.rstrip("\r").split(",") for line in lines if line]
     return [*filter(None, rows)]
 
 
@@ -255,15 +264,13 @@ def _fitting(
     # vendor: rows end with a comma, the line of titles does not
     fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
     unfit = len(rows) - len(fitting)
-    if unfit and not titles:
-        fault(f"{path}: the first line has no titles of statistics; the cells before its titles are left out")
-    elif unfit:
+    if unfit:
         fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
     return fitting
 
 
 def _fits(kind: str, cell: str) -> bool:
-    if cell in _NOTHING or (kind == REAL and cell in {"True", "False"}):
+    if cell in NOTHING or (kind == REAL and cell in {"True", "False"}):
         return True
     try:
         if kind == NUMBER:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from msdump.analysis import DumpedFolder
-from msdump.analysis.query import sections
+from msdump.analysis.query import NOTHING, sections
 from msdump.analysis.report.operators import OperatorKey, ReportedOperator
 from msdump.errors import DumpReadError, FormatError
 from msdump.executors import ExecutorChoice, directory_size, map_items
@@ -91,12 +91,19 @@ def _measured_columns(
     times: Sequence[int],
     forms: Sequence[tuple[str, str]],
     cells: Mapping[str, Sequence[Cell]],
+    fault: Fault = lambda _: None,
 ) -> MeasuredColumns:
-    """Return columns of tensors; ``cells`` are the statistics by category, as numbers or texts of numbers."""
+    """Return columns of tensors; ``cells`` are the statistics by category, as numbers or texts of numbers.
+
+    ``fault`` gets a message for each other text.
+    """
     numbers = {}
     states = np.full(len(names), TensorState.THERE, np.uint8)
     for category, column in cells.items():
         numbers[category], is_known = _numbers(column)
+        for cell in dict.fromkeys(column[each] for each in np.flatnonzero(~is_known).tolist()):
+            if isinstance(cell, str) and cell not in NOTHING:
+                fault(f"{category} is {cell[:40]!r}, no number; it is left out")
         if category in _HAS_FLAG:
             flag, has_flag = _HAS_FLAG[category]
             states[has_flag(numbers[category]) & is_known] |= np.uint8(flag)
@@ -150,6 +157,7 @@ def _columns(
         [*map(_whole, columns.get("Timestamp", nothing))],
         [*zip(types, map(shown.__getitem__, shape_column), strict=True)],
         {_CATEGORY[title]: column for title, column in columns.items() if title in _CATEGORY},
+        lambda message: fault(f"{path}: {message}"),
     )
 
 
