@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -307,6 +307,12 @@ class Report:
         """The operators at fault, in the order of execution."""
         accused = (finding for finding in self.findings if finding.is_accused)
         return sorted(accused, key=lambda finding: finding.place.time)
+
+    @property
+    def unread(self) -> Iterator[str]:
+        """Messages about tensors of either side that cannot be read."""
+        tensors = (tensor for finding in self.findings for tensor in finding.tensors)
+        return (tensor.note for tensor in tensors if tensor.verdict is TensorVerdict.UNREADABLE)
 
     @property
     def agreeing(self) -> int:

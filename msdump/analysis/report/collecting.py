@@ -336,6 +336,9 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
     verdicts = {number: problems.judge_operator(findings) for number, findings in grouped.items()}
     found = [*_problems(dump, question, (operators, series), reading, (grouped, verdicts))]
     compared = question.compared
+    if compared is not None:
+        compared_faults = (*compared.report.networks, *compared.report.unreadable, *compared.report.unread)
+        reading.faults |= dict.fromkeys(compared_faults)
     return DumpReport(
         dump.path,
         "" if question.golden is None else question.golden.path,
@@ -350,10 +353,7 @@ def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
         tuple(_histograms(found, operators, question, reading)),
         tuple(_memory(reading, operators, series)),
         {} if question.trace is None else traced_microseconds(question.trace, operators),
-        (
-            *reading.faults,
-            *(() if compared is None else compared.report.networks + compared.report.unreadable),
-        ),
+        tuple(reading.faults),
         () if compared is None else compared.alone,
         "" if compared is None else answer.tell_outputs(compared.report.outputs),
         _advice(dump, compared, found),
