@@ -321,12 +321,17 @@ def _chosen(run: list[tuple[Iteration, Record]], slots: tuple[Slot, ...]) -> Ite
         raise ToolError(ReturnCode.PARAMETER, f"no such input or output was dumped; there are {has}")
     for iteration, record in sorted(run, key=lambda each: (each[1].io, each[1].slot)):
         if not slots or (record.io, record.slot) in slots:
-            yield _of_record(iteration, record)
+            try:
+                yield _of_record(iteration, record)
+            except DumpReadError as error:
+                _log.log(DAMAGED, "%s", error)
 
 
 def _of_record(iteration: Iteration, record: Record) -> InspectedTensor:
     where = f"rank {iteration.rank}, iteration {iteration.step}"
     has_elements = bool(record.path) and os.path.isfile(record.path)
+    if has_elements:
+        _ = record.raw  # raises for a torn file
     return InspectedTensor(
         str(record),
         where,

@@ -53,7 +53,7 @@ def command(
 
     Exit codes:
         0  The baseline is written.
-        1  A tensor could not be read and is left out.
+        1  A tensor or a row could not be read and is left out.
         2  The dump or an option is wrong.
     """
     categories = [

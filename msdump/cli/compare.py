@@ -252,7 +252,7 @@ def command(
     Exit codes:
         0  The network's outputs agree, and no operator is at fault. Without a graph of the
            network, or with --strict: all compared tensors agree.
-        1  Tensors differ, or a tensor could not be compared.
+        1  Tensors differ, a tensor could not be compared, or a file could not be read.
         2  Nothing was compared: no tensor has a counterpart, or an option is wrong.
     """
     if patches and not model:

@@ -189,7 +189,7 @@ def command(
 
     Exit codes:
         0  The operator is explained.
-        1  The operator is unknown.
+        1  The operator is unknown, or a file could not be read.
         2  The dump, the model, the configuration or an option is wrong.
     """
     config_path = config or env.read(env.DUMP_CONFIG)

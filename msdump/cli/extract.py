@@ -57,8 +57,8 @@ def command(
 
     Exit codes:
         0  The operator is written.
-        1  A file could not be written.
-        2  The dump, the operator or an option is wrong, or the dump lacks a tensor of the operator.
+        1  A file could not be written, or another file of the dump could not be read.
+        2  The dump, the operator or an option is wrong, or a tensor of the operator is missing or torn.
     """
     opened = open_dump(dump, execution)
     run = find_run(opened, operator, iteration=iteration, rank=rank, pass_number=pass_number)

@@ -38,7 +38,7 @@ from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, REFUSED, leave
 from msdump.cli.streams import can_print
 from msdump.encode import statistic_csv
-from msdump.errors import ToolError, plural
+from msdump.errors import DumpReadError, ToolError, plural
 from msdump.read import open_dump
 from msdump.return_codes import ReturnCode
 from msdump.store.write import write_file
@@ -256,9 +256,9 @@ def command(
 
     Exit codes:
         0  A tensor or statistics were read.
-        1  The dump has no tensor of the operator.
-        2  The dump, the file or the operator does not exist, several operators have the name, or an
-           option is wrong.
+        1  The dump has no tensor of the operator, or one of its files could not be read.
+        2  The dump or the operator does not exist, several operators have the name, a FILE is no
+           tensor, or an option is wrong.
     """
     is_file = os.path.isfile(path)
     places = iteration, rank, execution
@@ -271,7 +271,8 @@ def command(
     elif operator is not None and os.path.isdir(path):
         chosen = tuple(map(trend.slot, slots))
         moment = of_operator(open_dump(path, execution), operator, chosen, iteration, rank)
-        _show(moment.subjects, png)
+        if moment.subjects:  # else none could be read
+            _show(moment.subjects, png)
         if moment.others:
             messages.say(f"it ran {plural(moment.others, 'more time')} (--iteration, --rank)")
     elif png is not None:
@@ -286,7 +287,7 @@ def _tree(dump: str) -> None:
         messages.say(f"error: {dump}: no dump here")
         leave(REFUSED)
     if documents.wanted():
-        tensor, table = first_tensor(folder), first_statistics(folder)
+        tensor, table = _first_tensor(folder), first_statistics(folder)
         directories = [
             DumpDirectory(path, [DumpFile(file.name, file_size(file)) for file in files])
             for path, files in list_folders(folder)
@@ -296,13 +297,21 @@ def _tree(dump: str) -> None:
         print(f"{folder}/")
         for line in tree_lines(folder, "    "):
             print(line)
-        if tensor := first_tensor(folder):
+        if tensor := _first_tensor(folder):
             print("", *tensor.lines(), sep="\n")
         if table := first_statistics(folder):
             print("", *table.lines(), sep="\n")
     if tensor is None and table is None:
         messages.say(f"error: {dump}: no tensor of an operator's output was dumped")
         leave(FAILED)
+
+
+def _first_tensor(folder: Path) -> FirstTensor | None:
+    try:
+        return first_tensor(folder)
+    except DumpReadError as error:
+        messages.say_each("warning", [str(error)])
+        return None
 
 
 def _show(tensors: Sequence[InspectedTensor], png: str | None) -> None:

@@ -133,7 +133,10 @@ def command(
     messages.say_each("error", report.unreadable)
     if not report.has_checked:
         messages.say(f"error: {dump}: no rule could be checked on any tensor")
-    leave(FAILED if report.hits else REFUSED if report.unreadable or not report.has_checked else 0)
+    if report.hits:
+        leave(FAILED)
+    # 1 says that a rule hit, also where files or rows are missing
+    leave(REFUSED if messages.has_damages() or not report.has_checked else 0)
 
 
 def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
