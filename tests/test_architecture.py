@@ -116,7 +116,14 @@ def test_names_say_what_is_inside():
             "parses JSON",
             calls("json.load", "json.loads"),
             # configurations, files of dumps, names in .ir files; then texts that msdump itself wrote
-            ("config/source.py", "read/files.py", "read/ir.py", "communication/mpi.py", "cli/run.py"),
+            (
+                "config/source.py",
+                "read/files.py",
+                "read/ir.py",
+                "communication/mpi.py",
+                "cli/run.py",
+                "graph/names.py",
+            ),
         ),
     ],
     ids=["prints", "exits", "reads the environment", "parses JSON"],

@@ -194,8 +194,8 @@ class MsdumpSettings(Section):
     scopes: Annotated[
         Literal["cell", "loaded"],
         about(
-            'Names of the operators of a .mindir file. "cell": as in the network that was exported; "loaded": '
-            "as in the file after mindspore.load, all in the scope Default."
+            'Names of the operators of a .mindir file. "cell": as in the network that was exported; '
+            '"loaded": as in the file after mindspore.load, all in the scope Default.'
         ),
     ] = "cell"
     queue_bytes: Annotated[

@@ -120,7 +120,7 @@ def arguments_of(metadata: Mapping[str, str]) -> dict[str, Any] | None:
         return None
     try:
         values = json.loads(metadata.get(ARGUMENTS, "{}"))
-    except ValueError:  # a foreign program's
+    except (ValueError, RecursionError):  # a foreign program's
         return None
     return {name: _argument(value) for name, value in values.items()} if isinstance(values, dict) else None
 
