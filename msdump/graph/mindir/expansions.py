@@ -317,6 +317,8 @@ _RULES: Final[Mapping[str, Rule]] = {
 }  # fmt: skip
 """By composite: the kernels of MindSpore 2.10's CPU."""
 
+COMPOSITES: Final = frozenset(_RULES)
+
 
 def expanded(kernel: Kernel) -> Sequence[Kernel] | None:
     """Return the kernels of a composite, the one with its result last; None for any other operator."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -147,6 +147,8 @@ class _Writer:
 
     def add(self, name: str) -> None:
         """Add the main graph with the functions that it calls."""
+        steps = (step for graph in self._graphs.values() for step in graph.steps)
+        _check_known(each for step in steps if isinstance(step, KernelGraph) for each in step.kernels)
         main = self._graphs[name].nodes
         self._inputs = [_info(each.name, each.type) for each in main.inputs]
         self._types |= {each.name: each.type for each in main.inputs if each.type is not None}
@@ -435,11 +437,6 @@ class _Writer:
     def _node(self, kernel: Kernel, call: Call, name: str, outputs: list[str]) -> onnx.NodeProto:
         plain = primitives.PLAIN.get(kernel.op_type)
         entry = primitives.OPERATORS.get(kernel.op_type) or composite(kernel)
-        if plain is None and entry is None:
-            raise UnsupportedOpError(
-                f"{kernel.listed_name or kernel.name}: primitive {kernel.op_type} is not known; "
-                "docs/reference/primitives.md lists those that run"
-            )
         try:
             written = plain(call) if plain is not None else None
             if written is not None:
