@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,14 @@ def test_checked_in_files_are_current(tmp_path, module):
     importlib.import_module(module).main([str(made)])
 
     assert contents(made) == contents(checked_in)
+
+
+def test_page_of_primitives_is_current():
+    """docs/reference/primitives.md lists the primitives that run; make schema writes it."""
+    script = ROOT / "scripts" / "primitives.py"
+    made = runpy.run_path(str(script))["reference_text"]()
+
+    assert made == (ROOT / "docs" / "reference" / "primitives.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("module", GENERATORS)

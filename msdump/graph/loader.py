@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -137,24 +137,19 @@ class _Loading:
         initializers = self._initializers(model.graph, parts)
         training = training_info.take(model, update_binding)
         if training is None:
-            return replace(self._build(model, initializers, variables), **facts)
+            return _with_facts(self._build(model, initializers, variables), facts)
         if training.obstacle:
             graph = self._build(model, initializers, variables)
             return replace(graph, training=Training(obstacle=training.obstacle))
-        return replace(self._trained(model, initializers, training, parts), **facts)
+        return _with_facts(self._trained(model, initializers, training, parts), facts)
 
     def translated(self, data: memoryview) -> Graph:
         """Return the graph of a .mindir file."""
         model = self.translation(data)
         variables = frozenset(model.bindings)
         graph = self._build(model.message, model.weights, variables, is_typed=True)
-        is_odd = len(set(model.returns)) < len(model.returns) or {*model.returns} & {*model.bindings.values()}
-        returns = model.returns if is_odd else ()
-        graph = rewritten(graph, lambda inner: _with_declared(inner, model.declared))
-        graph = replace(graph, returns=returns, kernel_graphs=model.kernel_graphs)
-        if not variables:
-            return graph
-        return replace(graph, bindings=model.bindings, training=Training(), is_stateful=True)
+        graph = _with_facts(graph, mindir.facts_of(model))
+        return replace(graph, bindings=model.bindings, training=Training()) if variables else graph
 
     def translation(self, data: memoryview) -> mindir.TranslatedModel:
         """Return a .mindir file as ONNX; what the reader passes over is logged."""
@@ -261,8 +256,16 @@ def _add_seeds(graph: onnx.GraphProto, seed: int) -> None:
             node.attribute.append(onnx.helper.make_attribute("seed", own if is_dropout else float(own)))
 
 
-def _with_declared(graph: Graph, declared: Mapping[str, dtypes.DType]) -> Graph:
-    return replace(graph, declared={name: declared[name] for name in declared.keys() & graph.types.keys()})
+def _with_facts(graph: Graph, facts: Mapping[str, Any]) -> Graph:
+    """Return a graph with what its message does not hold; declared types of values in inner graphs, too."""
+    declared = facts["declared"]
+
+    def with_declared(inner: Graph) -> Graph:
+        known = declared.keys() & inner.types.keys()
+        return replace(inner, declared={name: declared[name] for name in known})
+
+    graph = rewritten(graph, with_declared) if declared else graph
+    return replace(graph, **{name: value for name, value in facts.items() if name != "declared"})
 
 
 _Inference = shape_inference.InferenceContext

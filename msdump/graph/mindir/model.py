@@ -535,6 +535,22 @@ def _replaced(tree: Tree, names: Iterator[str]) -> Tree:
     return next(names) if isinstance(tree, str) else [_replaced(item, names) for item in tree]
 
 
+def _check_known(kernels: Iterable[Kernel]) -> None:
+    """Refuse a graph with primitives that cannot run; the message lists all of them."""
+    known = primitives.PLAIN.keys() | primitives.OPERATORS.keys()
+    unknown: dict[str, str] = {}
+    for kernel in kernels:
+        if kernel.op_type not in known and composite(kernel) is None:
+            unknown.setdefault(kernel.op_type, kernel.listed_name or kernel.name)
+    if unknown:
+        found = ", ".join(f"{op_type} ({name})" for op_type, name in unknown.items())
+        code = "; the code of a Custom is not in the file" if "Custom" in unknown else ""
+        raise UnsupportedOpError(
+            f"primitives that cannot run here: {found}{code};"
+            " docs/reference/primitives.md lists those that run"
+        )
+
+
 def _zeros(kind: ValueType | None) -> np.ndarray:
     if kind is None or kind.dtype is None:
         raise UnsupportedOpError("a loop hands on a value of an unknown type, which cannot run here")

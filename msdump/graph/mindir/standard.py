@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ def standard(translated: TranslatedModel) -> onnx.ModelProto:
     for output in model.graph.output:
         if output.name in types:
             output.type.CopyFrom(types[output.name])
-    for key, value in _facts(translated):
+    for key, value in _texts(facts_of(translated)):
         model.metadata_props.add(key=key, value=value)
     if translated.bindings:
         info = model.training_info.add()
@@ -80,19 +80,31 @@ def _add_identities(main: onnx.GraphProto) -> None:
             output.name = name
 
 
-def _facts(translated: TranslatedModel) -> Iterator[tuple[str, str]]:
-    for name, dtype in translated.declared.items():
+def facts_of(translated: TranslatedModel) -> dict[str, Any]:
+    """Return the fields of the Graph that the message does not hold."""
+    returns, written = translated.returns, {*translated.bindings.values()}
+    is_odd = len(set(returns)) < len(returns) or not written.isdisjoint(returns)
+    return {
+        "declared": translated.declared,
+        "is_stateful": bool(translated.bindings),
+        "returns": returns if is_odd else (),
+        "kernel_graphs": translated.kernel_graphs,
+    }
+
+
+def _texts(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, dtype in facts["declared"].items():
         yield f"{_DECLARED}{name}", dtype.name
-    if translated.bindings:
+    if facts["is_stateful"]:
         yield _STATEFUL, "1"
-    if translated.kernel_graphs:
-        yield _KERNEL_GRAPHS, str(translated.kernel_graphs)
-    if len(set(translated.returns)) < len(translated.returns):
-        yield _RETURNS, "\n".join(translated.returns)
+    if facts["kernel_graphs"]:
+        yield _KERNEL_GRAPHS, str(facts["kernel_graphs"])
+    if facts["returns"]:
+        yield _RETURNS, "\n".join(facts["returns"])
 
 
 def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:
-    """Return the fields of a Graph that a model of ``standard`` has in its metadata.
+    """Return the fields of ``facts_of`` that a model of ``standard`` has in its metadata.
 
     Raises:
         GraphError: A type that is none, a result that is no output, or a kernel graph that is none.

@@ -181,7 +181,7 @@ def topk_ext(x: Value, *, k: int, dim: int, largest: int) -> tuple[Value, Value]
 
 @operator("Roll")
 def roll(x: Value, *, shifts: Ints, dims: Ints = ()) -> Value:
-    """Move elements along axes; those that leave an end come in at the other."""
+    """Move elements along axes; elements behind an end come in at the other."""
     shape = op.Shape(x)
     if not dims:
         return op.Reshape(roll(op.Reshape(x, (-1,)), shifts=shifts, dims=(0,)), shape)
