@@ -544,10 +544,9 @@ def _check_known(kernels: Iterable[Kernel]) -> None:
             unknown.setdefault(kernel.op_type, kernel.listed_name or kernel.name)
     if unknown:
         found = ", ".join(f"{op_type} ({name})" for op_type, name in unknown.items())
-        code = "; the code of a Custom is not in the file" if "Custom" in unknown else ""
+        found += "; the code of a Custom is not in the file" * ("Custom" in unknown)
         raise UnsupportedOpError(
-            f"primitives that cannot run here: {found}{code};"
-            " docs/reference/primitives.md lists those that run"
+            f"primitives that cannot run here: {found}; docs/reference/primitives.md lists those that run"
         )
 
 
