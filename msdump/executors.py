@@ -315,7 +315,7 @@ class _ProcessWorkers(_Workers):
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def close(self) -> None:
-        """End the processes, those too that an interrupted or failed start left without a task."""
+        """End the processes, also processes that an interrupted or failed start left without a task."""
         try:
             super().close()
         finally:

@@ -180,7 +180,7 @@ def _type(output: TensorResult) -> str:
 
 
 def meaning(report: Report) -> str:
-    """Return what explains the verdict: errors that ended runs, differing network inputs; "" for a fault."""
+    """Return an explanation of the verdict: errors that ended runs, differing inputs; "" for a fault."""
     if report.stops:
         return "; ".join(dict.fromkeys(each.error for each in report.stops))
     if report.inputs:

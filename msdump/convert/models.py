@@ -19,7 +19,7 @@ from msdump.training import write_step
 def convert_models(paths: Sequence[str], output: str) -> Conversion:
     """Convert .mindir files to ``{name}.onnx`` in a directory, which is created.
 
-    The operators are those of the CPU. A model above 2 GiB has its weights in a file beside it.
+    The operators are the CPU's. A model above 2 GiB has its weights in a file beside it.
 
     Raises:
         ToolError: Two models have one name, or there is no such directory.

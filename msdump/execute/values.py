@@ -333,7 +333,7 @@ def _checked(value: Value, item: Any, sizes: _Places) -> Any:
     Args:
         value: The graph's input.
         item: The caller's value for it.
-        sizes: The sizes of each dynamic dimension so far; takes those of this input.
+        sizes: The sizes of each dynamic dimension so far; takes the sizes of this input.
 
     Raises:
         InputError: It does not fit the input's type or shape.

@@ -81,7 +81,7 @@ def set_options(**options: Any) -> None:
 
 
 def set_config(config: Config, giver: str) -> None:
-    """Set what replaces MINDSPORE_DUMP_CONFIG's file, before the first load; messages name ``giver``."""
+    """Set a replacement of MINDSPORE_DUMP_CONFIG's file, before the first load; messages name ``giver``."""
     _current().configurations.substitute = (config, giver)
 
 

@@ -152,7 +152,7 @@ class _Loading:
         return replace(graph, bindings=model.bindings, training=Training()) if variables else graph
 
     def translation(self, data: memoryview) -> mindir.TranslatedModel:
-        """Return a .mindir file as ONNX; what the reader passes over is logged."""
+        """Return a .mindir file as ONNX; parts that the reader passes over are logged."""
         model = mindir.TranslatedModel(mindir.read(data, self._files), self._context)
         for note in model.notes:
             _log.warning("%s: %s", self._source, note)
@@ -286,7 +286,7 @@ _SERIES_RANK: Final = 3
 def fits_sizes(graph: Graph, sizes: Mapping[str, int]) -> bool:
     """Return whether shape inference accepts the sizes of a graph's dynamic dimensions, by name.
 
-    No size may be negative; those of images and series (of vectors, too) may not be 0, unless a given one is.
+    No size may be negative; sizes of images and series (of vectors, too) may not be 0, unless a given one is.
     """
     model = onnx.ModelProto()
     model.CopyFrom(graph.proto)

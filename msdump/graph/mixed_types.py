@@ -35,7 +35,7 @@ class MixedTypes:
 
 
 def mixed_types(graph: Graph) -> Iterator[MixedTypes]:
-    """Yield the operators with mixed input types, those in branches and loops as well."""
+    """Yield the operators with mixed input types, also in branches and loops."""
     for inner in graph.walk():
         for node in inner.nodes:
             dtypes = [inner.type_of(name).dtype for name in node.inputs if name]

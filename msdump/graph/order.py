@@ -91,7 +91,7 @@ def reads(node: Node) -> tuple[str, ...]:
 def split_kernel_graphs(graph: Graph) -> dict[int | None, Graph]:
     """Return the kernel graphs inside of a graph, parts of it, by number.
 
-    Values of other parts are inputs, like those of outer graphs.
+    Values of other parts are inputs, like values of outer graphs.
     """
     members: dict[int, dict[str, Node]] = {}
     for node in graph.nodes:

@@ -62,7 +62,7 @@ def parsed(message: bytes) -> onnx.ModelProto:
 
 
 def open_dimensions(model: onnx.ModelProto) -> None:
-    """Make sizes unknown that are negative, or whose name has no letter: exporters write -1 or "?".
+    """Make sizes unknown that are negative, or have a name without letters: exporters write -1 or "?".
 
     Equal texts of this kind are not equal sizes. Shape inference also finds negative sizes, where a
     window is larger than its input.

@@ -51,7 +51,7 @@ class GraphCell:
         """Load the network.
 
         Args:
-            graph: What ``load`` returned.
+            graph: The result of ``load``.
             params_init: Tensors in place of weights of the file, by name.
 
         Raises:
@@ -120,7 +120,7 @@ def load_param_into_net(
 
     Args:
         net: The network.
-        parameter_dict: What ``load_checkpoint`` returned.
+        parameter_dict: The result of ``load_checkpoint``.
         strict_load: Convert no element types.
 
     Returns:

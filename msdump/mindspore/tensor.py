@@ -34,7 +34,7 @@ class Tensor:
     __slots__ = ("_array",)
 
     def __init__(self, input_data: Any, dtype: Any = None) -> None:
-        """Hold an array, or what numpy makes one of.
+        """Hold an array, or data that numpy converts to one.
 
         Args:
             input_data: An array, a tensor, a number, or nested lists of numbers.

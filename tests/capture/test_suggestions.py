@@ -101,7 +101,7 @@ def test_nothing_is_answered_with_nothing(text):
 
 
 def test_many_items_take_linear_time():
-    """The items of a long list select what each selects alone; only the first unused ones get suggestions."""
+    """The items of a long list select as each does alone; only the first unused ones get suggestions."""
     nodes = _nodes()
     names = [node.operator.full_name for node in nodes]
     texts = ["RELU", names[0], "name-regex(.*act.*)", *(f"Relux{n}" for n in range(300_000))]

@@ -39,7 +39,7 @@ def pair(request, tmp_path):
 
 
 def test_onnxruntime_computes_the_same_bits(pair):
-    """The written model is valid, and gives what msdump gives of the .mindir file."""
+    """The written model is valid, and gives the results that msdump gives of the .mindir file."""
     source, written = pair
     network = msdump.load(source)
     fed = inputs.small(network.graph)

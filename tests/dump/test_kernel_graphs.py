@@ -48,7 +48,7 @@ def passes(rank):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_results_are_those_of_mindspore(door, name):
-    """Branches and loops give MindSpore's results, also those that write variables, in a second run."""
+    """Branches and loops give MindSpore's results, also where they write variables, in a second run."""
     results = run(door, name, CPU)
 
     tolerance = 2e-3 if NETWORKS[name]["half"] else 1e-5  # sums are rounded in another order

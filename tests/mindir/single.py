@@ -1,4 +1,4 @@
-"""MindIR files of one primitive, for tests of what it computes."""
+"""MindIR files of one primitive, for tests of its results."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Networks that MindSpore exported, beside what MindSpore 2.10 itself dumped of them on the CPU.
+"""Networks that MindSpore exported, beside the dumps of MindSpore 2.10 itself on the CPU.
 
 For each of 46 networks: the .mindir file, its inputs and results, and of the real dumps the names of all
 files, the execution order, and the sum and the absolute sum of each file's elements. A sum is null where the
@@ -24,7 +24,7 @@ RANDOM = ("dropout_train",)
 """Networks that draw random numbers, which MindSpore draws otherwise."""
 
 NOISE = 2e-6
-"""What float32 leaves of sums that are zero in theory, such as gradients of a bias in front of BatchNorm."""
+"""The error of float32 in sums that are zero in theory, as gradients of a bias before BatchNorm."""
 
 DYNAMIC = ("dynamic", "dynamic_attention")
 """Networks of which the cell has other kernels than its file: sizes are computed there."""
@@ -63,7 +63,7 @@ def dump(name, path, **settings):
 
 
 def expected(name):
-    """Return what MindSpore's own dumps hold."""
+    """Return the contents of MindSpore's own dumps."""
     return json.loads((DATA / f"{name}.json").read_text())
 
 

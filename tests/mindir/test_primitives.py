@@ -1,4 +1,4 @@
-"""What primitives of MindIR files compute, beside numpy, on the CPU and on the emulated Ascend."""
+"""Results of primitives of MindIR files beside numpy's, on the CPU and on the emulated Ascend."""
 
 import math
 

@@ -100,7 +100,7 @@ def test_checkpoint_of_mindspore():
     ],
 )
 def test_errors(call, words, tmp_path):
-    """Wrong arguments are refused, and the message says what is wrong."""
+    """Wrong arguments are refused, and the message names the fault."""
     whole = (DATA / "checkpoint.ckpt").read_bytes()
     (tmp_path / "cut.ckpt").write_bytes(whole[:-3])
     shutil.copy(LENET, tmp_path)

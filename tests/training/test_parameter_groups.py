@@ -209,7 +209,7 @@ IN_ORDER = ["fc1.weight", "fc1.bias", "norm.gamma", "norm.beta", "fc2.weight", "
 )
 @pytest.mark.parametrize("optimizer", ["adamw", "momentum"])
 def test_order_of_parameters_in_groups(optimizer, order, expected):
-    """order_params replaces the order by groups; the rates stay those of the groups, Momentum goes back."""
+    """order_params replaces the order by groups; the rates stay the groups', Momentum goes back."""
     groups = {"*.bias": {"learning_rate": 0.5}, "order_params": order}
     updates = [
         node for node in _step(optimizer=optimizer, groups=groups).graph.node if node.op_type in UPDATES

@@ -99,7 +99,7 @@ class Rerunning:
     """
 
     def __init__(self, source: str, golden: Arithmetic, context: Context) -> None:
-        """Load the model, its operators as those of the context in which it was dumped.
+        """Load the model, with the operators of the context in which it was dumped.
 
         Raises:
             GraphError: The file is no model.

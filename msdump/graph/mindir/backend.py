@@ -96,7 +96,7 @@ def file_graphs(file: MindIR, context: Context) -> dict[str, FileGraph]:
 
 
 def _handed(nodes: KernelNodes) -> set[Operand]:
-    """Return the kernels whose results a graph hands to functions, or returns in a tuple."""
+    """Return the kernels with results that a graph hands to functions, or returns in a tuple."""
     items = [item for node in nodes.kernels if node.op_type in {"Partial", CALL} for item in node.inputs]
     items += [source(item) for item in nodes.results if flattened(source(item)) != [source(item)]]
     return {source(each, PASSING | ITEMS) for item in items for each in flattened(source(item))}
@@ -179,7 +179,7 @@ class _Names:
     """Gives kernels their names.
 
     Files number the kernels of each scope and type from 0, in depth-first order. .ir, .pb and csv keep the
-    front end's numbers; kernels that the backend has made get the numbers behind those, as they run.
+    front end's numbers; kernels that the backend has made get the numbers behind, as they run.
     """
 
     def __init__(self, nodes: Sequence[Kernel]) -> None:
@@ -193,7 +193,7 @@ class _Names:
                 self._listed[key] = max(self._listed[key], int(match["number"]) + 1)
 
     def give(self, results: Sequence[Operand], kernels: Sequence[Kernel]) -> None:
-        """Name the kernels of a graph, given what it returns, and its kernels as they run."""
+        """Name the kernels of a graph, given its results, and its kernels as they run."""
         for kernel in post_order(results):
             if kernel.runs:
                 kernel.name = self._next(self._in_files, kernel)

@@ -57,8 +57,8 @@ def insert_casts(kernels: Sequence[Kernel], results: list[Operand], handed: Coll
 
     Args:
         kernels: All nodes of a graph in the file's order.
-        results: What the graph returns; changed in place.
-        handed: Kernels whose results go from one graph to another as they are: they hold them as declared.
+        results: Results of the graph; changed in place.
+        handed: Kernels with results that go to another graph as they are: they hold them as declared.
     """
     for kernel in kernels:
         if kernel.runs and not kernel.is_cast:

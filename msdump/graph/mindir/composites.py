@@ -1,4 +1,4 @@
-"""Bodies of composites: Ascend computes by one kernel what the CPU computes by several, inlined here."""
+"""Bodies of composites: the CPU's kernels inlined into one, as Ascend has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Results = Sequence[Any]
 
 
 def composite(kernel: Kernel) -> OperatorBody | None:
-    """Return the body of a composite: those of its kernels one behind the other; None for no composite."""
+    """Return the body of a composite: the bodies of its kernels in order; None for no composite."""
     kernels = expanded(kernel)
     if kernels is None:
         return None
@@ -85,5 +85,5 @@ def _read(item: Operand, values: dict[Operand, _Results]) -> _Results:
 
 
 def _wide(kind: ValueType | None) -> ValueType | None:
-    """Return a type as bodies have it: those of half size are float32."""
+    """Return a type as bodies have it: half types are float32."""
     return replace(kind, dtype=FLOAT32) if kind is not None and kind.dtype in HALVES else kind

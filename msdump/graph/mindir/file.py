@@ -52,7 +52,7 @@ class MindIR:
         functions: The other graphs by name: branches, loops, called functions.
         primitives: By the name that nodes refer to.
         weights: Read-only arrays by the name of the parameter, with the graph's prefix.
-        notes: Sentences on what the file has and the reader passes over.
+        notes: Sentences on parts of the file that the reader passes over.
     """
 
     graph: Any
@@ -132,7 +132,7 @@ def _refuse_other_formats(start: bytes) -> None:
 
 
 def _checked(model: Any) -> Iterator[str]:
-    """Yield what is worth a warning; refuse what cannot run."""
+    """Yield warnings; refuse files that cannot run."""
     if model.mind_ir_version > _NEWEST:
         raise GraphError(
             f"mind_ir_version {model.mind_ir_version} is newer than this reader, which knows up to {_NEWEST};"
@@ -244,7 +244,7 @@ _NUMBER_TYPES: Final[Mapping[int, type]] = {
 
 
 def abstract_types(attribute: Any | None, depth: int = 0) -> tuple[ValueType | None, ...]:
-    """Return the types of a node's outputs, tuples flattened; None for what is no tensor.
+    """Return the types of a node's outputs, tuples flattened; None for an output that is no tensor.
 
     Negative sizes are dynamic dimensions.
     """

@@ -198,7 +198,7 @@ class NodeReader:
             file: The file.
             expand: See ``Expand``.
             loaded: By value, the full name of its node in a file that MindSpore has loaded; empty: the
-                names are those of the file.
+                names are the file's.
         """
         self._file = file
         self._expand = expand
@@ -274,7 +274,7 @@ class NodeReader:
         return Constant(Function(name))
 
     def _made(self, kernel: Kernel) -> list[Operand]:  # noqa: C901, PLR0911 - one for each kind of node
-        """Return what the backend makes of a node, the value of the node last."""
+        """Return the backend's nodes for a node, the one with its value last."""
         kind, first = kernel.op_type, kernel.inputs[0] if kernel.inputs else None
         if kind == "UpdateState":
             for item in kernel.inputs[1:]:

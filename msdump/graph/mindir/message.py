@@ -76,7 +76,7 @@ ELEMENTS: Final = tuple(
     complex128 bfloat16 float64
     """.split()  # noqa: SIM905 - numbered in this order
 )
-"""MindSpore's name of each TensorProto.DataType, by number; the numbers are not those of ONNX."""
+"""MindSpore's name of each TensorProto.DataType, by number; the numbers are not ONNX's."""
 
 
 @cache

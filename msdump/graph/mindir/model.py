@@ -48,7 +48,7 @@ IR_VERSION: Final = 10
 
 
 class TranslatedModel:
-    """An ONNX model of a MindIR file, and what the message does not hold.
+    """An ONNX model of a MindIR file, and facts that the message does not hold.
 
     Attributes:
         message: The model without weights.
@@ -57,7 +57,7 @@ class TranslatedModel:
         returns: Names of the results in order; a value may be returned several times.
         declared: By value, the element type that files show, where the kernel holds another one.
         kernel_graphs: Number of the kernel graphs into which functions cut the file; 0: it has no functions.
-        notes: Sentences on what the reader passed over.
+        notes: Sentences on parts that the reader passed over.
     """
 
     def __init__(self, file: MindIR, context: Context) -> None:
@@ -82,7 +82,7 @@ class TranslatedModel:
 
 
 Tree = str | list["Tree"]
-"""The name of a value, "" for no tensor; of a tuple, those of its members. A weight is its newest value."""
+"""The name of a value, "" for no tensor; names of a tuple's members. A weight is its newest value."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class _Pass:
 
     Attributes:
         loop: The loop.
-        state: The values of one pass by place among the header's arguments: what the body may change.
+        state: The values of one pass that the body may change, by place among the header's arguments.
         results: Arguments of the exits in the last pass, by function and place.
         flags: By exit, but for the last one, whether the loop is left for it.
     """
@@ -233,7 +233,7 @@ class _Writer:
         return self._run(name, body)
 
     def _leave(self, ends: Sequence[tuple[str, str, Sequence[Tree]]], body: _Pass | None) -> Tree:
-        """Write what runs behind a loop, given its exits with their flags and arguments."""
+        """Write the operators behind a loop, given its exits with their flags and arguments."""
         (flag, name, given), *others = ends
         if not others:
             return self._call(name, given, body)
@@ -295,7 +295,7 @@ class _Writer:
         """
         inputs = self._graphs[loop.header].nodes.inputs
         state = [place for place, each in enumerate(inputs) if each.is_local and given[place] != ""]
-        # what exits read besides the state: a pass hands it on
+        # values that exits read besides the state: a pass hands them on
         handed = [
             (name, place)
             for name, arguments in loop.exits.items()
@@ -320,7 +320,7 @@ class _Writer:
         initial += [self._scope.current.get(each, each) for each in written]
 
         def split(names: Sequence[str]) -> tuple[_Pass, dict[str, str]]:
-            """Return the names of the variables as the values of a pass, and those of the weights."""
+            """Return the names of the variables as the values of a pass, and of the weights."""
             rest = iter(names)
             values = dict(zip(state, rest, strict=False)), dict(zip(handed, rest, strict=False))
             flags = dict(zip(ends, rest, strict=False))

@@ -36,7 +36,7 @@ def post_order(results: Iterable[Operand], *, from_last: bool = False) -> list[K
     """Return nodes depth first, each behind its operands.
 
     Args:
-        results: What the graph returns.
+        results: Results of the graph.
         from_last: Visit the operands of a node from the last to the first.
     """
 
@@ -53,8 +53,8 @@ def _kernels(operands: Iterable[Operand]) -> Iterator[Kernel]:
 def execution_order(results: Sequence[Operand]) -> list[Kernel]:
     """Return the kernels that some results need, in the order in which MindSpore runs them.
 
-    Users of each node are collected breadth first from the return; then nodes whose operands are ready run,
-    those that only group values, and those with a single user, at once. (MindSpore's ``ExecOrderBuilder``.)
+    Users of each node are collected breadth first from the return; then nodes with ready operands run,
+    nodes that only group values or have a single user at once. (MindSpore's ``ExecOrderBuilder``.)
     """
     top = results[0]
     if len(results) != 1 or not (isinstance(top, Kernel) and top.op_type == "MakeTuple"):

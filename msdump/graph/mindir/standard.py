@@ -1,4 +1,4 @@
-"""A translated MindIR file as an ONNX model for other runtimes, and what the loader finds in such a model."""
+"""A translated MindIR file as an ONNX model for other runtimes, and the marks of such a model."""
 
 from __future__ import annotations
 

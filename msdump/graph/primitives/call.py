@@ -31,7 +31,7 @@ class Call:
         op_type: MindSpore's name.
         names: Names of the values by slot, "" for one that the kernel does not read.
         values: By slot the constant as Python value or array, ``COMPUTED`` for any other operand.
-        types: Types of the operands by slot, None for what is no tensor.
+        types: Types of the operands by slot, None for an operand that is no tensor.
         outputs: Declared types of the outputs.
         attributes: MindSpore's attributes by name.
     """
@@ -121,7 +121,7 @@ class Call:
     def in_float32(self, entry: OperatorBody) -> OperatorBody | None:
         """Return a body that computes in float32 and rounds its results; None where no operand is smaller.
 
-        MindSpore's kernels of float16 do so; some have results in float32 beside those in float16.
+        MindSpore's kernels of float16 do so; some have results in float32 beside others in float16.
         """
         halves = [slot for slot, kind in enumerate(self.types) if kind is not None and kind.dtype in HALVES]
         if not halves or moves(self.op_type):

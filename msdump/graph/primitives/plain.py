@@ -102,7 +102,7 @@ for _name, _op_type in _NAMES.items():
 
 
 def with_pads(call: Call, windows: Mapping[str, Any], sizes: Sequence[int | str | None]) -> dict[str, Any]:
-    """Return windows with ONNX's pads: the given ones, none, or those that keep the sizes by the stride.
+    """Return windows with ONNX's pads: the given ones, none, or pads that keep the sizes by the stride.
 
     ONNX finds the latter in a run where sizes are dynamic.
     """

@@ -233,7 +233,7 @@ def strided_slice(
     """Cut a part out of a tensor.
 
     ``begin`` and ``end`` are () where they are computed: they are then elements ``places`` of the inputs.
-    ``new``: axes of length 1 that the result has in addition; ``removed``: those it has not.
+    ``new``: axes of length 1 that the result has in addition; ``removed``: axes that it lacks.
     """
     first = begin or op.Gather(bounds[0], places)
     last = end or op.Gather(bounds[1], places)

@@ -88,7 +88,7 @@ def test_tensors_that_no_array_holds_are_counted(tmp_path, text, size, count, el
 
 
 def test_computed_shapes_are_known():
-    """Shapes that a model computes from sizes, also through casts and floats, are those of a run."""
+    """Shapes that a model computes from sizes, also through casts and floats, are the shapes of a run."""
     model = parsed(
         "graph (float[N,3,H,W] x) => (float[A,B,C,D] y) {"
         " s = Shape(x) f = Cast<to=1>(s) g = Mul(f, half) i = Cast<to=7>(g) hw = Slice(i, two, four)"
