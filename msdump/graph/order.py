@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msdump.errors import GraphError
-from msdump.graph.graph import Graph, Node, Value
+from msdump.graph.graph import MINDSPORE_DOMAIN, Graph, Node, Value
 
 if TYPE_CHECKING:
     import onnx
@@ -146,7 +146,7 @@ def outer_values(node: onnx.NodeProto) -> list[str]:
 def subgraphs(node: onnx.NodeProto) -> Sequence[onnx.GraphProto]:
     """Return the graphs in a node's attributes."""
     # called many times for every node, and nearly none has any
-    if not node.attribute:
+    if not node.attribute or node.domain == MINDSPORE_DOMAIN:
         return ()
     graphs: list[onnx.GraphProto] = []
     for attribute in node.attribute:

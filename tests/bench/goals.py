@@ -63,6 +63,8 @@ NONE: Final[Networks] = (("", 1),)
 RESNET: Final[Networks] = (("resnet50", 1), ("resnet50", 8))
 RESNET_B8: Final[Networks] = (("resnet50", 8),)
 LANGUAGE: Final[Networks] = (("bert", 1), ("gpt2", 1))
+MINDIR: Final[Networks] = (("resnet50", 1), ("decoder", 1))
+"""Networks that ``networks/mindir.py`` writes as MindIR files, too."""
 LLAMA: Final[Networks] = (("llama", 1),)
 LLAMAS: Final[Networks] = (*LLAMA, ("llama-int4", 1))
 LARGE: Final[Networks] = (*RESNET, *LANGUAGE)
@@ -81,6 +83,7 @@ ROWS: Final = (
     Row("run", "run / whole graph, not optimised", "running.of_whole", LARGE, BOTH, 1.03),
     Row("run", "run / whole graph, not optimised", "running.of_whole", MOBILE, BOTH, 1.08),
     Row("run", "run / whole graph, not optimised", "running.of_whole", LENET, BOTH, 2.0),
+    Row("run", "run of a .mindir / of the .onnx", "running.of_onnx", MINDIR, BOTH, 1.05),
     Row("idle", "idle configuration / whole graph, not optimised", "running.idle_of_whole",
         LARGE, BOTH, 1.03),
     Row("idle", "idle configuration / whole graph, not optimised", "running.idle_of_whole",
@@ -94,6 +97,7 @@ ROWS: Final = (
     Row("decode", "decode step, Ascend O0 / CPU", "running.ascend_of_cpu", LLAMAS, BOTH, 1.3),
     Row("sync", "synchronous dump / all outputs + np.save", "dumping.of_saved",
         (*LARGE, *MOBILE), BOTH, 0.95),
+    Row("sync", "synchronous dump of a .mindir / of the .onnx", "dumping.of_onnx", MINDIR, BOTH, 1.2),
     Row("sync-inputs", "dump of inputs and outputs / all of them + np.save", "dumping.with_inputs",
         (("resnet50", 1), *MOBILE), BOTH, 0.95),
     Row("async", "asynchronous dump / slower of run and os.write", "dumping.asynchronous_parts",
@@ -136,6 +140,7 @@ ROWS: Final = (
         (*LANGUAGE, *LLAMAS), TWO, 1.3),
     Row("load", "load and first run / onnxruntime's, memory", "loading.memory",
         (*LANGUAGE, *LLAMAS), TWO, 1.2),
+    Row("load", "load and first run of a .mindir / of the .onnx", "loading.of_onnx", MINDIR, BOTH, 1.2),
     Row("nodes", "100,000 nodes: load and run / onnxruntime's, time", "loading.seconds", NODES, TWO, 3),
     Row("nodes", "100,000 nodes: load and run / onnxruntime's, memory", "loading.memory", NODES, TWO, 2),
     Row("commands", "`import msdump`, CPU ms", "tools.importing", NONE, ONE, 20),

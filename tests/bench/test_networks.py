@@ -1,7 +1,10 @@
 """Networks that the bench makes itself."""
 
+from functools import partial
+
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from click.testing import CliRunner
 
@@ -9,8 +12,11 @@ from msdump.cli import main
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.session import Network
-from tests.bench import whole
-from tests.bench.networks import chains, llama
+from sample_nets import build as samples
+from sample_nets.resnet50 import net as resnet50
+from sample_nets.tracing import trace
+from tests.bench import sides, whole
+from tests.bench.networks import chains, files, gpt2, llama
 from tests.dump import settings
 
 TINY = llama.LlamaConfig(vocabulary=97, hidden=64, heads=4, key_heads=2, layers=2, wide=96, positions=128)
@@ -20,6 +26,37 @@ CONTEXTS = {
     "CPU": Context(),
     **{f"Ascend {level}": Context(ASCEND, level) for level in (JitLevel.O0, JitLevel.O1, JitLevel.O2)},
 }
+
+
+TINY_GPT2 = gpt2.Gpt2Config(vocabulary=50, sequence=6, hidden=16, heads=2, layers=2, is_whole=True)
+WRITTEN = {
+    "resnet50": (resnet50.network, lambda: [ir.val("x", ir.DataType.FLOAT, [1, 3, 32, 32])]),
+    "decoder": (partial(gpt2.network, TINY_GPT2), partial(gpt2.inputs, 1, TINY_GPT2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "full_name"),
+    [
+        ("resnet50", "Default/layer1-SequentialCell/0-ResidualBlock/bn1-BatchNorm2d/BatchNorm-op0"),
+        ("decoder", "Default/h-CellList/0-Gpt2Block/attn-CausalAttention/c_proj-Dense/BiasAdd-op0"),
+    ],
+    ids=WRITTEN,
+)
+def test_a_mindir_file_is_the_network_that_it_was_written_from(name, full_name, tmp_path):
+    """Its operators have MindSpore's names, and compute what ONNX's do."""
+    network, inputs = WRITTEN[name]
+    path = tmp_path / "model.onnx"
+    samples.write(path, trace(network(), inputs(), name=name))
+    feeds = sides.inputs(path)
+
+    (expected,) = sides.network(path).run(feeds).values()
+    written = sides.network(files.as_mindir(path))
+    (result,) = written.run(feeds).values()
+
+    assert full_name in {operator.full_name for operator in written.operators}
+    # a product with a transposed weight may add in another order
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def saved(path, model):

@@ -14,8 +14,8 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph.graph import ValueType
 from msdump.graph.mindir.kernels import (
-    ITEMS,
     PASSING,
+    PICKING,
     TUPLES,
     Constant,
     Kernel,
@@ -118,7 +118,7 @@ def _on_device(item: Operand) -> DType | None:
     if item.device is not None:
         return item.device
     source: Operand = item
-    while isinstance(source, Kernel) and source.op_type in PASSING | ITEMS:
+    while isinstance(source, Kernel) and source.op_type in PICKING:
         source = source.inputs[0]
     if source is item:
         if item.op_type == "Histogram":  # vendor: it declares the element type of its input

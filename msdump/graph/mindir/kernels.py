@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ CALL: Final = "call"
 TUPLES: Final = frozenset({"MakeTuple", "make_list", "MakeList"})
 ITEMS: Final = frozenset({"TupleGetItem", "list_getitem", "ListGetItem"})
 PASSING: Final = frozenset({"Load", "Depend"})
+PICKING: Final = PASSING | ITEMS
 VIRTUAL: Final = frozenset(
     {*TUPLES, *ITEMS, *PASSING, "UpdateState", "Return", "Partial", "Switch", "make_dict"}
 )
@@ -35,7 +37,7 @@ _KERNELS: Final[Mapping[str, str]] = {"Conv2DTranspose": "Conv2DBackpropInput"}
 """Types that the backend gives other names."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Constant:
     """A constant operand: a number, text, array, tuple of these, None or ``MONAD``.
 
@@ -46,7 +48,7 @@ class Constant:
     value: Any
     dtype: DType | None = None
 
-    @property
+    @cached_property
     def type(self) -> ValueType | None:
         """Type of the tensor that the kernel gets; None for texts, None and monads."""
         value = self.value

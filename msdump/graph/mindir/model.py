@@ -27,6 +27,7 @@ from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import (
     ITEMS,
     PASSING,
+    PICKING,
     TUPLES,
     Constant,
     Kernel,
@@ -37,7 +38,7 @@ from msdump.graph.mindir.kernels import (
 )
 from msdump.graph.mindir.loops import Loop, functions_from, loop_of, targets
 from msdump.graph.operators import update_of
-from msdump.graph.primitives import COMPUTED, SLOTS, Call, function
+from msdump.graph.primitives import COMPUTED, SLOTS, Call, OperatorBody, function
 from msdump.plan import Context
 
 OPSET: Final = 21
@@ -130,6 +131,7 @@ class _Writer:
     def __init__(self, file: MindIR, graphs: Mapping[str, FileGraph]) -> None:
         self._graphs = graphs
         self._functions: dict[tuple[str, str], onnx.FunctionProto] = {}
+        self._calls: dict[tuple[Any, ...], tuple[onnx.NodeProto, int]] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], onnx.NodeProto] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[str] = []
@@ -363,7 +365,7 @@ class _Writer:
         for kernel in self._graphs[name].nodes.kernels:
             operands = kernel.operands()
             for slot in update_of(kernel.op_type, MINDSPORE_DOMAIN).new_values:
-                variable = source(operands[slot], PASSING | ITEMS) if slot < len(operands) else None
+                variable = source(operands[slot], PICKING) if slot < len(operands) else None
                 if isinstance(variable, Variable) and variable.name in self.weights:
                     yield variable.name
 
@@ -411,7 +413,7 @@ class _Writer:
         outputs = [f"{name}:{slot}" if slot else name for slot in range(len(kernel.outputs))]
         self._trees[kernel] = outputs[0] if len(outputs) == 1 else [*outputs]
         values = [item.value if isinstance(item, Constant) else COMPUTED for item in operands]
-        types = [_on_device(item.type, source(item, PASSING | ITEMS)) for item in operands]
+        types = [_on_device(item.type, source(item, PICKING)) for item in operands]
         results = [_on_device(kind, kernel) for kind in kernel.outputs]
         call = Call(kernel.op_type, inputs, values, types, results, kernel.attributes)
         node = self._node(kernel, call, name, outputs)
@@ -443,24 +445,33 @@ class _Writer:
                 op_type, attributes = written
                 return helper.make_node(op_type, call.names, outputs, **attributes)
             assert entry is not None, f"{kernel.op_type} needs a body beside its ONNX operator"
-            structure = call.structure(entry)
-            wide = call.in_float32(entry)
-            element = FLOAT32 if wide else call.element(entry)
-            body = function(wide or entry, len(call.names), structure, element, OPSET, call.computed(entry))
+            known, made = self._template(call, entry)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
             raise UnsupportedOpError(
                 f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"
             ) from error
-        outputs += [f"{name}:{slot}" for slot in range(len(outputs), len(body.output))]
-        del outputs[len(body.output) :]
-        known = self._function(body)
-        node = helper.make_node(
-            known.name, call.names, outputs, domain=MINDSPORE_DOMAIN, overload=known.overload
-        )
-        for key, value in structure.items():
-            kind = onnx.AttributeProto.INTS if value == () else None
-            node.attribute.append(helper.make_attribute(key, value, attr_type=kind))
+        outputs += [f"{name}:{slot}" for slot in range(len(outputs), made)]
+        del outputs[made:]
+        node = onnx.NodeProto(input=call.names, output=outputs)
+        node.MergeFrom(known)
         return node
+
+    def _template(self, call: Call, entry: OperatorBody) -> tuple[onnx.NodeProto, int]:
+        """Return a node without its values, which equal calls share, and the number of its outputs."""
+        kinds = tuple(kind and kind.dtype for kind in (*call.types, None, *call.outputs))
+        structure, computed = call.structure(entry), call.computed(entry)
+        key = entry.build, len(call.names), str(structure), str(computed), kinds
+        if key not in self._calls:
+            wide = call.in_float32(entry)
+            element = FLOAT32 if wide else call.element(entry)
+            made = function(wide or entry, len(call.names), structure, element, OPSET, computed)
+            body = self._function(made)
+            node = onnx.NodeProto(op_type=body.name, domain=MINDSPORE_DOMAIN, overload=body.overload)
+            for name, value in structure.items():
+                kind = onnx.AttributeProto.INTS if value == () else None
+                node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
+            self._calls[key] = node, len(body.output)
+        return self._calls[key]
 
     def _function(self, body: onnx.FunctionProto) -> onnx.FunctionProto:
         """Return a function, or an equal one that is known; functions that differ have other overloads."""
@@ -479,7 +490,7 @@ class _Writer:
         if any(each.name == "is_training" and not each.i for each in node.attribute):
             return  # the moving statistics of an inference stay as they are
         for slot, output in update_of(node.op_type, node.domain).new_values.items():
-            variable = source(operands[slot], PASSING | ITEMS) if slot < len(operands) else None
+            variable = source(operands[slot], PICKING) if slot < len(operands) else None
             if isinstance(variable, Variable) and output < len(node.output):
                 written = self._tree(variable)
                 assert isinstance(written, str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from inspect import Parameter, signature
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from msdump.dtypes import DType
 from msdump.graph.graph import Shape, ValueType
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operators import moves
-from msdump.graph.primitives.body import OperatorBody, Structure, Value
+from msdump.graph.primitives.body import BodyFunction, OperatorBody, Structure, Value
 from msdump.graph.primitives.slots import SLOTS, Slot
 from msdump.graph.primitives.tape import op
 
@@ -54,8 +55,8 @@ class Call:
             return {name: _plain(value) for name, value in own(self).items()}
         found: dict[str, Structure] = {}
         computed = self.computed(entry)
-        for parameter in signature(entry.build).parameters.values():
-            if parameter.kind is not Parameter.KEYWORD_ONLY or parameter.name in computed:
+        for parameter in _keywords(entry.build):
+            if parameter.name in computed:
                 continue
             value = self.argument(parameter.name)
             if value is not None:
@@ -68,21 +69,20 @@ class Call:
         """Return the slots of the inputs that are keywords of a body, but computed in a run."""
         if self.op_type in ARGUMENTS:
             return {}
-        keywords = signature(entry.build).parameters
-        places = {
-            name: self._place(name) for name, each in keywords.items() if each.kind is each.KEYWORD_ONLY
-        }
+        places = {each.name: self._place(each.name) for each in _keywords(entry.build)}
         return {
             name: found[0] for name, found in places.items() if found and self.values[found[0]] is COMPUTED
         }
 
     def _place(self, name: str) -> tuple[int, Slot] | None:
         """Return the number of a slot, and the slot, by its name; None for none that is given."""
-        slots = SLOTS.get(self.op_type, ())
+        found = _PLACES.get(self.op_type, {}).get(name)
+        if found is None:
+            return None
+        (place, slot), slots = found, SLOTS[self.op_type]
         # behind any number of tensors, slots count from the end
-        behind = len(self.values) - len(slots) if slots and slots[0].is_repeated else 0
-        found = ((place + behind, slot) for place, slot in enumerate(slots) if slot.name == name)
-        return next((each for each in found if each[0] < len(self.values)), None)
+        place += len(self.values) - len(slots) if slots[0].is_repeated else 0
+        return (place, slot) if place < len(self.values) else None
 
     def argument(self, name: str, default: Any = None) -> Any:
         """Return the constant of a slot, an attribute, or a fact, by its name; the default for none.
@@ -179,6 +179,20 @@ class Call:
         if kind is None or kind.sizes is None:
             raise ValueError(f"the shape of output {slot} is dynamic; give its dimensions sizes (--dim)")
         return kind.sizes
+
+
+_PLACES: Final = {
+    op_type: {slot.name: (place, slot) for place, slot in enumerate(slots)}
+    for op_type, slots in SLOTS.items()
+}
+"""By primitive: number and slot by its name."""
+
+
+@lru_cache
+def _keywords(build: BodyFunction) -> tuple[Parameter, ...]:
+    """Return the keywords of a body; Python takes long to find them."""
+    each = signature(build).parameters.values()
+    return tuple(parameter for parameter in each if parameter.kind is Parameter.KEYWORD_ONLY)
 
 
 def _number(kind: ValueType | None) -> int | None:

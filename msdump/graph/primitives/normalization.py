@@ -20,24 +20,28 @@ def batch_norm(
     moving_mean: Value,
     moving_variance: Value,
     _training: Value,
-    epsilon: Value,
+    offset: Value,
     momentum: Value,
     *,
     rank: int,
     is_training: int,
+    epsilon: float = 0.0,
 ) -> tuple[Value, ...]:
     """Normalise by the statistics of the batch, and update the moving ones.
 
     Returns the result, mean and variance twice (``batch_mean``, ``reserve_space_1``, ...), and the moving
     mean and variance; the moving variance takes the unbiased one, n / (n - 1). Without training the moving
-    statistics take the place of the batch's and stay as they are.
+    statistics take the place of the batch's; with ``epsilon`` it is ONNX's operator, and nothing is updated.
     """
+    if epsilon and not is_training:
+        y = op.BatchNormalization(x, gamma, beta, moving_mean, moving_variance, epsilon=epsilon)
+        return (y, moving_mean, moving_variance, moving_mean, moving_variance)
     axes = _but_channels(rank)
-    epsilon, momentum = op.of_element(epsilon), op.of_element(momentum)
+    offset, momentum = op.of_element(offset), op.of_element(momentum)
     mean = op.ReduceMean(x, axes, keepdims=0) if is_training else moving_mean
     centered = x - _wide(mean, rank)
     variance = op.ReduceMean(centered * centered, axes, keepdims=0) if is_training else moving_variance
-    scale = gamma / op.Sqrt(variance + epsilon)
+    scale = gamma / op.Sqrt(variance + offset)
     y = centered * _wide(scale, rank) + _wide(beta, rank)
     results = (y, mean, variance, mean, variance)
     if not is_training:
@@ -116,14 +120,23 @@ def layer_norm_body(
     beta: Value,
     _norm_axis: Value,
     _params_axis: Value,
-    epsilon: Value,
+    offset: Value,
     *,
     begin_norm_axis: int,
     rank: int,
+    epsilon: float = 0.0,
 ) -> tuple[Value, Value, Value]:
-    """Normalise over the last axes; return the result, mean and variance (not 1 / standard deviation)."""
-    centered, mean, variance = _centered(x, list(range(begin_norm_axis % rank, rank)))
-    deviation = op.Sqrt(variance + op.CastLike(epsilon, x))
+    """Normalise over the last axes; return the result, mean and variance (not 1 / standard deviation).
+
+    With ``epsilon`` ONNX's operator normalises.
+    """
+    axes = list(range(begin_norm_axis % rank, rank))
+    if epsilon:
+        y, mean, _ = op.LayerNormalization(x, gamma, beta, axis=axes[0], epsilon=epsilon, outputs=3)
+        centered = x - mean
+        return y, mean, op.ReduceMean(centered * centered, axes, keepdims=1)
+    centered, mean, variance = _centered(x, axes)
+    deviation = op.Sqrt(variance + op.CastLike(offset, x))
     y = centered / deviation * gamma + beta
     return y, mean, variance
 

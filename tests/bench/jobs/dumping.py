@@ -45,6 +45,14 @@ def _of_saved(case: Case, *saved: Any, **changes: Any) -> Figure:
     return measure.ratio(partial(ours.run, feeds), theirs, case, tidy=tidy)
 
 
+def of_onnx(case: Case) -> Figure:
+    """Dump a .mindir, with the constants that its operators read, against the same network in .onnx."""
+    folders = case.folder / "mindir", case.folder / "onnx"
+    paths = files.as_mindir(case.path), case.path
+    networks = [sides.network(path, sides.plan(folder)) for path, folder in zip(paths, folders, strict=True)]
+    return sides.beside(case, *networks, *folders)
+
+
 def device_formats(case: Case) -> Figure:
     """Dump in the device's formats against a dump in the host's."""
     return _beside(case, {"trans_flag": False}, {})

@@ -16,6 +16,17 @@ def seconds(case: Case) -> Figure:
     return Figure.of(ratios[1:])  # the first round reads the model from the disk
 
 
+def of_onnx(case: Case) -> Figure:
+    """Time of load and first run of a .mindir against the same network in .onnx."""
+    from tests.bench import sides
+    from tests.bench.networks import files
+
+    feeds, path = sides.inputs(case.path), files.as_mindir(case.path)
+    return measure.ratio(
+        lambda: sides.network(path).run(feeds), lambda: sides.network(case.path).run(feeds), case
+    )
+
+
 def memory(case: Case) -> Figure:
     """Peak memory of msdump's load and first run against onnxruntime's, modules included."""
     return Figure.of([_peak("ours", case) / _peak("theirs", case)])

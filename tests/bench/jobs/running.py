@@ -12,6 +12,7 @@ from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.session import Network
 from tests.bench import measure, sides, whole
 from tests.bench.measure import Case, Figure
+from tests.bench.networks import files
 
 _EVERY = 100
 """One operator of so many is dumped by a filtered dump."""
@@ -31,6 +32,11 @@ def idle_of_run(case: Case) -> Figure:
     """Run with such a configuration against a run without one."""
     idle = sides.network(case.path, sides.plan(case.folder, sides.NEVER))
     return sides.beside(case, idle, sides.network(case.path))
+
+
+def of_onnx(case: Case) -> Figure:
+    """Run a .mindir against a run of the same network in .onnx."""
+    return sides.beside(case, sides.network(files.as_mindir(case.path)), sides.network(case.path))
 
 
 def filtered(case: Case, optimize: str) -> Figure:

@@ -20,7 +20,7 @@ from onnx import numpy_helper
 
 from sample_nets import build as samples
 from sample_nets.tracing import trace
-from tests.bench.networks import chains, gpt2, llama
+from tests.bench.networks import chains, gpt2, llama, mindir
 
 CACHE: Final = Path(tempfile.gettempdir()) / f"msdump-bench-{os.getuid()}"
 """Some gigabytes; ``TMPDIR`` moves it."""
@@ -52,6 +52,16 @@ def with_all_values(file: Path) -> Path:
     return changed
 
 
+def as_mindir(file: Path) -> Path:
+    """Return the same network as a MindIR file."""
+    changed = file.with_suffix(".mindir")
+    if not changed.exists():
+        unfinished = changed.with_suffix(f".{os.getpid()}.part")
+        unfinished.write_bytes(mindir.written(onnx.load(file)))
+        unfinished.replace(changed)
+    return changed
+
+
 def read_and_made(file: Path) -> tuple[list[str], dict[str, np.ndarray]]:
     """Return the names of the inputs and outputs of each node in order, and the weights of the network."""
     proto = onnx.load(file)
@@ -76,8 +86,8 @@ def _save(proto: onnx.ModelProto, file: Path) -> None:
     unfinished.replace(file)
 
 
-def _gpt2(file: Path, batch: int) -> None:
-    model = trace(gpt2.network(), gpt2.inputs(batch), name="gpt2", outputs=("logits",))
+def _gpt2(config: gpt2.Gpt2Config, file: Path, batch: int) -> None:
+    model = trace(gpt2.network(config), gpt2.inputs(batch), name="gpt2", outputs=("logits",))
     samples.write(file, model)
 
 
@@ -87,7 +97,8 @@ def _made(make: Callable[[], onnx.ModelProto], file: Path, batch: int) -> None:
 
 
 _OWN: Final[dict[str, Callable[[Path, int], None]]] = {
-    "gpt2": _gpt2,
+    "gpt2": partial(_gpt2, gpt2.Gpt2Config()),
+    "decoder": partial(_gpt2, gpt2.Gpt2Config(vocabulary=10_000, is_whole=True)),
     "llama": partial(_made, llama.float32),
     "llama-int4": partial(_made, llama.int4),
     "loop1000": partial(_made, chains.loop),

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from onnxscript import OpBuilder, nn
 
-from sample_nets.layers import CellList, Dense, Embedding
+from sample_nets.layers import CellList, Dense, Embedding, LayerNorm
 from sample_nets.tracing import Initializer, parameter
 
 _CUBE: Final = 0.044715
@@ -29,6 +29,7 @@ class Gpt2Config:
         hidden: Length of a token's vector.
         heads: Attention heads; they share ``hidden``.
         layers: Number of blocks.
+        is_whole: Normalisations and GELUs are one operator each, as newer exporters write them.
     """
 
     vocabulary: int = 50257
@@ -36,6 +37,11 @@ class Gpt2Config:
     hidden: int = 768
     heads: int = 12
     layers: int = 12
+    is_whole: bool = False
+
+    def norm(self) -> nn.Module:
+        """Return a normalisation."""
+        return (LayerNorm if self.is_whole else DecomposedNorm)(self.hidden)
 
 
 def normal(sigma: float) -> Initializer:
@@ -69,6 +75,14 @@ class TanhGelu(nn.Module):
         return op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(inner), 1.0))
 
 
+class WholeGelu(nn.Module):
+    """The same in one operator."""
+
+    def forward(self, op: OpBuilder, x: Any) -> Any:
+        """Apply it to every element."""
+        return op.Gelu(x, approximate="tanh")
+
+
 class CausalAttention(nn.Module):
     """Scaled dot products of every token with the ones before it."""
 
@@ -98,11 +112,11 @@ class Gpt2Block(nn.Module):
     def __init__(self, config: Gpt2Config) -> None:
         """Make the layers."""
         super().__init__()
-        self.ln_1 = DecomposedNorm(config.hidden)
+        self.ln_1 = config.norm()
         self.attn = CausalAttention(config)
-        self.ln_2 = DecomposedNorm(config.hidden)
+        self.ln_2 = config.norm()
         self.c_fc = Dense(config.hidden, 4 * config.hidden, normal(0.02))
-        self.act = TanhGelu()
+        self.act = WholeGelu() if config.is_whole else TanhGelu()
         self.c_proj = Dense(4 * config.hidden, config.hidden, normal(0.02))
 
     def forward(self, op: OpBuilder, x: Any, mask: Any) -> Any:
@@ -121,14 +135,14 @@ class Gpt2(nn.Module):
         self.wte = Embedding(config.vocabulary, config.hidden)
         self.wpe = parameter((config.sequence, config.hidden), normal(0.02))
         self.h = CellList(*(Gpt2Block(config) for _ in range(config.layers)))
-        self.ln_f = DecomposedNorm(config.hidden)
+        self.ln_f = config.norm()
         self.lm_head = parameter((config.hidden, config.vocabulary), normal(0.02))
         self.size = config.sequence
 
     def forward(self, op: OpBuilder, input_ids: Any) -> Any:
         """Map ids (N, sequence) to scores (N, sequence, vocabulary)."""
-        ones = op.Constant(value=ir.tensor(np.ones((1, 1, self.size, self.size), np.float32)))
-        mask = op.Cast(op.Trilu(ones, upper=0), to=ir.DataType.BOOL)
+        seen = np.tril(np.ones((1, 1, self.size, self.size), np.float32))
+        mask = op.Cast(op.Constant(value=ir.tensor(seen)), to=ir.DataType.BOOL)
         x = op.Add(self.wte(op, input_ids), self.wpe)
         x = self.ln_f(op, self.h(op, x, mask))
         return op.MatMul(x, self.lm_head)
