@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from msdump import convert
 from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
@@ -19,7 +20,6 @@ from msdump.convert import (
     OutputKind,
     Target,
     convert_files,
-    convert_models,
     find_sources,
 )
 from msdump.errors import plural
@@ -144,7 +144,7 @@ def command(
     if kind == _ONNX:
         if form or shape or scripts or output_index is not None or input_index is not None:
             raise click.UsageError("-f, -s, -c, -o and -i are for dump files, -t onnx is for .mindir files")
-        models = convert_models((*paths, *dumps), output)
+        models = convert.convert_models((*paths, *dumps), output)  # loads ONNX where a model is given
         text = f"converted {plural(len(models.results), 'model')} to {plural(models.files, 'file')}"
         documents.show(DOCUMENT, models, (f"{text}, {models.size:,} bytes", f"into      {output}"))
         return

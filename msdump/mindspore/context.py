@@ -13,7 +13,7 @@ GRAPH_MODE: Final = 0
 PYNATIVE_MODE: Final = 1
 """The network runs line by line; a loaded .mindir is a graph in this mode, too."""
 
-_log = logging.getLogger("msdump.mindspore")
+_log = logging.getLogger("msdump.frontends")
 
 
 def set_context(**named_settings: Any) -> None:

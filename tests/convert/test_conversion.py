@@ -238,6 +238,7 @@ def test_results_in_the_directory_of_the_dump_are_skipped_the_next_time(tmp_path
 
 def test_modes(tmp_path, image):
     """Files and directories are their owner's alone."""
+    (tmp_path / "deep").mkdir(mode=0o700)
     convert([image.parent], tmp_path / "deep" / "out")
 
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "deep").rglob("*")]

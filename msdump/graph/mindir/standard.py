@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import onnx
@@ -13,8 +13,10 @@ from onnx import helper, numpy_helper
 from msdump import dtypes
 from msdump.errors import FormatError, GraphError
 from msdump.graph import functions, names
-from msdump.graph.mindir.model import TranslatedModel
 from msdump.graph.order import walk_graphs, walk_nodes
+
+if TYPE_CHECKING:
+    from msdump.graph.mindir.model import TranslatedModel
 
 _STATEFUL: Final = "msdump.stateful"
 """Metadata of a model: each run is a step."""
