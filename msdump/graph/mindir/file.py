@@ -146,7 +146,10 @@ def _checked(model: Any) -> Iterator[str]:
         )
     if model.graph.map_parameter:
         name = model.graph.map_parameter[0].name
-        raise GraphError(f"parameter {name!r} is a MapParameter (hash table), which cannot run here")
+        raise GraphError(
+            f"parameter {name!r} is a MapParameter (hash table), which cannot run here; export a network"
+            " with an ordinary Parameter"
+        )
     for tensor in model.graph.parameter:
         if tensor.compression_type or tensor.quant_params:
             raise GraphError(
@@ -178,7 +181,14 @@ def element_type(number: int) -> dtypes.DType:
 def _array(tensor: Any, raw: np.ndarray) -> np.ndarray:
     shape = tuple(tensor.dims)
     dtype = element_type(tensor.data_type)
-    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(raw):
+    if dtype.name in {"complex64", "complex128", "string"}:
+        raise GraphError(
+            f"tensor {tensor.name!r} is of {dtype.name}, which cannot run here; export a network with real"
+            " numbers alone"
+        )
+    if any(size < 0 for size in shape):
+        raise GraphError(f"tensor {tensor.name!r} has the shape {shape}: sizes must be 0 or more")
+    if math.prod(shape) * dtype.itemsize != len(raw):
         raise GraphError(
             f"tensor {tensor.name!r} of {dtype.name}{list(shape)} has {len(raw)} bytes of data,"
             f" {math.prod(shape) * dtype.itemsize} are needed; is the file cut off?"
@@ -195,6 +205,7 @@ def decoded(attribute: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for e
     """Return the value of an attribute: a number, text, array, a tuple of values, None, or ``MONAD``.
 
     A number inside a tuple lies in the field of repeated numbers, one outside in the field of a single one.
+    A tensor without sizes and data is an element type: its name.
 
     Raises:
         GraphError: A kind without a value here, or tuples that are nested too deeply.
@@ -213,6 +224,8 @@ def decoded(attribute: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for e
         return texts[0] if len(texts) == 1 else tuple(texts)
     if kind in {Kind.TENSOR, Kind.TENSORS}:
         tensors = [attribute.t] if attribute.HasField("t") else list(attribute.tensors)
+        if len(tensors) == 1 and not tensors[0].dims and not tensors[0].HasField("raw_data"):
+            return element_type(tensors[0].data_type).name
         arrays = [_array(each, np.frombuffer(each.raw_data, np.uint8)) for each in tensors]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
     if kind in {Kind.TUPLE, Kind.LIST}:
@@ -243,10 +256,10 @@ _NUMBER_TYPES: Final[Mapping[int, type]] = {
 }
 
 
-def abstract_types(attribute: Any | None, depth: int = 0) -> tuple[ValueType | None, ...]:
-    """Return the types of a node's outputs, tuples flattened; None for an output that is no tensor.
+def abstract_types(attribute: Any | None, node: str, depth: int = 0) -> tuple[ValueType | None, ...]:
+    """Return the types of the outputs of a node, tuples flattened; None for an output that is no tensor.
 
-    Negative sizes are dynamic dimensions.
+    Negative sizes are dynamic dimensions. Errors name the node.
     """
     if attribute is None or depth > _NESTING:
         return (None,)
@@ -255,9 +268,10 @@ def abstract_types(attribute: Any | None, depth: int = 0) -> tuple[ValueType | N
     if attribute.type in {Kind.TUPLE, Kind.LIST}:
         if attribute.seq_info.is_dyn_len:
             raise GraphError(
-                f"attribute {attribute.name!r}: a tuple of dynamic length, which cannot run here"
+                f"node {node!r}: a tuple of dynamic length cannot run here; export a"
+                " network with tuples of fixed lengths"
             )
-        return tuple(kind for each in attribute.values for kind in abstract_types(each, depth + 1))
+        return tuple(kind for each in attribute.values for kind in abstract_types(each, node, depth + 1))
     return (None,)
 
 

@@ -33,6 +33,15 @@ VIRTUAL: Final = frozenset(
 )
 """Nodes without a kernel: they group values or order side effects."""
 
+_FEWEST: Final = {
+    **dict.fromkeys(ITEMS, 2),
+    **dict.fromkeys((*PASSING, "UpdateState", "Partial"), 1),
+    "Switch": 3,
+}
+"""By type of such a node: the operands that it needs."""
+
+_MOST_MEMBERS: Final = 1 << 20
+
 _KERNELS: Final[Mapping[str, str]] = {"Conv2DTranspose": "Conv2DBackpropInput"}
 """Types that the backend gives other names."""
 
@@ -205,6 +214,7 @@ class NodeReader:
         self._file = file
         self._expand = expand
         self._loaded = loaded
+        self._members: dict[Operand, int] = {}
         self._constants: dict[str, Operand] = {
             name: Constant(next((decoded(each) for each in node.attribute), None))
             for graph in (file.graph, *file.functions.values())
@@ -245,8 +255,20 @@ class NodeReader:
         abstract = {each.name: each for each in node.attribute}
         if node.op_type == CONSTANT:
             return
-        kernel = self._kernel(node, values, abstract_types(abstract.get("shape")))
-        made = self._made(kernel)
+        kernel = self._kernel(node, values, abstract_types(abstract.get("shape"), node.domain or node.name))
+        if kernel.op_type in TUPLES:
+            count = sum(self._members.get(source(item, PICKING), 1) for item in kernel.inputs)
+            if count > _MOST_MEMBERS:
+                raise GraphError(
+                    f"node {node.output[0]!r}: a tuple has more than {_MOST_MEMBERS} values inside"
+                )
+            self._members[kernel] = count
+        try:
+            made = self._made(kernel)
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise GraphError(
+                f"{kernel.front_name}: {kernel.op_type} has other operands than MindSpore gives it: {error}"
+            ) from error
         read.kernels += [each for each in made if isinstance(each, Kernel)]
         values.update(dict.fromkeys(node.output, made[-1]))
 
@@ -266,13 +288,17 @@ class NodeReader:
             callee = values.get(name) or self._function(node, name)
             return Kernel(CALL, scope, [callee, *inputs], outputs, runs=False)
         kind = primitive.op_type
+        if len(inputs) < _FEWEST.get(kind, 0):
+            raise GraphError(f"{node.domain}: {kind} needs {_FEWEST[kind]} operands, not {len(inputs)}")
         return Kernel(
             *(kind, scope, inputs, outputs, kind not in VIRTUAL, front_name, primitive.attributes),
         )
 
     def _function(self, node: Any, name: str) -> Constant:
         if name not in self._file.functions:
-            raise GraphError(f"node {node.name!r} reads {name!r}, which no node, input or parameter provides")
+            raise GraphError(
+                f"node {node.name!r} reads {name!r}, which no input, parameter or earlier node provides"
+            )
         return Constant(Function(name))
 
     def _made(self, kernel: Kernel) -> list[Operand]:  # noqa: C901, PLR0911 - one for each kind of node

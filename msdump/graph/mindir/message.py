@@ -82,7 +82,9 @@ ELEMENTS: Final = tuple(
 @cache
 def message_class(name: str) -> Any:
     """Return the protobuf class of a message, ``ModelProto``."""
-    file = descriptor_pb2.FileDescriptorProto(name="msdump/mind_ir.proto", package="mind_ir", syntax="proto2")
+    # as proto2, but that texts must be UTF-8
+    file = descriptor_pb2.FileDescriptorProto(name="msdump/mind_ir.proto", package="mind_ir")
+    file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
     scalars = descriptor_pb2.FieldDescriptorProto
     for title, rows in _MESSAGES.items():
         message = file.message_type.add(name=title)

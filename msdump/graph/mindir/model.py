@@ -44,6 +44,7 @@ from msdump.plan import Context
 OPSET: Final = 21
 _FLAG: Final = ValueType(dtypes.from_name("bool"), ())
 _NUMBER: Final = ValueType(dtypes.from_name("int64"), ())
+_MOST_CALLS: Final = 4096  # each is written at its place, so branches behind each other double them
 IR_VERSION: Final = 10
 """The first one with overloads of functions."""
 
@@ -73,6 +74,10 @@ class TranslatedModel:
             writer.add(file.graph.name)
         except RecursionError as error:
             raise GraphError("tuples or functions are nested too deeply in each other") from error
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise GraphError(
+                f"the parts of the file do not fit together ({error}); export the network again"
+            ) from error
         self.message = writer.model()
         self.weights = writer.weights
         self.bindings = writer.bindings
@@ -140,6 +145,7 @@ class _Writer:
         self._types: dict[str, ValueType] = {}
         self._taken = Counter[str]()
         self._around: list[str] = []
+        self._count = 0
         self.weights = {name.rpartition(":")[2]: array for name, array in file.weights.items()}
         self.bindings: dict[str, str] = {}
         self.declared: dict[str, DType] = {}
@@ -183,7 +189,7 @@ class _Writer:
         graph = helper.make_graph(nodes, "main", self._inputs, made, value_info=infos)
         return helper.make_model(
             graph,
-            producer_name="MindSpore",
+            producer_name="msdump",
             ir_version=IR_VERSION,
             opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MINDSPORE_DOMAIN, 1)],
             functions=list(self._functions.values()),
@@ -221,6 +227,12 @@ class _Writer:
 
     def _call(self, name: str, given: Sequence[Tree], body: _Pass | None) -> Tree:
         """Write a function with its arguments in the place of its call; return its result."""
+        self._count += 1
+        if self._count > _MOST_CALLS:
+            raise UnsupportedOpError(
+                f"function {name!r}: functions call each other in more than {_MOST_CALLS} ways; export a"
+                " network with fewer branches behind each other"
+            )
         if body is not None and name == body.loop.header:
             return [self._truth(True), *body.again(given)]
         if body is not None and name not in body.loop.members:

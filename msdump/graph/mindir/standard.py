@@ -40,7 +40,6 @@ def standard(translated: TranslatedModel) -> onnx.ModelProto:
     """
     model = onnx.ModelProto()
     model.CopyFrom(translated.message)
-    model.producer_name = "msdump"
     del model.functions[:]
     model.functions.extend(functions.renamed_calls(model.graph.node, translated.message.functions))
     _add_identities(model.graph)
