@@ -458,7 +458,7 @@ class _Writer:
                 return helper.make_node(op_type, call.names, outputs, **attributes)
             assert entry is not None, f"{kernel.op_type} needs a body beside its ONNX operator"
             known, made = self._template(call, entry)
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
             raise UnsupportedOpError(
                 f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"
             ) from error
