@@ -172,7 +172,7 @@ def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
 
 
 def check_size(head: Header, size: int, source: str) -> None:
-    """Refuse (DumpReadError) a file of fewer bytes than its header asks for."""
+    """Refuse (DumpReadError) a file of fewer bytes than its header promises."""
     needed, available = math.prod(head.shape) * int(head.descr[2:]), size - head.offset
     if needed > available:
         wanted = f"shape {head.shape} of {head.descr!r} needs {needed} bytes"

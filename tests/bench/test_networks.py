@@ -44,7 +44,7 @@ WRITTEN = {
     ids=WRITTEN,
 )
 def test_a_mindir_file_is_the_network_that_it_was_written_from(name, full_name, tmp_path):
-    """Its operators have MindSpore's names, and compute what ONNX's do."""
+    """Its operators have MindSpore's names, and compute as ONNX's do."""
     network, inputs = WRITTEN[name]
     path = tmp_path / "model.onnx"
     samples.write(path, trace(network(), inputs(), name=name))

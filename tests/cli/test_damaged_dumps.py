@@ -233,7 +233,7 @@ def test_what_is_missing_is_counted(sides, damage, command):
 
 @pytest.mark.parametrize("command", PROMISES)
 def test_help_has_the_promises(command):
-    """The exit codes that the tests of this file expect are those of --help."""
+    """The tests of this file expect the exit codes of --help."""
     code, sentence = PROMISES[command]
 
     told = CliRunner().invoke(main, [command, "--help"], env={"COLUMNS": "200"}).stdout

@@ -110,7 +110,7 @@ def select_pack(
     Args:
         folder: The pack.
         view: The view.
-        fault: Gets messages about files that are left out: those that are not regular files (DuckDB would
+        fault: Gets messages about files that are left out: files that are not regular (DuckDB would
             wait for the writer of a pipe), and damaged ones.
         find_fault: Returns why the rows of a SELECT cannot be read; None: no file is damaged.
     """

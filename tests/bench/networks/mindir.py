@@ -126,7 +126,7 @@ class _Writer:
         return [self.add("TupleGetItem", [whole, place], shape) for place, shape in enumerate(shapes)]
 
     def finish(self, result: str) -> bytes:
-        """Return the file: what it returns depends on all that was loaded."""
+        """Return the file: its results depend on all that was loaded."""
         self._scope = "Default"
         group = self.add("MakeTuple", self._loads)
         shape = self.shapes[result]
