@@ -257,7 +257,7 @@ def _add_seeds(graph: onnx.GraphProto, seed: int) -> None:
 
 
 def _with_facts(graph: Graph, facts: Mapping[str, Any]) -> Graph:
-    """Return a graph with the facts that its message does not hold; declared types of values in inner graphs, too."""
+    """Return a graph with facts that its message does not hold, also the declared types of inner values."""
     declared = facts["declared"]
 
     def with_declared(inner: Graph) -> Graph:

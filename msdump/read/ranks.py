@@ -171,7 +171,7 @@ class Rank:
         )
 
     def listed_operators(self, graph: int) -> Mapping[str, ListedForms]:
-        """Return the operators of a graph's .ir file by full name; nothing, with a warning, of a damaged file."""
+        """Return the operators of a graph's .ir file by full name; none, with a warning, of a damaged one."""
         return self._unless_damaged(read_listed_operators, self.graph_file(PathKind.IR, graph)) or {}
 
     def iterations_run(self, graph: int) -> tuple[int, ...] | None:
