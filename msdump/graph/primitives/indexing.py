@@ -46,7 +46,7 @@ def search_sorted(sequence: Value, values: Value, *, right: int, output_type: in
 @operator("Sort")
 def sort(x: Value, *, axis: int = -1, descending: int = 0) -> tuple[Value, Value]:
     """Return the elements in order along an axis, and their places in Int32."""
-    count = op.Gather(op.Shape(x), [axis])
+    count = op.Shape(x, start=axis, **({} if axis == -1 else {"end": axis + 1}))
     values, places = op.TopK(x, count, axis=axis, largest=descending, outputs=2)
     return values, op.Cast(places, to=INT32)
 
@@ -69,7 +69,7 @@ def unique(x: Value) -> tuple[Value, Value]:
 @operator("NMSWithMask")
 def nms_with_mask(boxes: Value, *, iou_threshold: float) -> tuple[Value, Value, Value]:
     """Return boxes by falling score, their numbers, and which of them overlap no better one too far."""
-    count = op.Gather(op.Shape(boxes), [0])
+    count = op.Shape(boxes, start=0, end=1)
     score = op.Slice(boxes, (4,), (5,), (1,))
     ordered, order = op.TopK(op.Squeeze(score, [1]), count, outputs=2)
     sorted_boxes = op.Gather(boxes, order)
