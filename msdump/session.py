@@ -135,6 +135,7 @@ class Network:
             can_rehearse=self._collectives is None,
         )
 
+    @keeping_stops()
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Run once; return the output, or a tuple if the graph has several outputs.
 
@@ -152,6 +153,7 @@ class Network:
         outputs = [results[name] for name in self.graph.returns or results]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
+    @keeping_stops()
     def run(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run once with inputs by name (any string); return outputs by name.
 
@@ -168,6 +170,7 @@ class Network:
             outputs[name] = outputs[name].astype(self.graph.declared[name].numpy)
         return outputs
 
+    @keeping_stops()
     def train_step(self, /, *inputs: Any, **named: Any) -> Any:
         """Run one step of training: forward, backward, and the update of the variables.
 
@@ -240,7 +243,7 @@ class Network:
 
     def _execute(self, inputs: Mapping[str, Any], *, trains: bool = False) -> list[Any]:
         shared = self._shared
-        with keeping_stops(), shared.lock:
+        with shared.lock:
             self._refuse_reentry()
             try:
                 shared.runner = threading.get_ident()

@@ -145,7 +145,8 @@ def test_every_block_is_known():
     skipped = [block for block in BLOCKS if block.reason]
 
     assert unknown == []
-    assert {"README.md", "CONTRIBUTING.md", "install.md"} >= {block.page.name for block in skipped}
+    allowed = {"README.md", "CONTRIBUTING.md", "install.md", "mindspore-network.md"}
+    assert allowed >= {block.page.name for block in skipped}
 
 
 @pytest.mark.parametrize("block", list(to_run("bash", "python")))

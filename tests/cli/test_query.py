@@ -373,9 +373,10 @@ def cut_the_end(path):
 
 
 def wreck_the_middle(path):
-    """Overwrite bytes of cells, not of the file's description."""
+    """Overwrite the bytes of all cells, not the file's description at the end."""
     data = path.read_bytes()
-    path.write_bytes(data[:4] + bytes(range(255, 155, -1)) + data[104:])
+    cells = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    path.write_bytes(data[:4] + bytes(255 - number % 100 for number in range(4, cells)) + data[cells:])
 
 
 def put_a_pipe(path):
