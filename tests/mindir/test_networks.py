@@ -14,6 +14,7 @@ import pytest
 import msdump
 from msdump.capture import Process
 from msdump.frontends import mindspore
+from tests.dump.settings import common
 
 DATA = Path(__file__).parent / "networks"
 HALF = ("amp", "mlp16")
@@ -39,16 +40,7 @@ def _own_process(monkeypatch):
 def dump(name, path, **settings):
     """Run a network as often as MindSpore did, with a dump of everything; return its results."""
     config = {
-        "common_dump_settings": {
-            "dump_mode": 0,
-            "path": str(path),
-            "net_name": "Net",
-            "iteration": "all",
-            "saved_data": "tensor",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0],
-        },
+        "common_dump_settings": common(path),
         "e2e_dump_settings": {"enable": True, "trans_flag": True},
         "msdump": {"naming": "2.7", **settings},
     }

@@ -3,7 +3,6 @@
 The files in ``refused`` are MindSpore 2.10's own; the others are made of a network by a change.
 """
 
-import json
 import logging
 import shutil
 from pathlib import Path
@@ -18,6 +17,7 @@ from msdump.cli import main
 from msdump.errors import GraphError
 from msdump.graph import loader
 from msdump.graph.mindir.message import Kind, message_class
+from tests.dump.settings import write
 
 DATA = Path(__file__).parent / "refused"
 NETWORKS = Path(__file__).parent / "networks"
@@ -218,22 +218,7 @@ def invoke(*arguments):
 
 def dump_everything(folder):
     """Return the file of a configuration that dumps all operators in each step."""
-    config = {
-        "common_dump_settings": {
-            "dump_mode": 0,
-            "path": str(folder / "dump"),
-            "net_name": "Net",
-            "iteration": "all",
-            "saved_data": "tensor",
-            "input_output": 0,
-            "kernels": [],
-            "support_device": [0],
-        },
-        "e2e_dump_settings": {"enable": True, "trans_flag": True},
-    }
-    file = folder / "dump.json"
-    file.write_text(json.dumps(config))
-    return file
+    return write(folder / "dump.json", folder / "dump")
 
 
 def refusal(path, folder):

@@ -148,10 +148,7 @@ class Call:
         Raises:
             ValueError: A dimension is dynamic.
         """
-        kind = self.types[slot]
-        if kind is None or kind.sizes is None:
-            raise ValueError(f"the shape of input {slot} is dynamic; give its dimensions sizes (--dim)")
-        return kind.sizes
+        return _sizes(self.types[slot], f"input {slot}")
 
     def shape(self, slot: int = 0) -> Shape:
         """Return the shape of an operand, in which sizes may be dynamic.
@@ -175,10 +172,14 @@ class Call:
         Raises:
             ValueError: A dimension is dynamic.
         """
-        kind = self.outputs[slot]
-        if kind is None or kind.sizes is None:
-            raise ValueError(f"the shape of output {slot} is dynamic; give its dimensions sizes (--dim)")
-        return kind.sizes
+        return _sizes(self.outputs[slot], f"output {slot}")
+
+
+def _sizes(kind: ValueType | None, place: str) -> tuple[int, ...]:
+    """Return the shape of an operand or output that messages name."""
+    if kind is None or kind.sizes is None:
+        raise ValueError(f"the shape of {place} is dynamic; give its dimensions sizes (--dim)")
+    return kind.sizes
 
 
 _PLACES: Final = {
