@@ -31,7 +31,7 @@ bench-page: ; $(PYTHON) -m tests.bench.page $(JSON) docs/performance.md
 soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
-schema: ; $(PYTHON) -m msdump.config.reference docs/reference/config.md docs/schema/mindspore_dump.schema.json && $(PYTHON) scripts/gradients.py docs/reference/gradients.md && $(PYTHON) scripts/primitives.py docs/reference/primitives.md && $(PYTHON) -m msdump.analysis.query.columns docs/reference/views.md && $(PYTHON) -m msdump.cli.documents docs/schema
+schema: ; $(PYTHON) -m msdump.config.reference docs/reference/config.md docs/schema/mindspore_dump.schema.json && $(PYTHON) scripts/gradients.py docs/reference/gradients.md && $(PYTHON) scripts/primitives.py docs/reference/primitives.md && $(PYTHON) -m msdump.look.query.columns docs/reference/views.md && $(PYTHON) -m msdump.cli.documents docs/schema
 # The documentation as a site: build/docs/index.html
 docs: ; $(PYTHON) -c 'import sphinx' 2>/dev/null || bash scripts/setup.sh docs
 	$(PYTHON) -m sphinx -q --fail-on-warning --keep-going docs build/docs

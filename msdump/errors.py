@@ -78,7 +78,7 @@ class _Visible(logging.Filter):
 
 _ROOMS = (
     *("accucmp", "acl", "capture", "communication", "config", "counters", "device", "execute", "frontends"),
-    *("analysis", "graph", "session", "statistics", "store", "torchair", "training"),
+    *("graph", "judge", "look", "read", "session", "statistics", "store", "torchair", "training"),
 )
 for _room in _ROOMS:  # escapes messages for all handlers, the user's too
     logging.getLogger(f"msdump.{_room}").addFilter(_Visible())

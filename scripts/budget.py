@@ -65,13 +65,13 @@ def size_of(text: str) -> Size:
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: its folder below msdump or tests, one deeper below analysis.
+    """Return the room of a module: its folder below msdump or tests, one deeper below judge and look.
 
-    >>> [room_of(f"msdump/{name}.py") for name in ("errors", "graph/graph", "analysis/report/page/page")]
-    ['msdump', 'msdump/graph', 'msdump/analysis/report']
+    >>> [room_of(f"msdump/{name}.py") for name in ("errors", "graph/graph", "look/report/page/page")]
+    ['msdump', 'msdump/graph', 'msdump/look/report']
     """
     folders = module.split("/")[:-1]
-    return "/".join(folders[: 3 if "analysis" in folders[:2] else 2])
+    return "/".join(folders[: 3 if {"judge", "look"} & {*folders[:2]} else 2])
 
 
 def measured() -> dict[str, Size]:

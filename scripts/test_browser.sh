@@ -11,7 +11,7 @@ if ! bash "$MSDUMP_ROOT/scripts/setup.sh" test browser; then
 fi
 
 cd "$MSDUMP_ROOT"
-"$VENV/bin/oxlint" --deny-warnings msdump/analysis/report/page
+"$VENV/bin/oxlint" --deny-warnings msdump/look/report/page
 
 # Return whether Chromium is installed.
 has_chromium() {

@@ -29,13 +29,13 @@ WRITES_AND_OPENS_DIRECTORIES = {
     f"store/write/{name}.py" for name in ("directories", "place", "rows", "temporaries")
 }
 READS_WHAT_IS_OPEN = {
-    "analysis/inputs.py",  # np.load, of a file that the door opened
+    "judge/inputs.py",  # np.load, of a file that the door opened
     "cli/streams.py",  # /dev/null, to write to
 }
 MAINS = {
     "cli/documents.py",
     "config/reference.py",
-    "analysis/query/columns.py",
+    "look/query/columns.py",
 }  # they also write a page when run
 
 
@@ -190,7 +190,7 @@ def test_library_has_one_room(library, room):
     assert [name for name in names if not name.startswith(room)] == []
 
 
-TREES_OF_ROOMS = {"analysis"}  # its folders are rooms of their own
+TREES_OF_ROOMS = {"judge", "look"}  # its folders are rooms of their own
 
 
 def room_of(module):

@@ -61,10 +61,10 @@ SHOWN_BY_EXAMPLE = (
     "msdump.store.write.rows",
     "msdump.store.write.sinks",
     "msdump.read.folder",
-    "msdump.analysis.graph_rules",
+    "msdump.judge.graph_rules",
     "msdump.convert.format",
     "msdump.convert.file",
-    "msdump.analysis.scores",
+    "msdump.judge.scores",
     "msdump.wire",
 )
 """Modules of formats, names, grammars and layouts: an example says more than their rules."""

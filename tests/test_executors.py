@@ -24,13 +24,13 @@ from msdump import executors
 from msdump.cli import main
 from msdump.errors import NotAvailableError, ToolError
 from msdump.executors import ExecutorChoice, map_items
-from tests.analysis import dumped
 from tests.communication import launching
+from tests.judge import dumped
 
 MUCH = 1 << 40
 LITTLE = 1
 TWO = ExecutorChoice(2)
-LOG = logging.getLogger("msdump.analysis")
+LOG = logging.getLogger("msdump.judge")
 
 
 def placed(number):

@@ -13,13 +13,13 @@ import onnx
 import pytest
 
 from msdump import reading
-from msdump.analysis import inputs, read_rules
-from msdump.analysis.compare import cann
 from msdump.config import source
 from msdump.config.acl import faults as acl_file
 from msdump.convert import Target, convert_files, find_sources, load_function
 from msdump.errors import MsdumpError
 from msdump.graph import loader
+from msdump.judge import inputs, read_rules
+from msdump.judge.compare import cann
 from msdump.read import Iteration, Record, open_dump, read_overflow
 from msdump.return_codes import ReturnCode
 from msdump.store import Key, PathKind, TensorName

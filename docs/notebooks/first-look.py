@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import msdump
-from msdump.analysis.inspection import draw, inspect
+from msdump.look.show import draw, inspect
 
 out = Path("out/first-look")
 out.mkdir(parents=True, exist_ok=True)

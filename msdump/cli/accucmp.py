@@ -14,22 +14,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from msdump.analysis import (
-    ALL,
-    Choice,
-    Score,
-    choose,
-    groups_at,
-    overflow,
-    reports,
-    select_places,
-    select_range,
-)
-from msdump.analysis.compare import ElementPairs, Options, Pair, Sides, cann, open_sides
 from msdump.cli import messages, streams
 from msdump.cli.program import INTERRUPTED
 from msdump.convert import OutputKind, Target, convert_files, find_sources
 from msdump.errors import DumpReadError, DumpWriteError, MsdumpError, ToolError
+from msdump.judge import ALL, Choice, Score, choose, groups_at, reports, select_places, select_range
+from msdump.judge.compare import ElementPairs, Options, Pair, Sides, cann, open_sides
+from msdump.look import overflow
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.store import FAILED_LIST

@@ -11,8 +11,16 @@ from typing import Final
 import click
 
 from msdump import dtypes
-from msdump.analysis import inputs
-from msdump.analysis.advise import (
+from msdump.cli import messages, sections
+from msdump.cli import output as documents
+from msdump.cli.options import applied
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started
+from msdump.errors import InputError, plural
+from msdump.execute import WeightCopies, bind_inputs
+from msdump.graph import Graph, Node
+from msdump.judge import inputs
+from msdump.judge.advise import (
     FILES,
     ErrorPair,
     InputUse,
@@ -28,15 +36,7 @@ from msdump.analysis.advise import (
     advise,
     write,
 )
-from msdump.analysis.diff import Variant, make_side
-from msdump.cli import messages, sections
-from msdump.cli import output as documents
-from msdump.cli.options import applied
-from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started
-from msdump.errors import InputError, plural
-from msdump.execute import WeightCopies, bind_inputs
-from msdump.graph import Graph, Node
+from msdump.judge.diff import Variant, make_side
 from msdump.observer import Interest, Observer
 from msdump.plan import DeviceTarget, PrecisionMode
 

@@ -6,14 +6,14 @@ from typing import Final
 
 import click
 
-from msdump.analysis import baseline as tool
-from msdump.analysis import trend
 from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
 from msdump.errors import plural
 from msdump.executors import ExecutorChoice
+from msdump.judge import baseline as tool
+from msdump.look import trend
 
 DOCUMENT: Final = Document(
     Shape(tool.Baseline, "path directories tensors=rows unreadable", name="BaselineDocument")

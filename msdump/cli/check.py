@@ -8,18 +8,6 @@ from typing import Any, Final
 
 import click
 
-from msdump.analysis import (
-    Amount,
-    Forecast,
-    LeftOut,
-    ModelPreview,
-    Unmatched,
-    Unrunnable,
-    describe,
-    preview_model,
-    sizes_of,
-    subjects,
-)
 from msdump.capture import operators, suggest
 from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
@@ -29,6 +17,18 @@ from msdump.errors import plural
 from msdump.execute import emulated
 from msdump.frontends import settings
 from msdump.graph import MixedTypes, loader
+from msdump.judge import sizes_of
+from msdump.look import (
+    Amount,
+    Forecast,
+    LeftOut,
+    ModelPreview,
+    Unmatched,
+    Unrunnable,
+    describe,
+    preview_model,
+    subjects,
+)
 from msdump.plan import DumpPlan
 from msdump.record import OperatorRef
 from msdump.selector import DumpMode

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from msdump.analysis import ALL, answer, reports
-from msdump.analysis.align import Executions, FolderPair, is_measured_alone, pair_folders
-from msdump.analysis.compare import (
+from msdump.cli import messages, sections, verdicts
+from msdump.cli import options as command_options
+from msdump.cli import output as documents
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
+from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
+from msdump.errors import DumpReadError, InputError, plural
+from msdump.executors import ExecutorChoice
+from msdump.judge import ALL, answer, reports
+from msdump.judge.compare import (
     ComparedFolder,
     DumpComparison,
     RowSide,
@@ -20,21 +27,14 @@ from msdump.analysis.compare import (
     measure_files,
     missing_operators,
 )
-from msdump.analysis.judge import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
-from msdump.cli import messages, sections, verdicts
-from msdump.cli import options as command_options
-from msdump.cli import output as documents
-from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
-from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
-from msdump.errors import DumpReadError, InputError, plural
-from msdump.executors import ExecutorChoice
+from msdump.judge.pair import Executions, FolderPair, is_measured_alone, pair_folders
+from msdump.judge.verdict import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.plan import Context
 from msdump.read import FolderKind, open_dump, read_folder
 from msdump.store import STATISTICS as TABLE
 
 if TYPE_CHECKING:
-    from msdump.analysis.compare import Rerunning
+    from msdump.judge.compare import Rerunning
 
 _OF_FILES: Final = {TensorVerdict.DIFFERS: Verdict.OWN}  # other verdicts on files have equal values in both
 
@@ -137,9 +137,9 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
         arithmetic: Variant in which the golden side computed.
     """
     # Imported late: loading the packages that run operators takes longer than comparing a few files.
-    from msdump.analysis.compare import Rerunning
-    from msdump.analysis.diff import Engine, models
-    from msdump.analysis.rerun import Arithmetic
+    from msdump.judge.compare import Rerunning
+    from msdump.judge.diff import Engine, models
+    from msdump.judge.rerun import Arithmetic
 
     variant = models.parse(arithmetic)
     if variant.engine is not Engine.DEVICE:
@@ -168,7 +168,7 @@ def _context_of(path: str) -> Context:
 
 def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
     """Print the error of each network output when some operators' outputs are replaced by golden's."""
-    from msdump.analysis.rerun import patch  # imported late, as in ``rerun``
+    from msdump.judge.rerun import patch  # imported late, as in ``rerun``
 
     write = messages.say if documents.wanted() else print
     for run in rerunning.runs:

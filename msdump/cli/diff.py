@@ -9,29 +9,6 @@ from typing import Any, Final
 
 import click
 
-from msdump.analysis import (
-    Bisection,
-    ExchangedPart,
-    answer,
-    inputs,
-    note_of_sizes,
-    of_side,
-    write_exchange,
-)
-from msdump.analysis.diff import (
-    LockstepComparison,
-    OutputDifference,
-    Side,
-    Variant,
-    is_quantised,
-    make_side,
-    models,
-    pair_models,
-    pair_sides,
-    rounded_to,
-    sharing_weights,
-)
-from msdump.analysis.judge import QUANTISED, Limits, coarser
 from msdump.cli import advise as advise_options
 from msdump.cli import messages, options, sections, verdicts
 from msdump.cli import output as documents
@@ -44,6 +21,21 @@ from msdump.errors import InputError, plural
 from msdump.execute import WeightCopies, bind_inputs
 from msdump.frontends import mindspore
 from msdump.graph import Graph
+from msdump.judge import Bisection, ExchangedPart, answer, inputs, note_of_sizes, of_side, write_exchange
+from msdump.judge.diff import (
+    LockstepComparison,
+    OutputDifference,
+    Side,
+    Variant,
+    is_quantised,
+    make_side,
+    models,
+    pair_models,
+    pair_sides,
+    rounded_to,
+    sharing_weights,
+)
+from msdump.judge.verdict import QUANTISED, Limits, coarser
 from msdump.plan import DeviceTarget
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 import click
 
 from msdump import env
-from msdump.analysis.explain import Explainer, Explanation, Situation, SlotAccount, file_of
 from msdump.cli import messages, options, sections
 from msdump.cli.program import FAILED, leave
 from msdump.config import mindspore as config_reader
@@ -20,6 +19,7 @@ from msdump.config.acl import plan as acl_reader
 from msdump.errors import DumpReadError
 from msdump.frontends import mindspore
 from msdump.graph import loader
+from msdump.look.explain import Explainer, Explanation, Situation, SlotAccount, file_of
 from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tree
 from msdump.read import Dump, MeasuredRecord, Record, open_dump
 from msdump.reasons import Reason

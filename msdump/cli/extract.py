@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from msdump.analysis import find_run, reproduce, tensors_of, write_folder, write_tensors
 from msdump.cli import messages, options, sections
 from msdump.cli.explain import context_of
 from msdump.cli.program import mark_started
 from msdump.errors import UnsupportedOpError, UntoldOperatorError
 from msdump.graph import loader
+from msdump.judge import find_run, reproduce, tensors_of, write_folder, write_tensors
 from msdump.read import open_dump
 
 

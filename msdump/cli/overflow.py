@@ -6,12 +6,13 @@ from typing import Final
 
 import click
 
-from msdump.analysis import OperatorOverflow, OverflowUnit, TensorSummary, reports
-from msdump.analysis import overflow as tool
 from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
+from msdump.judge import reports
+from msdump.look import OperatorOverflow, OverflowUnit, TensorSummary
+from msdump.look import overflow as tool
 
 
 def _tensor(tensor: TensorSummary) -> str:

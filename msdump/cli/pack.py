@@ -6,11 +6,11 @@ from typing import Final
 
 import click
 
-from msdump.analysis.query import Pack, Session, sources
 from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.executors import ExecutorChoice
+from msdump.look.query import Pack, Session, sources
 
 DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"))
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import click
 
-from msdump.analysis.query import Answer, Session, sources
 from msdump.cli import messages, options, sections, streams
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.errors import ToolError
 from msdump.executors import ExecutorChoice
+from msdump.look.query import Answer, Session, sources
 from msdump.return_codes import ReturnCode
 
 _SHOWN: Final = 50  # rows; -v shows all

@@ -11,10 +11,19 @@ from typing import Any, Final
 
 import click
 
-from msdump.analysis import export, reports
-from msdump.analysis.compare import DumpComparison
-from msdump.analysis.judge import Limits
-from msdump.analysis.report import (
+from msdump.cli import compare, messages, options, sections, streams, verdicts
+from msdump.cli import output as documents
+from msdump.cli.options import applied, execution, golden_execution
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, leave
+from msdump.errors import ConfigError, ToolError, plural
+from msdump.executors import ExecutorChoice
+from msdump.graph import loader
+from msdump.judge import reports
+from msdump.judge.compare import DumpComparison
+from msdump.judge.verdict import Limits
+from msdump.look import export
+from msdump.look.report import (
     DumpReport,
     MemoryCurve,
     OperatorOverTime,
@@ -26,15 +35,7 @@ from msdump.analysis.report import (
     problems,
     table,
 )
-from msdump.analysis.report.page import page
-from msdump.cli import compare, messages, options, sections, streams, verdicts
-from msdump.cli import output as documents
-from msdump.cli.options import applied, execution, golden_execution
-from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, leave
-from msdump.errors import ConfigError, ToolError, plural
-from msdump.executors import ExecutorChoice
-from msdump.graph import loader
+from msdump.look.report.page import page
 from msdump.plan import DumpPlan
 from msdump.read import Dump, open_dump
 from msdump.return_codes import ReturnCode

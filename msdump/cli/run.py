@@ -16,7 +16,6 @@ import click
 import numpy as np
 
 from msdump import dtypes, env, tracing
-from msdump.analysis import Recipe, inputs, note_of_sizes
 from msdump.cli import messages, options, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
@@ -26,6 +25,7 @@ from msdump.errors import ExecutionError, plural
 from msdump.execute import TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
+from msdump.judge import Recipe, inputs, note_of_sizes
 from msdump.plan import DeviceTarget, Tree
 from msdump.selector import DumpMode, IterationSet
 from msdump.session import Network

@@ -12,7 +12,14 @@ from typing import Final
 import click
 import numpy as np
 
-from msdump.analysis import (
+from msdump.cli import messages, options, sections
+from msdump.cli import output as documents
+from msdump.cli.output import Document, Shape
+from msdump.cli.program import FAILED, REFUSED, leave
+from msdump.cli.streams import can_print
+from msdump.encode import statistic_csv
+from msdump.errors import DumpReadError, ToolError, plural
+from msdump.look import (
     Extreme,
     FirstStatistics,
     FirstTensor,
@@ -32,13 +39,6 @@ from msdump.analysis import (
     tree_lines,
     trend,
 )
-from msdump.cli import messages, options, sections
-from msdump.cli import output as documents
-from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, REFUSED, leave
-from msdump.cli.streams import can_print
-from msdump.encode import statistic_csv
-from msdump.errors import DumpReadError, ToolError, plural
 from msdump.read import open_dump
 from msdump.return_codes import ReturnCode
 from msdump.store.write import write_file

@@ -8,13 +8,13 @@ from typing import Final, TypeGuard
 
 import click
 
-from msdump.analysis import TensorTrend, TrendPoint, TrendReport
-from msdump.analysis import trend as tool
 from msdump.cli import messages, output, sections
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, leave
 from msdump.cli.streams import can_print
 from msdump.encode import statistic_csv
+from msdump.look import TensorTrend, TrendPoint, TrendReport
+from msdump.look import trend as tool
 from msdump.read import Cell, open_dump
 
 

@@ -11,9 +11,13 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from msdump.analysis import ALL, Fact, TensorError, answer
-from msdump.analysis.compare import shape_text, tensor_reason
-from msdump.analysis.judge import (
+from msdump.cli import messages, sections, streams
+from msdump.cli.options import applied
+from msdump.cli.output import Shape
+from msdump.errors import ToolError
+from msdump.judge import ALL, Fact, TensorError, answer
+from msdump.judge.compare import shape_text, tensor_reason
+from msdump.judge.verdict import (
     COSINE,
     TYPES,
     Arrangement,
@@ -30,10 +34,6 @@ from msdump.analysis.judge import (
     read_limits,
     top_findings,
 )
-from msdump.cli import messages, sections, streams
-from msdump.cli.options import applied
-from msdump.cli.output import Shape
-from msdump.errors import ToolError
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.statistics import STATISTICS

@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 
-from msdump.analysis import UndecidedRule, WatchReport, watch
 from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
@@ -16,6 +15,7 @@ from msdump.cli.program import FAILED, REFUSED, leave
 from msdump.config import watch as rule_files
 from msdump.errors import plural
 from msdump.executors import ExecutorChoice
+from msdump.look import UndecidedRule, WatchReport, watch
 from msdump.read import open_dump
 from msdump.watch import Hit
 

@@ -36,7 +36,7 @@ from msdump.return_codes import ReturnCode
 from msdump.store import FAILED_LIST, MAPPING, STATISTICS, is_collective, names, operator_names, sanitize
 from msdump.store.write import parse_mapping
 
-_log = logging.getLogger("msdump.analysis")
+_log = logging.getLogger("msdump.read")
 
 _NOT_DUMPS: Final = frozenset({MAPPING, FAILED_LIST, STATISTICS})
 # vendor: the patterns of the vendor's tool. It accepts no dots in types and names of operators, but does in

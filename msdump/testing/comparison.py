@@ -20,10 +20,10 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes, env
-from msdump.analysis import load_arrays, write_arrays
 from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, InputError
 from msdump.execute import unmasked
+from msdump.judge import load_arrays, write_arrays
 from msdump.read import read_json
 from msdump.store.write import write_stream
 

@@ -220,8 +220,8 @@ def test_operator_that_failed(opened, tmp_path):
     """A dump of an exception alone names the operator, and its link leads to the file."""
     import numpy as np
 
-    from tests.analysis import dumped
     from tests.browser.conftest import reported
+    from tests.judge import dumped
 
     path = tmp_path / "dump/extra-info/data-dump/0/Gather.gather.1.20260112093000123"
     dumped.file(path, inputs=[dumped.tensor(np.arange(4, dtype="i8"))], op_name="gather")

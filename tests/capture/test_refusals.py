@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from msdump.analysis import inputs
 from msdump.capture import Process, refusals
 from msdump.execute import emulated
 from msdump.graph import loader
+from msdump.judge import inputs
 from msdump.plan import (
     Blocked,
     Context,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from msdump.cli import accucmp
-from tests.analysis import dumped
-from tests.analysis.compare.cann import compared
-from tests.analysis.dumped import IMAGE, NAME
+from tests.judge import dumped
+from tests.judge.compare.cann import compared
+from tests.judge.dumped import IMAGE, NAME
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

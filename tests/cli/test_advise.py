@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from onnx import load, numpy_helper, parser, save
 
 import msdump
-from msdump.analysis.advise.search import SetSearch
 from msdump.cli import advise as advise_command
 from msdump.cli import documents, main
+from msdump.judge.advise.search import SetSearch
 
 MODEL = """<ir_version: 10, opset_import: ["" : 20]>
 net (float[N] x) => (float[N] y) <float k = {300.0}, float tiny = {0.001}>

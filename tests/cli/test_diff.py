@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from onnx import parser, save
 
-from msdump.analysis.diff import LockstepComparison
 from msdump.cli import diff as diff_command
 from msdump.cli import documents, main
+from msdump.judge.diff import LockstepComparison
 from tests.texts import parsed
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"

@@ -17,8 +17,8 @@ from msdump.cli import documents, main
 from msdump.cli.documents import DOCUMENTS, schema_text, text
 from msdump.cli.output import Document, Shape
 from msdump.encode import DebugRecord, Unit, dump_data, op_debug
-from tests.analysis import dumped
 from tests.dump import settings
+from tests.judge import dumped
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = ROOT / "graphs"

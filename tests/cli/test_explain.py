@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from msdump import env
-from msdump.analysis import inputs
 from msdump.capture import Process
 from msdump.cli import main
 from msdump.config.acl import plan as acl_reader
 from msdump.errors import ExecutionError
 from msdump.graph import loader
+from msdump.judge import inputs
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.reasons import Reason
 from msdump.session import Network

@@ -18,12 +18,12 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import msdump
-from msdump.analysis.report.page import rendering
 from msdump.cli import main
 from msdump.encode import npy
 from msdump.errors import visible
-from tests.analysis import dumped
+from msdump.look.report.page import rendering
 from tests.dump import settings
+from tests.judge import dumped
 from tests.texts import parsed
 
 HEAD = (

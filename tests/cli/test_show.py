@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from msdump.analysis import Extreme, Strangers, draw, inspect
 from msdump.cli import main
 from msdump.encode import dump_data
+from msdump.look import Extreme, Strangers, draw, inspect
 from tests.dump import settings
 
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -7,9 +7,9 @@ import onnx
 import pytest
 from click.testing import CliRunner
 
-from msdump.analysis import inputs
 from msdump.cli import main
 from msdump.graph import loader
+from msdump.judge import inputs
 from tests import steps
 from tests.dump import settings
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.cli import main
-from tests.analysis import dumped
-from tests.analysis.dumped import NAME, names
+from tests.judge import dumped
+from tests.judge.dumped import NAME, names
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from msdump import executors
 from msdump.convert import OutputKind, Target, convert_files, find_sources
 from msdump.encode import RawInfo, TensorInfo, dump_data, dump_message, op_debug
 from msdump.executors import ExecutorChoice
-from tests.analysis import dumped
-from tests.analysis.dumped import IMAGE, NAME, NC1HWC0, convert, names
+from tests.judge import dumped
+from tests.judge.dumped import IMAGE, NAME, NC1HWC0, convert, names
 
 
 @pytest.fixture

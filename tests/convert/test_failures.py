@@ -17,8 +17,8 @@ from msdump.encode import TensorInfo, dump_data
 from msdump.errors import ToolError
 from msdump.store import FAILED_LIST
 from msdump.store.write import DiskFiles, FileRange, files
-from tests.analysis import dumped
-from tests.analysis.dumped import IMAGE, NAME, NC1HWC0, convert, names
+from tests.judge import dumped
+from tests.judge.dumped import IMAGE, NAME, NC1HWC0, convert, names
 
 MSNPY = "Conv2D.Conv2D-op12.1.2.1612439563338030"
 

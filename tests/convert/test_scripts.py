@@ -13,8 +13,8 @@ import pytest
 
 from msdump.convert import OutputKind, Target
 from msdump.errors import ToolError
-from tests.analysis import dumped
-from tests.analysis.dumped import IMAGE, NAME, convert
+from tests.judge import dumped
+from tests.judge.dumped import IMAGE, NAME, convert
 
 
 @pytest.fixture

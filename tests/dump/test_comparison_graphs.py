@@ -19,7 +19,7 @@ from tests.dump.nets import with_weight, without
 pytestmark = pytest.mark.usefixtures("quiet")
 
 MODEL = "graphs/transformer.onnx"
-EXPORTS = "tests/analysis/align/exports"
+EXPORTS = "tests/judge/pair/exports"
 ATTENTION = "Default_layers-CellList_0-BertEncoderCell_attention-BertSelfAttention"
 OUTPUT = "Default_layers-CellList_0-BertEncoderCell_attention_output-BertOutput"
 FEEDS = {

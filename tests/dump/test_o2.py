@@ -12,8 +12,8 @@ from onnx import helper
 
 import msdump
 from msdump import open_dump
-from msdump.analysis.inputs import made_up
 from msdump.errors import ExecutionError
+from msdump.judge.inputs import made_up
 from tests.dump import nets, o2
 from tests.dump.test_overflow import LARGE, MODES, sum_and_product
 from tests.frontends.acl.script import read

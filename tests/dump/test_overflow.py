@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from msdump.analysis.overflow import analyse, find
 from msdump.errors import ExecutionError
+from msdump.look.overflow import analyse, find
 from tests.dump import nets, o2, trees
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import msdump
-from msdump.analysis import forecast
 from msdump.encode import dump_data
 from msdump.errors import ExecutionError
 from msdump.graph import loader
+from msdump.look import forecast
 from msdump.training import step_graph
 from tests import steps
 from tests.dump import o2, trees

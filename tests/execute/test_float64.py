@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from onnx import helper, parser
 
-from msdump.analysis import inputs
 from msdump.execute import Float64Runner, Noise, OperatorRunner
 from msdump.graph import loader
+from msdump.judge import inputs
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : {opset}]>'

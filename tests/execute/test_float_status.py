@@ -10,11 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import msdump
 from msdump import communication, env
-from msdump.analysis import unrunnable
 from msdump.errors import GraphError
 from msdump.execute import as_the_model_says
 from msdump.execute.segment_compiler import Joining
 from msdump.graph import loader
+from msdump.look import unrunnable
 
 CLEAR, GET = "NPUClearFloatStatusV2", "NPUGetFloatStatusV2"
 FITS, TOO_LARGE = np.array([1, 2], np.float32), np.array([1, 1e6], np.float32)

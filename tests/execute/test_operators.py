@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from onnx import parser
 
-from msdump.analysis import inputs
 from msdump.errors import ExecutionError
 from msdump.execute import OperatorRunner, Program, emulated, is_repeatable, values
 from msdump.graph import loader
+from msdump.judge import inputs
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from tests.execute.watching import Watch
 

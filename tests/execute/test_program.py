@@ -11,9 +11,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from msdump.analysis import inputs
 from msdump.execute import Program, cpu_runtime, values
 from msdump.graph import functions, loader
+from msdump.judge import inputs
 from msdump.session import Network
 from tests.execute import whole
 from tests.execute.watching import Watch

@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 from click.testing import CliRunner
 
-from msdump.analysis.diff import make_side, models
 from msdump.cli import main
 from msdump.execute import WeightCopies
 from msdump.graph import Graph, loader
+from msdump.judge.diff import make_side, models
 from msdump.read import read_folder
 from msdump.record import IO
 from msdump.store import sanitize

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from msdump.analysis import describe, inputs, read_rules
 from msdump.capture import graph_files
 from msdump.cli.compile import FORMS
 from msdump.config import mindspore, source
@@ -23,6 +22,8 @@ from msdump.errors import MsdumpError
 from msdump.execute import emulated
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
+from msdump.judge import inputs, read_rules
+from msdump.look import describe
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import (
     open_dump,

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from msdump.analysis import overflow
 from msdump.capture.compiled.capture import OpDebugWriter
 from msdump.config import GrammarError
 from msdump.config.grammar import parse_iterations
 from msdump.config.torchair import plan
 from msdump.device import Task
 from msdump.encode import dump_data, op_debug
+from msdump.look import overflow
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import open_dump, read_folder
 

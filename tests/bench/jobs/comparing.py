@@ -10,14 +10,14 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from msdump.analysis.align import pair_folders
-from msdump.analysis.compare import DumpComparison, Rerunning
-from msdump.analysis.diff import LockstepComparison, Side, make_side, models, pair_sides
-from msdump.analysis.judge import Limits, Report
-from msdump.analysis.rerun import Arithmetic
 from msdump.execute import WeightCopies, values
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
+from msdump.judge.compare import DumpComparison, Rerunning
+from msdump.judge.diff import LockstepComparison, Side, make_side, models, pair_sides
+from msdump.judge.pair import pair_folders
+from msdump.judge.rerun import Arithmetic
+from msdump.judge.verdict import Limits, Report
 from tests.bench import measure, rank_tree, sides, work
 from tests.bench.measure import Case, Figure, UnavailableError
 

@@ -252,8 +252,8 @@ def _statistics(root: Path, iterations: int, slots: tuple[tuple[str, int], ...])
 
 _ASKING: Final = """
 import sys, time
-from msdump.analysis.query.sources import parse_sources
-from msdump.analysis.query.session import Session
+from msdump.look.query.sources import parse_sources
+from msdump.look.query.session import Session
 from msdump.executors import ExecutorChoice
 with Session(parse_sources(sys.argv[1:]), measures=False, executor=ExecutorChoice()) as session:
     before = time.perf_counter()

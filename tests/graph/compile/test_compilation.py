@@ -8,9 +8,9 @@ from pathlib import Path
 import onnx.parser
 import pytest
 
-from msdump.analysis.align import canonical_type
 from msdump.graph import BEGUN, compile_graph, loader
 from msdump.graph.compilation import FUSED
+from msdump.judge.pair import canonical_type
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 

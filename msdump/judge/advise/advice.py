@@ -1,0 +1,377 @@
+"""Advice for a network: the operators to keep, found on some inputs, confirmed on others, and written."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from msdump.errors import InputError, MsdumpError
+from msdump.graph import GE_TYPES, IN_MEMORY, Node, loader
+from msdump.graph.kernel import FLOAT32, Rounding
+from msdump.judge import reports
+from msdump.judge.advise.search import SetSearch
+from msdump.judge.advise.variants import DeviceRuns, Example, Progress, Truth, Values, Variants, golden
+from msdump.plan import PrecisionMode
+
+KEEP_DTYPE: Final = "keep_dtype.cfg"
+CUSTOMIZE_DTYPES: Final = "customize_dtypes.cfg"
+MODIFY_MIXLIST: Final = "modify_mixlist.json"
+MINDSPORE: Final = "ascend_config.json"
+CONVERTER: Final = "onnxconverter_common.json"
+FRAGMENT: Final = "data_dump_fragment.json"
+
+FILES: Final = {
+    KEEP_DTYPE: "for ATC --keep_dtype",
+    CUSTOMIZE_DTYPES: "for ATC --customize_dtypes",
+    MODIFY_MIXLIST: "for ATC --modify_mixlist",
+    MINDSPORE: "for MindSpore set_context",
+    CONVERTER: "for onnxconverter_common float16",
+    FRAGMENT: "for msdump configurations",
+}
+"""Reader of each written file, in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSet:
+    """Whole operator types to keep.
+
+    Attributes:
+        types: The types, as a compiled graph calls them.
+        narrow: The network's other operator types, which the device may still narrow.
+        size: Number of the operators of these types.
+        error: Largest error of an output with all of them kept, for the inputs that the search has seen.
+    """
+
+    types: tuple[str, ...]
+    narrow: tuple[str, ...]
+    size: int
+    error: float
+
+
+def _by_types(advice: KeepAdvice) -> TypeSet:
+    """Return the set of all operators that share a type with an advised one, and its error."""
+    types = sorted({ge_type(node) for node in advice.nodes})
+    candidates = advice.variants.candidates
+    kept = frozenset(
+        position for position, nodes in candidates.items() if any(ge_type(node) in types for node in nodes)
+    )
+    narrow = sorted({ge_type(node) for nodes in candidates.values() for node in nodes} - set(types))
+    size = len(advice.nodes_at(kept))
+    return TypeSet(tuple(types), tuple(narrow), size, advice.measured.worst(kept))
+
+
+def ge_type(node: Node) -> str:
+    """Return the operator type under which CANN's lists know a node."""
+    primitive = node.operator.op_type
+    return GE_TYPES.get(primitive, primitive)
+
+
+def write(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> list[str]:
+    """Write the files of some advice and return their paths.
+
+    Args:
+        advice: The advice, with types.
+        mode: The precision mode of the other operators.
+        folder: The folder; made if missing.
+
+    Raises:
+        ToolError: A file cannot be written.
+    """
+    texts = _texts(advice, mode, str(Path(folder).resolve()))
+    paths = [reports.write(folder, name, (text,)) for name, text in texts.items()]
+    if advice.nameless:
+        source = Path(advice.variants.graph.source)
+        for name, parts in loader.named_files(str(source)).items():
+            path = Path(folder, name).resolve()
+            if path != source.resolve().parent / name or not path.exists():
+                paths.append(reports.write_bytes(str(path.parent), path.name, parts))
+    return paths
+
+
+def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, str]:
+    if advice.variants.to is FLOAT32:
+        names, key = KEEP_DTYPE, "keep_dtype"
+        lines = [node.name for node in advice.nodes]
+    else:
+        names, key = CUSTOMIZE_DTYPES, "customize_dtypes"
+        lines = [_customized(node, advice.variants.kept(node)) for node in advice.nodes]
+    path = f"{folder}/{names}"
+    texts = {names: "".join(f"{line}\n" for line in lines)}
+    ascend_config: dict[str, Any] = {"precision_mode": str(mode), key: path}
+    if advice.variants.to is FLOAT32:
+        assert advice.types is not None
+        lists = {
+            "black-list": {"to-add": list(advice.types.types)},
+            "white-list": {"to-add": list(advice.types.narrow)},
+        }
+        texts[MODIFY_MIXLIST] = _json(lists)
+        # MindSpore has no keep_dtype list of single operators: it takes operator types only
+        options = {"ge.exec.modify_mixlist": f"{folder}/{MODIFY_MIXLIST}"}
+        ascend_config = {"precision_mode": _mixed(mode), "ge_options": {"global": options}}
+    texts[MINDSPORE] = _json({"ascend_config": ascend_config})
+    blocked = [node.name for node in advice.nodes]
+    texts[CONVERTER] = _json({"node_block_list": blocked, "keep_io_types": True})
+    texts[FRAGMENT] = _json({"msdump": {"precision_mode": str(mode), key: path}})
+    return texts
+
+
+def _customized(node: Node, roundings: Sequence[Rounding]) -> str:
+    (rounding,) = roundings
+    reads = ",".join([rounding.reads.name] * max(1, sum(map(bool, node.inputs))))
+    writes = ",".join([rounding.writes.name] * max(1, sum(map(bool, node.outputs))))
+    return f"{node.name}::InputDtype:{reads},OutputDtype:{writes}"
+
+
+def _mixed(mode: PrecisionMode) -> str:
+    if mode in {PrecisionMode.ALLOW_FP32_TO_BF16, PrecisionMode.ALLOW_MIX_PRECISION_BF16}:
+        return str(PrecisionMode.ALLOW_MIX_PRECISION_BF16)
+    return str(PrecisionMode.ALLOW_MIX_PRECISION_FP16)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+class SearchEnd(enum.StrEnum):
+    """How a search ended."""
+
+    CONFIRMED = "confirmed"
+    """The outputs stay within the bound on every input that the search has not seen."""
+    UNCONFIRMED = "unconfirmed"
+    """The bound holds on the inputs of the search, but not on all others, or there were no others."""
+    NONE = "none"
+    """No set keeps the bound."""
+    INTERRUPTED = "interrupted"
+
+
+class InputUse(enum.StrEnum):
+    """Use of an input by a search."""
+
+    SEARCHED = "searched"
+    """Used by all rounds of the search."""
+    JOINED = "joined"
+    """Held out at first; an output exceeded the bound, so the later rounds of the search used the input."""
+    HELD_OUT = "held out"
+    """Used to confirm the set only."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPair:
+    """The error of one output of one input.
+
+    Attributes:
+        example: The input: its file, or the seed and step of one that was made up.
+        output: Name of the output.
+        before: Its error without any operator kept in float32.
+        after: Its error with the advised operators in float32, or all candidates if no set was found.
+        use: Use of the input by the search.
+    """
+
+    example: str
+    output: str
+    before: float
+    after: float
+    use: InputUse
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the search did not use the input."""
+        return self.use is InputUse.HELD_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAdvice:
+    """Operators to keep.
+
+    Attributes:
+        measured: The runs of the inputs of the search.
+        bound: The largest error that is allowed.
+        kept: Positions of the operators to keep; None where even all operators kept miss the bound.
+        errors: The errors of every output and input; without a set, ``after`` is that with everything kept.
+        outcome: End of the search.
+        is_smallest: Whether removing any operator breaks the bound on an input of the search.
+        types: The types of the operators to keep; None where there are none, or the search was interrupted.
+    """
+
+    measured: DeviceRuns
+    bound: float
+    kept: frozenset[int] | None
+    errors: tuple[ErrorPair, ...]
+    outcome: SearchEnd
+    is_smallest: bool
+    types: TypeSet | None = None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the bound holds on inputs that had no part in the search."""
+        return self.outcome is SearchEnd.CONFIRMED
+
+    @property
+    def largest(self) -> ErrorPair:
+        """The largest error with the advised operators kept."""
+        return max(self.errors, key=lambda each: each.after)
+
+    @property
+    def likely(self) -> float:
+        """Error that another input seldom exceeds: two standard deviations above the mean over the inputs.
+
+        The error of an input is the largest error of its outputs. At least the largest error of all inputs.
+        """
+        by_input: dict[str, float] = {}
+        for error in self.errors:
+            by_input[error.example] = max(error.after, by_input.get(error.example, 0.0))
+        errors = [*by_input.values()]
+        if len(errors) == 1 or not math.isfinite(max(errors)):
+            return max(errors)
+        return max(*errors, statistics.fmean(errors) + _DEVIATIONS * statistics.stdev(errors))
+
+    @property
+    def runs(self) -> float:
+        """How often the whole network ran, partial runs added up."""
+        return self.variants.spent / len(self.variants.graph.nodes)
+
+    @property
+    def variants(self) -> Variants:
+        """The network."""
+        return self.measured.variants
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The operators to keep, in execution order."""
+        return self.nodes_at(self.kept or frozenset())
+
+    @property
+    def nameless(self) -> tuple[Node, ...]:
+        """The operators to keep that have no name in the model's file, so other tools cannot name them."""
+        source = self.variants.graph.source
+        known = None if source == IN_MEMORY else loader.node_names(source)
+        return tuple(node for node in self.nodes if known is not None and node.name not in known)
+
+    def nodes_at(self, positions: frozenset[int]) -> tuple[Node, ...]:
+        """Return the operators of candidates."""
+        return tuple(node for each in sorted(positions) for node in self.variants.candidates[each])
+
+
+_ROUNDS: Final = 12
+"""Largest number of searches: each one that an unseen input refutes is repeated with that input."""
+
+_WITHOUT_MARGIN: Final = 8
+"""Number of searches for the exact bound; later ones keep a margin for further inputs, with larger sets."""
+
+_HELD_OUT: Final = 8  # made-up inputs that confirm a set, in addition to the user's
+_JOINING: Final = 2  # largest number of refuting inputs that join the search at once
+
+_DEVIATIONS: Final = 2.0  # of a normal distribution, 2 % lie above
+
+Unseen = Callable[[int], tuple[str, Values]]
+"""Returns a made-up input by number: its name, and the arrays to feed."""
+
+Named = Sequence[tuple[str, Values]]
+"""Inputs as pairs of a name for messages and the arrays to feed."""
+
+
+def advise(
+    variants: Variants,
+    truth: Truth,
+    seen: Named,
+    held: Named,
+    made_up: Unseen,
+    *,
+    bound: float,
+    progress: Progress | None = None,
+) -> KeepAdvice:
+    """Return the smallest set of operators to keep so that every output stays within a bound.
+
+    Args:
+        variants: The network.
+        truth: Gives the outputs that are right.
+        seen: Inputs that the search looks at.
+        held: Inputs that the set is confirmed on. One that refutes it is looked at from then on.
+        made_up: Gives further inputs to confirm it on, likewise.
+        bound: The largest relative error of any output of any input.
+        progress: Informed of the search.
+
+    Raises:
+        InputError: True outputs of given inputs are not finite, or the device rounds nothing.
+    """
+    if not variants.candidates:
+        raise InputError(
+            f"{variants.graph.source}: the device rounds no operator, so no operator needs to be kept"
+        )
+    variants.progress = progress or variants.progress
+    examples, trials = ([golden(name, feeds, truth) for name, feeds in each] for each in (seen, held))
+    search = SetSearch(DeviceRuns(variants, examples), bound)
+    try:
+        return _confirmed(search, bound, trials, _finite(made_up, truth, variants.progress))
+    except KeyboardInterrupt:
+        return KeepAdvice(search.runs, bound, search.best, (), SearchEnd.INTERRUPTED, is_smallest=False)
+
+
+def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Example]:
+    """Yield made-up inputs with a finite truth."""
+    for number in range(_HELD_OUT + _ROUNDS * _JOINING):
+        try:
+            yield golden(*made_up(number), truth)
+        except MsdumpError as error:
+            progress.say(f"unusable for the confirmation: {error}")
+
+
+def _confirmed(
+    search: SetSearch, bound: float, held: Sequence[Example], source: Iterator[Example]
+) -> KeepAdvice:
+    runs, progress = search.runs, search.runs.variants.progress
+    trials, kept = [*held, *islice(source, _HELD_OUT)], None
+    joined: list[Example] = []
+    for number in range(1, 1 + _ROUNDS):
+        found = search.smallest()
+        if found is None:
+            break
+        kept = found
+        errors = [max(each.values(), default=0.0) for each in runs.errors([kept], trials)[0]]
+        for trial, error in zip(trials, errors, strict=True):
+            progress.say(f"on {trial.name}, held out: error {error:.3g}")
+        if max(errors, default=0.0) <= bound:
+            outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
+            return _advice(search, bound, kept, joined, trials, outcome=outcome)
+        # only the refuting inputs with the largest errors join: a set that holds on them mostly holds on all
+        by_error = sorted(zip(errors, trials, strict=True), key=lambda each: -each[0])
+        joining = [trial for error, trial in by_error[:_JOINING] if error > bound]
+        runs.examples += joining
+        joined += joining
+        trials = [trial for trial in trials if trial not in joining]
+        trials += islice(source, _HELD_OUT - sum(trial not in held for trial in trials))
+        if number >= _WITHOUT_MARGIN and math.isfinite(max(errors)):
+            search.limit *= bound / max(errors)
+    outcome = SearchEnd.NONE if kept is None else SearchEnd.UNCONFIRMED
+    return _advice(search, bound, kept, joined, trials, outcome=outcome)
+
+
+def _advice(
+    search: SetSearch,
+    bound: float,
+    kept: frozenset[int] | None,
+    joined: Sequence[Example],
+    trials: Sequence[Example],
+    *,
+    outcome: SearchEnd,
+) -> KeepAdvice:
+    runs, nothing = search.runs, frozenset[int]()
+    after = frozenset(runs.variants.candidates) if kept is None else kept
+    examples = [*runs.examples, *trials]
+    uses = dict.fromkeys(joined, InputUse.JOINED) | dict.fromkeys(trials, InputUse.HELD_OUT)
+    pairs = zip(examples, *runs.errors([nothing, after], examples), strict=True)
+    errors = [
+        ErrorPair(example.name, output, before[output], kept_error, uses.get(example, InputUse.SEARCHED))
+        for example, before, with_kept in pairs
+        for output, kept_error in with_kept.items()
+    ]
+    is_smallest = search.is_minimal and search.limit == bound
+    advice = KeepAdvice(runs, bound, kept, tuple(errors), outcome, is_smallest)
+    return replace(advice, types=_by_types(advice)) if kept else advice

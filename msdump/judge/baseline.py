@@ -1,0 +1,133 @@
+"""A baseline: the statistics of a dump alone, which a later dump is compared with.
+
+It is a tree of ``statistic.csv`` files with the graphs that they are of: readers of dumps read it, and a
+version control keeps it as text.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from msdump import dtypes
+from msdump.encode import statistic_csv
+from msdump.errors import FormatError, ToolError
+from msdump.executors import ExecutorChoice, directory_size, map_items
+from msdump.judge import reports
+from msdump.judge.compare import RowSide, StatisticRow, measure_tensors, read_rows
+from msdump.judge.pair import label_folders
+from msdump.plan import StatisticSpec
+from msdump.read import open_dump, read_bytes
+from msdump.return_codes import ReturnCode
+from msdump.statistics import BY_CATEGORY
+from msdump.store import STATISTICS as TABLE
+from msdump.store import PathKind
+
+
+@dataclass(slots=True)
+class Baseline:
+    """The statistics that were kept of a dump.
+
+    Attributes:
+        path: Directory of the baseline.
+        directories: Number of directories with statistics in it.
+        rows: Number of tensors with kept statistics.
+        unreadable: Tensors with a file that cannot be read, and why.
+    """
+
+    path: str
+    directories: int = 0
+    rows: int = 0
+    unreadable: list[str] = field(default_factory=list)
+
+
+def write(
+    root: str,
+    folder: str,
+    categories: Sequence[str],
+    *,
+    execution: int | None = None,
+    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
+    progress: Callable[[int], object] = lambda _: None,
+) -> Baseline:
+    """Write the statistics of a dump into an empty folder: rows where it has them, else measured ones.
+
+    Args:
+        root: The dump.
+        folder: Directory of the baseline.
+        categories: The statistics to measure; rows keep their own.
+        execution: Number of the execution, or of the run; None: the last one.
+        executor: Measures the tensors.
+        progress: Called with the bytes of each directory that was measured.
+
+    Raises:
+        ToolError: The dump has nothing to measure, or the directory cannot be written to.
+        DumpReadError: The dump cannot be read.
+    """
+    reports.check_empty(folder)
+    baseline = Baseline(folder)
+    directories, execution = label_folders(root, execution)
+    everything = map_items(
+        partial(_measured, StatisticSpec(tuple(categories)), execution),
+        directories.values(),
+        size=directory_size,
+        executor=executor,
+        paths=(root,),
+        progress=progress,
+    )
+    for (label, path), measured in zip(directories.items(), everything, strict=True):
+        baseline.unreadable += (f"{path}: {fault}" for fault in measured.faults)
+        if measured.rows:
+            reports.write(folder, f"{label}/{TABLE}", _lines(measured))
+            baseline.directories += 1
+            baseline.rows += len(measured.rows)
+    if not baseline.rows:
+        raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
+    _keep_graphs(os.path.realpath(root), folder)
+    return baseline
+
+
+def _keep_graphs(root: str, folder: str) -> None:
+    """Copy the graph files of a dump: a later dump with other operator names is aligned by them."""
+    for rank in open_dump(root).ranks.values():
+        numbers = {number for network in rank.networks.values() for number in network.graphs}
+        for number in sorted(numbers):
+            path = rank.graph_file(PathKind.IR, number)
+            place = "" if path is None else os.path.relpath(os.path.realpath(path), root)
+            if path is not None and not place.startswith(os.pardir):
+                reports.write_bytes(folder, place, [read_bytes(path)])
+
+
+def _measured(spec: StatisticSpec, execution: int | None, path: str) -> RowSide:
+    told = read_rows(path, execution)
+    if told.rows:
+        return told
+    side = measure_tensors(path, execution, spec)
+    return replace(side, rows={place: row for place, row in side.rows.items() if row.cells})
+
+
+def _lines(side: RowSide) -> Iterator[str]:
+    """Yield the table of rows; a statistic that a row lacks is ``null``."""
+    yield statistic_csv.header(BY_CATEGORY[name].title for name in side.categories).decode()
+    yield from reports.csv_lines(_cells(side))
+
+
+def _cells(side: RowSide) -> Iterator[tuple[object, ...]]:
+    categories = side.categories
+    for row in sorted(side.rows.values(), key=lambda row: row.time):
+        name, io, slot, _ = row.place
+        shape = f"({','.join(map(str, row.shape or ()))})"
+        yield (
+            *(row.op_type, name, 0, 0, row.time, io, slot, _size(row), row.dtype, shape),
+            *(statistic_csv.text(row.cells.get(category)) for category in categories),
+        )
+
+
+def _size(row: StatisticRow) -> int:
+    try:
+        return dtypes.from_name(row.dtype).packed_size(math.prod(row.shape or ()))
+    except FormatError:
+        return 0

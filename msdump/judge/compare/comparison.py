@@ -1,0 +1,438 @@
+"""The comparison of two dumps: directories are measured, operators judged, and listed in a table."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from msdump.device import INSERTED_PREFIX
+from msdump.executors import ExecutorChoice
+from msdump.judge import Fact, list_facts, scores
+from msdump.judge.compare.executions import (
+    MeasuredExecution,
+    match_executions,
+    measure_executions,
+)
+from msdump.judge.compare.folders import (
+    ComparedFolder,
+    absence_findings,
+    missing_operators,
+    unasked_operators,
+)
+from msdump.judge.compare.surroundings import FolderSurroundings, SurroundedDump, with_graphs
+from msdump.judge.pair import (
+    FolderPair,
+    GraphSide,
+    Identities,
+    align,
+    as_files,
+    graphs_run_by,
+    join_folders,
+    lost_operators,
+    match_identities,
+    read_identities,
+    unite_graphs,
+)
+from msdump.judge.verdict import (
+    Finding,
+    Judge,
+    Limits,
+    OperatorEvidence,
+    OperatorPlace,
+    Quantisers,
+    Report,
+    TensorEvidence,
+    TensorResult,
+    Verdict,
+    accuse,
+    has_range,
+    joined,
+    masking_operators,
+    with_reach,
+)
+from msdump.read import Folder, FolderKind, OperatorGraph, SourceKind, read_folder, with_forms
+from msdump.record import IO
+
+_TORN: Final = "the file of a graph breaks off, and names alone do not tell"
+
+
+def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
+    """Return a finding, as ``unchecked`` if names alone accuse the operator because a graph file is cut off.
+
+    vendor: MindSpore 2.10 numbers operators of one scope and type differently in files and in graphs, gives
+    files of views the shape of the view's input, cuts elements, and does not write outputs that nothing
+    reads. The graph file shows all that; names alone do not.
+    """
+    if not (finding.is_accused and folder.is_torn) or folder.is_ours:
+        return finding
+    return replace(finding, verdict=Verdict.UNCHECKED, note=joined(_TORN, finding.note))
+
+
+@dataclass(slots=True)
+class DumpComparison:
+    """A comparison of two dumps, directory by directory.
+
+    Attributes:
+        dumped: Path of the dump that is examined.
+        golden: Path of the dump that it is compared with.
+        limits: Limits of agreement.
+        graph: A model or a graph file that pairs the tensors, None: by names.
+        execution: Number of the execution that is examined, None: the last whole one.
+        golden_execution: Number of the execution that it is compared with, None: the last whole one.
+        executor: Workers that measure the tensors.
+        folders: The directories that were measured.
+        joined: Directories of branches and loops that were compared with the one of the graph around them.
+        explain: Adds evidence that is not in the files, such as the results of an operator when it runs
+            again.
+        is_strict: Whether inner tensors count beside the outputs of the network.
+    """
+
+    dumped: str
+    golden: str
+    limits: Limits
+    graph: str | None = None
+    execution: int | None = None
+    golden_execution: int | None = None
+    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
+    folders: list[ComparedFolder] = field(default_factory=list)
+    joined: set[str] = field(default_factory=set)
+    explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
+    is_strict: bool = False
+    _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
+    _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
+    _mine: SurroundedDump = field(init=False)
+    _theirs: SurroundedDump = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open both dumps."""
+        self._mine, self._theirs = SurroundedDump(self.dumped), SurroundedDump(self.golden)
+
+    def add(self, pair: FolderPair) -> ComparedFolder:
+        """Match the operators of two directories, which ``measure`` compares.
+
+        Raises:
+            ToolError: A directory or the graph file cannot be used.
+            DumpReadError: A directory cannot be read, or lacks the execution.
+        """
+        own = self._read(self._mine, pair.dumped, self.execution)
+        other = self._read(self._theirs, pair.golden, self.golden_execution)
+        if pair.is_united:
+            return self._add_united(pair, own, other)
+        dumped, mine = self._with_inner(self._mine, own, pair.dumped_inner, beside=other[0])
+        golden, theirs = self._with_inner(self._theirs, other, pair.golden_inner, beside=own[0])
+        if self.graph:
+            identities = read_identities(self.graph, dumped.kind, golden.kind)
+        else:
+            mine, theirs = with_graphs((dumped, mine), (golden, theirs))
+            is_told = mine.is_inferred and theirs.is_inferred
+            if is_told and (lost_operators(dumped, golden) or lost_operators(golden, dumped)):
+                identities = Identities()  # one graph, with lost files on one side: names pair
+            else:
+                identities = match_identities((dumped, mine.graph), (golden, theirs.graph))
+        return self._matched(pair.label, identities, (dumped, mine), (golden, theirs))
+
+    def _matched(self, label: str, identities: Identities, own: _Side, other: _Side) -> ComparedFolder:
+        (dumped, mine), (golden, theirs) = own, other
+        dumped, golden = with_forms(dumped, mine.graph), with_forms(golden, theirs.graph)
+        self._list_facts(mine.graph, theirs.graph, identities)
+        matched = match_executions(dumped, golden, identities)
+        folder = ComparedFolder(label, dumped, golden, matched, mine, theirs)
+        self.folders.append(folder)
+        return folder
+
+    def _add_united(self, pair: FolderPair, own: _Side, other: _Side) -> ComparedFolder:
+        matched, shown = [], []
+        for dump, side, paths, execution in (
+            (self._mine, own, pair.dumped_inner, self.execution),
+            (self._theirs, other, pair.golden_inner, self.golden_execution),
+        ):
+            self.joined |= {*paths}
+            inner = [self._read(dump, path, execution) for path in paths]
+            whole = join_folders(side[0], [folder for folder, _ in inner])
+            graphs = [known.graph for _, known in (side, *inner) if known.graph is not None]
+            is_known = len(graphs) == len(inner) + 1
+            matched.append((whole, unite_graphs(graphs, has_calls=False) if is_known else None))
+            # for listing executions: branches and loops inlined at their operators
+            shown.append((whole, side[1].with_graph(unite_graphs(graphs) if is_known else None)))
+        return self._matched(pair.label, match_identities(*matched), *shown)
+
+    @staticmethod
+    def _read(dump: SurroundedDump, path: str, execution: int | None) -> _Side:
+        folder, known = read_folder(path, execution=execution), dump.of(path)
+        return folder, known.with_graph(as_files(known.graph, folder))
+
+    def _with_inner(
+        self, dump: SurroundedDump, side: _Side, paths: Iterable[str], *, beside: Folder
+    ) -> _Side:
+        """Return a directory joined with its branches and loops if the other side's compiled graph has them.
+
+        ``paths`` are the directories of further graphs of the iteration, ``beside`` is the other side's
+        directory.
+        """
+        folder, known = side
+        are_inside = beside.kind.is_compiled and folder.kind is FolderKind.TENSORS
+        if known.graph is None or folder.executions > 1 or not are_inside:
+            return side
+        bodies = {path: self._read(dump, path, None) for path in paths}
+        graphs = {path: around.graph for path, (_, around) in bodies.items() if around.graph is not None}
+        inner = graphs_run_by(known.graph, graphs)
+        if not inner:
+            return side
+        self.joined |= inner.keys()
+        whole = join_folders(folder, [bodies[path][0] for path in inner])
+        return whole, known.with_graph(unite_graphs([known.graph, *inner.values()]))
+
+    def measure(
+        self, folders: Iterable[ComparedFolder], progress: Callable[[int], object] = lambda _: None
+    ) -> None:
+        """Compare the tensors of directories; an iterator of them is advanced while tensors are measured.
+
+        After an error, earlier results remain. ``progress`` is called with the bytes of each operator.
+        """
+        labels: deque[str] = deque()
+
+        def executions() -> Iterator[MeasuredExecution]:
+            for folder in folders:
+                self._measured[folder.label] = []
+                # without the listing of a directory, which is large and useless to workers
+                sides = replace(folder.dumped, operators={}), replace(folder.golden, operators={})
+                for each in folder.matched.executions:
+                    labels.append(folder.label)
+                    weights, held, apart = folder.roundings(each)
+                    yield MeasuredExecution(*sides, each, weights, held, apart)
+
+        for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
+            self._measured[labels.popleft()].append(tensors)
+
+    def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
+        """Register the counterparts that re-execution found: examined names by golden names."""
+        self.folders[self.folders.index(folder)] = replace(folder, found_again=found)
+
+    def is_paired(self, folder: ComparedFolder) -> bool:
+        """Return whether any tensor of a directory has a counterpart."""
+        return any(each.counterparts for each in folder.matched.executions)
+
+    def report(self) -> Report:
+        """Return the verdicts on all operators that were measured."""
+        report = Report(is_strict=self.is_strict)
+        for folder in self.folders:
+            if not self.graph:  # with one, fused operators would seem missing
+                missing = missing_operators(folder)
+                report.missing += map(folder.missing_place, missing)
+                report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
+                report.unasked += map(folder.missing_place, unasked_operators(folder))
+            report.unreadable += folder.matched.unreadable
+            report.uneven += folder.matched.uneven
+            report.add_networks(folder.dumped.path, folder.golden.path, folder.matched.by_graphs.networks)
+        for run in self.runs():
+            for finding in _Run(self, run, report).findings():
+                report.add(finding)
+        for folder in self.folders:
+            for finding in absence_findings(folder):
+                report.add(finding)
+        folders = {folder.label: folder for folder in self.folders}
+        report.findings[:] = [_without_doubt(each, folders[each.place.label]) for each in report.findings]
+        return report
+
+    def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
+        """Yield the evidence on the operators of two directories that were measured, in order."""
+        # an evaluation reads the weights that the training step of the same dump wrote
+        is_trained = any(each.is_training for each in self.folders)
+        is_inner = folder.mine.graph is not None and bool(folder.mine.graph.caller)
+        is_evaluation = is_trained and not folder.is_training and not is_inner
+        masking = masking_operators(folder.mine.graph)
+        measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
+        for number, (execution, tensors) in enumerate(measured):
+            known = folder.evidence(number, execution, tensors)
+            yield self.explain(
+                replace(
+                    known,
+                    is_state=known.is_state or is_trained,
+                    is_evaluation=is_evaluation,
+                    is_masking=known.operator.shown_name in masking,
+                )
+            )
+
+    def facts(self, folder: ComparedFolder) -> tuple[Fact, ...]:
+        """Return the differences between the graphs of two directories."""
+        return self._facts.get((id(folder.mine.graph), id(folder.theirs.graph)), ())
+
+    def _list_facts(
+        self, mine: OperatorGraph | None, golden: OperatorGraph | None, identities: Identities
+    ) -> None:
+        """List the differences of two graphs, once for all iterations that share them."""
+        key = id(mine), id(golden)
+        if mine is not None and golden is not None and key not in self._facts:
+            sides = GraphSide(mine), GraphSide(golden)
+            self._facts[key] = list_facts(*sides, identities.alignment or align(*sides))
+
+    def runs(self) -> Iterator[list[ComparedFolder]]:
+        """Yield the directories of each run; branches and loops belong to the run of their graph."""
+        runs: dict[tuple[object, ...], list[ComparedFolder]] = {}
+        for folder in self.folders:
+            runs.setdefault(folder.run, []).append(folder)
+        yield from runs.values()
+
+
+_Side = tuple[Folder, FolderSurroundings]
+"""A directory of tensors with its graph, its execution and the dump that it lies in."""
+
+
+class _Run:
+    def __init__(self, comparison: DumpComparison, folders: list[ComparedFolder], report: Report) -> None:
+        self._comparison = comparison
+        self._folders = {folder.label: folder for folder in folders}
+        rank = folders[0].mine.rank
+        before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
+        self._report = report
+        self._judge = Judge(comparison.limits, is_continued=before)
+        self._quantisers = Quantisers[tuple[str, int]]()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the verdicts as tables list them, judged in the order of execution."""
+        evidence = [each for folder in self._folders.values() for each in self._comparison.evidence(folder)]
+        judged: dict[tuple[str, int], Finding] = {}
+        for each in sorted(evidence, key=lambda each: each.operator.time):
+            place = each.operator
+            finding = self._judge.finding(each)
+            judged[place.label, place.order] = finding
+            if place.op_type == "QuantizeLinear":
+                self._add_quantiser(finding)
+            fed = (each.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
+            names = (source.name for source in fed if source.kind is SourceKind.INPUT)
+            self._report.inputs += (name for name in names if name not in self._report.inputs)
+        for key, note in self._quantisers.wrong():
+            judged[key] = replace(judged[key], verdict=Verdict.OWN, note=note)
+        graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
+        everything = [*judged.values()]
+        outputs = [*_network_outputs(self._folders.values(), everything)]
+        self._report.outputs += outputs
+        for label, folder in self._folders.items():
+            listed = [judged[label, each.operator.order] for each in evidence if each.operator.label == label]
+            if folder.mine.graph is None:
+                listed = _with_stranger(listed)
+            facts = self._comparison.facts(folder)
+            self._report.facts += (each for each in facts if each not in self._report.facts)
+            for finding in accuse(
+                listed, facts, folder.place_of, {}, outputs_differ=any(each.is_bad for each in outputs)
+            ):
+                yield with_reach(finding, everything, graphs.get(label))
+
+    def _add_quantiser(self, finding: Finding) -> None:
+        """Register an operator that quantises a tensor, if golden computes without quantising."""
+        place = finding.place
+        found = self._folders[place.label].quantised(place.order - 1) if has_range(finding) else None
+        if found is not None:
+            (numbers, integers, *how), clamp = found
+            self._quantisers.add((place.label, place.order), numbers, how, integers.dtype, clamp)
+
+
+def _with_stranger(findings: list[Finding]) -> list[Finding]:
+    """Accuse the only operator that golden lacks before the first difference; for dumps without a graph."""
+    first = next((place for place, each in enumerate(findings) if each.is_bad), None)
+    if first is None or findings[first].is_accused or findings[first].own:
+        return findings
+    alone = [
+        place
+        for place, each in enumerate(findings[:first])
+        if each.verdict is Verdict.UNCHECKED and not each.place.name.startswith(INSERTED_PREFIX)
+    ]
+    if len(alone) == 1:
+        note = f"golden lacks this operator, and {findings[first].place.name} is the first to differ"
+        findings[alone[0]] = replace(findings[alone[0]], verdict=Verdict.REPLACED, note=note)
+    return findings
+
+
+def _network_outputs(
+    folders: Iterable[ComparedFolder], findings: Iterable[Finding]
+) -> Iterator[TensorResult]:
+    """Yield the verdicts on the network's outputs; of an operator in a loop, only from its last pass.
+
+    Outputs that golden's configuration leaves out are skipped.
+    """
+    last = {(each.place.label, each.place.shown_name): each for each in findings}
+    for folder in folders:
+        for source in folder.returned:
+            finding = last.get((folder.label, source.name))
+            if finding is None:
+                continue
+            for each in finding.outputs:
+                if each.io is IO.OUTPUT and each.slot == source.slot and folder.is_asked(finding, each):
+                    name = f"{source.name}{f' output {source.slot}' if source.slot else ''}"
+                    yield replace(each, evidence=replace(each.evidence, name=each.evidence.name or name))
+
+
+_TITLES: Final = (
+    *("Directory", "Order", "Operator", "Type", "Pass", "Tensor", "Shape", "DataType", "GoldenDataType"),
+    "Verdict",
+    *scores.ALL,
+    *("Distance", "Limit", "Note"),
+    *("OperatorVerdict", "OperatorNote", "ScaledError", "Ulps", "Masked", "OwnError"),
+    *("FullName", "Scope", "Source", "Iteration", "Rank", "Execution"),
+)
+
+
+def findings_table(report: Report) -> Iterator[Sequence[object]]:
+    """Yield the titles of the csv file, and a row for each tensor, in the order of execution.
+
+    Golden operators without files on the examined side follow at the end, a row for each.
+    """
+    yield _TITLES
+    for finding in report.findings:
+        yield from _rows(finding)
+    yield from map(_absent, report.absent)
+
+
+def _rows(finding: Finding) -> Iterator[Sequence[object]]:
+    place = finding.place
+    number = "" if place.pass_number is None else place.pass_number
+    for tensor in finding.tensors:
+        evidence = tensor.evidence
+        yield (
+            *(place.label, place.order, place.name, place.op_type, number),
+            *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), evidence.dtype, evidence.golden_dtype),
+            tensor.verdict,
+            *(evidence.scores or ("",) * len(scores.ALL)),
+            "" if evidence.error is None else f"{evidence.error.distance:.6g}",
+            "" if tensor.limit is None else f"{tensor.limit:.6g}",
+            tensor_reason(finding, tensor),
+            *(finding.verdict, finding.note, *_numbers(finding, tensor)),
+            *_where(place),
+        )
+
+
+def _where(place: OperatorPlace) -> tuple[object, ...]:
+    numbers = (place.iteration, place.rank, place.execution)
+    return (
+        *(place.full_name, place.scope, place.source),
+        *("" if each is None else each for each in numbers),
+    )
+
+
+def _absent(finding: Finding) -> Sequence[object]:
+    place, verdict = finding.place, finding.verdict
+    numbers = ("",) * (len(scores.ALL) + 2)
+    own = (place.label, "", place.name, place.op_type, "", "", "", "", "", verdict, *numbers, "")
+    return (*own, verdict, finding.note, "", "", "", "", *_where(place))
+
+
+def _numbers(finding: Finding, tensor: TensorResult) -> tuple[object, ...]:
+    error = tensor.evidence.error
+    own = (each for each in finding.own if tensor.io is IO.OUTPUT and each.slot == tensor.slot)
+    return (
+        *(("", "", "") if error is None else (f"{error.scaled:.6g}", f"{error.ulps:.6g}", error.masked)),
+        next((f"{each.error.distance:.6g}" for each in own), ""),
+    )
+
+
+def shape_text(tensor: TensorResult) -> str:
+    """Return a shape in a word, ``8x3x224x224``."""
+    return "x".join(map(str, tensor.evidence.shape))
+
+
+def tensor_reason(finding: Finding, tensor: TensorResult | None) -> str:
+    """Return the text of a tensor's last column: the reason of its verdict, "" if the numbers show it."""
+    place = f"in place of {finding.replaces}" if finding.replaces else ""
+    return joined(place, tensor.note if tensor is not None else "")

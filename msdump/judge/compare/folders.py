@@ -1,0 +1,612 @@
+"""Two directories of operators: evidence on each execution, and golden operators without files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import zip_longest
+from typing import Final
+
+import numpy as np
+
+from msdump.device import INSERTED_PREFIX, is_settled
+from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.graph import is_random, written_inputs
+from msdump.judge import SHORTER, DumpedOperand, Fact, FactKind, host_arrays, is_rounding, measure
+from msdump.judge.compare.executions import Matched, OperatorExecution, readable_operands, shortest_apart
+from msdump.judge.compare.surroundings import (
+    LEFTOVER,
+    FolderSurroundings,
+    behind,
+    described,
+    in_its_graph,
+)
+from msdump.judge.pair import is_quantised, lost_operators, may_be_listed, may_have_files
+from msdump.judge.verdict import (
+    CLAMPS,
+    Finding,
+    OperatorEvidence,
+    OperatorPlace,
+    TensorEvidence,
+    TensorResult,
+    TensorVerdict,
+    Verdict,
+    coarser,
+)
+from msdump.read import (
+    ABSENT,
+    FIXED,
+    Folder,
+    FolderKind,
+    GraphOperator,
+    NamedFile,
+    SourceKind,
+    ValueSource,
+    parse_attributes,
+)
+from msdump.record import IO
+from msdump.store import names
+
+_ONE_BY_ONE: Final = frozenset({FolderKind.TENSORS, FolderKind.COMPILED})
+"""Kinds of the directories that have a file for each tensor."""
+
+_Slot = tuple[IO, int]
+
+_QUANTISING: Final = ((IO.INPUT, 0), (IO.OUTPUT, 0), (IO.INPUT, 1), (IO.INPUT, 2))
+"""What QuantizeLinear reads, writes, and takes for scale and zero point."""
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two directories: its name in notes, its files, and the dump around it."""
+
+    whose: str
+    folder: Folder
+    known: FolderSurroundings
+
+    def lost(self, slot: _Slot) -> TensorEvidence:
+        """Return the evidence of a tensor that has no file and should have one."""
+        note = f"its file is missing in {self.whose}"
+        return TensorEvidence(*slot, fault=TensorVerdict.UNREADABLE, note=note)
+
+    @cached_property
+    def sides(self) -> frozenset[IO]:
+        dumped = frozenset(file.io for file in self.folder.files if file.io is not None)
+        return self.known.expectation.sides or dumped
+
+    def should_have(self, name: str, slot: _Slot) -> bool:
+        """Return whether a tensor of an operator should have a file, as other tensors of its kind have one.
+
+        vendor: MindSpore does not dump inputs that come from outside of a graph inside a larger one.
+        """
+        operator = self.known.operator(name)
+        if slot[0] not in self.sides or operator is None:
+            return slot[0] in self.sides
+        if slot[0] is IO.OUTPUT:
+            return slot[1] < len(operator.outputs)
+        kind = _kind(operator, slot[1])
+        is_dumped = kind in self._read_kinds or (name, *slot) in self.known.expectation.elsewhere
+        return is_dumped and kind is not SourceKind.ABSENT
+
+    @cached_property
+    def _read_kinds(self) -> frozenset[SourceKind]:
+        """Kinds of the sources of dumped inputs: operators, weights, inputs of the network."""
+        files = (file for file in self.folder.files if file.io is IO.INPUT)
+        return frozenset(_kind(self.known.operator(file.op_name), file.slot) for file in files)
+
+    def slots(self, name: str) -> Iterator[_Slot]:
+        operator = self.known.operator(name)
+        yield from ((IO.INPUT, slot) for slot in range(len(operator.inputs) if operator else 0))
+        yield from ((IO.OUTPUT, slot) for slot in range(len(operator.outputs) if operator else 1))
+
+    def run(self, name: str, pass_number: int) -> dict[_Slot, NamedFile]:
+        """Return the files of an operator in one pass of a loop, with inputs dumped once for all passes."""
+        files = self.folder.operators.get(name, ())
+        counts: Counter[_Slot] = Counter((each.io, each.slot) for each in files if each.io is IO.INPUT)
+        return {
+            (each.io, each.slot): each
+            for each in files
+            if each.io and (each.pass_number == pass_number or counts[each.io, each.slot] == 1)
+        }
+
+
+class Losses:
+    """Finds files that one of two directories has lost, by the files of the other one."""
+
+    def __init__(self, folder: ComparedFolder) -> None:
+        """Take the matched operators of two directories."""
+        self._by_graphs = folder.matched.by_graphs
+        self._mine = _Side("mine", folder.dumped, folder.mine)
+        self._golden = _Side("golden", folder.golden, folder.theirs)
+        self._is_told = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
+
+    def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
+        """Return evidence on the tensors of an execution with a file that either side has lost."""
+        if execution.name in self._lost_by_golden:
+            return {slot: self._golden.lost(slot) for slot in self._mine.slots(execution.name)}
+        partner = self._partners.get(execution.name)
+        if not self._is_told or partner is None or execution.replaces:
+            return {}
+        pass_number = execution.files[-1].pass_number
+        own, other = self._mine.run(execution.name, pass_number), self._golden.run(partner, pass_number)
+        if not any(each.pass_number == pass_number for each in other.values()):
+            is_lost = partner not in self._golden.folder.operators and self._has_lost(self._golden, partner)
+            return {slot: self._golden.lost(slot) for slot in own} if is_lost else {}  # it ran less often
+        operators = self._mine.known.operator(execution.name), self._golden.known.operator(partner)
+        if not _are_alike(*operators, execution.files[-1], next(iter(other.values()))):
+            return {}
+        paired = execution.counterparts
+        alone = own.keys() - other.keys() - paired.keys()
+        golden_alone = other.keys() - own.keys() - {place[1:] for place in paired.values()}
+        absent = dict.fromkeys(alone, (self._golden, partner))
+        absent |= dict.fromkeys(golden_alone, (self._mine, execution.name))
+        return {
+            slot: side.lost(slot)
+            for slot, (side, name) in sorted(absent.items(), key=lambda item: item[0])
+            if side.should_have(name, slot)
+        }
+
+    @cached_property
+    def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
+        """Evidence on the tensors of golden operators of which the examined side has lost all files."""
+        own_names = {golden: own for own, golden in self._partners.items()}
+        gone = self._gone(self._mine, self._golden)
+        lost = {name: tuple(map(self._mine.lost, self._golden.slots(name))) for name in gone}
+        for name in self._golden.folder.operators if self._is_told else ():
+            own = own_names.get(name)
+            if (
+                own is not None
+                and own not in self._by_graphs.replaced
+                and own not in self._mine.folder.operators
+                and self._has_lost(self._mine, own)
+            ):
+                lost[name] = tuple(self._mine.lost(slot) for slot in sorted(self._golden.run(name, 0)))
+        return lost
+
+    @cached_property
+    def _lost_by_golden(self) -> frozenset[str]:
+        return self._gone(self._golden, self._mine)
+
+    @staticmethod
+    def _gone(side: _Side, other: _Side) -> frozenset[str]:
+        """Return the operators of which a side lost all files; empty unless both graphs are inferred."""
+        is_told = side.known.is_inferred and other.known.is_inferred
+        expected = side.known.expectation, other.known.expectation
+        is_unlike = len({each.sides for each in expected} - {None}) > 1
+        if not is_told or is_unlike or expected[0].selects_all is False:
+            return frozenset()
+        return lost_operators(side.folder, other.folder)
+
+    @cached_property
+    def _partners(self) -> Mapping[str, str]:
+        if self._by_graphs.partners is not None:
+            return self._by_graphs.partners
+        return {name: name for side in (self._mine, self._golden) for name in side.folder.operators}
+
+    def _has_lost(self, side: _Side, name: str) -> bool:
+        """Return whether an operator without files on a side should have some."""
+        operator, graph = side.known.operator(name), side.known.graph
+        if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
+            return False
+        if may_have_files(operator.full_name, graph, side.folder):
+            return False
+        expectation = side.known.expectation
+        if expectation.selects_all is None and self._holds_most(side):
+            return True
+        return bool(expectation.selects_all) or expectation.has_chosen(operator.full_name, operator.op_type)
+
+    def _holds_most(self, side: _Side) -> bool:
+        mine, golden = self._mine.folder.operators, self._golden.folder.operators
+        there = [(own in mine, other in golden) for own, other in self._partners.items()]
+        if side is self._golden:
+            there = [(golden_has, has) for has, golden_has in there]
+        beside = [has for has, other_has in there if other_has]
+        return 2 * sum(beside) >= len(beside)
+
+
+def _are_alike(
+    mine: GraphOperator | None, golden: GraphOperator | None, file: NamedFile, other: NamedFile
+) -> bool:
+    """Return whether the inputs and outputs of two operators correspond to each other."""
+    if file.op_type == other.op_type:
+        return file.op_type != names.PARAMETER
+    if mine is None or golden is None:
+        return False
+    return len(mine.inputs) == len(golden.inputs) and len(mine.outputs) == len(golden.outputs)
+
+
+def _kind(operator: GraphOperator | None, slot: int) -> SourceKind:
+    inputs = () if operator is None else operator.inputs
+    kind = inputs[slot].kind if slot < len(inputs) else SourceKind.ABSENT
+    return SourceKind.INPUT if kind is SourceKind.WEIGHT else kind
+
+
+@dataclass(frozen=True)
+class ComparedFolder:
+    """Two directories, and the executions of operators in them.
+
+    Attributes:
+        label: Label of the pair, "" if there is only one.
+        dumped: The directory that is examined.
+        golden: The directory that it is compared with.
+        matched: The executions, each with the places of its counterparts.
+        mine: Surroundings of the examined directory.
+        theirs: Surroundings of the golden directory.
+        found_again: Examined operators by the names of their golden counterparts, for pairs that only
+            re-execution found: both are made of the same operators of the model.
+    """
+
+    label: str
+    dumped: Folder
+    golden: Folder
+    matched: Matched
+    mine: FolderSurroundings
+    theirs: FolderSurroundings
+    found_again: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> tuple[object, ...]:
+        """Key of the run of the network, which the directories of its branches and loops share."""
+        if self.mine.iteration is None or self.mine.graph is None:
+            return (self.label,)
+        return (self.mine.rank, self.mine.iteration)
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether a graph file is cut off, so that missing operators cannot be recognised."""
+        return self.mine.is_graph_torn or self.theirs.is_graph_torn
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether msdump made both dumps, so that operators have the same names in files and graphs."""
+        return self.mine.is_ours and self.theirs.is_ours
+
+    @cached_property
+    def is_training(self) -> bool:
+        """Whether the examined graph writes weights, or golden's if the examined graph is not known."""
+        graph = self.mine.graph or self.theirs.graph
+        return graph is not None and any(written_inputs(each.op_type) for each in graph.operators.values())
+
+    def weights(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the numbers of an execution's inputs that are weights or constants.
+
+        In the later passes of a loop, inputs that vary are excluded: only the first value may be a constant.
+        """
+        sides = self._reads(execution), self._golden_sources(execution)
+        is_later = execution.number not in {None, 0}
+        weights = set()
+        for slot, sources in enumerate(zip_longest(*sides, fillvalue=ABSENT)):
+            known = [each for each in sources if each.kind is not SourceKind.ABSENT]
+            if known and all(each.kind in FIXED and not (is_later and each.varies) for each in known):
+                weights.add(slot)
+        return frozenset(weights)
+
+    def _folded(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the numbers of constant inputs that golden's operators compute from other constants."""
+        if self.theirs.is_inferred:  # the inputs of golden's operators are not known
+            return frozenset()
+        sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
+        return frozenset(
+            slot
+            for slot, (own, golden) in enumerate(sources)
+            if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
+        )
+
+    def roundings(
+        self, execution: OperatorExecution
+    ) -> tuple[frozenset[int], frozenset[str], tuple[str, ...]]:
+        """Return the roundings that an execution's tensors may have undergone.
+
+        Returns:
+            Numbers of the inputs that are weights; types in which devices hold its tensors, all short ones if
+            unknown; and the shortest type of each side if the sides compute in different types.
+        """
+        mine, theirs = self._operators(execution)
+        weights = self.weights(execution)
+        if mine is None or not mine.held:
+            return weights, frozenset(SHORTER), ()
+        held = mine.held | (frozenset() if theirs is None else theirs.held)
+        return weights, held, shortest_apart(_float_types(mine), _float_types(theirs))
+
+    def evidence(
+        self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
+    ) -> OperatorEvidence:
+        """Return all evidence on an execution (numbered from 0) and on its tensors."""
+        reads, folded = self._reads(execution), self._folded(execution)
+        mine, theirs = self._operators(execution)
+        known = []
+        for each in _with_lost(tensors, self.losses.of(execution)):
+            source, tensor = ABSENT, each
+            if each.io is IO.INPUT:
+                source = reads[each.slot] if each.slot < len(reads) else ABSENT
+                name = "" if source.kind is SourceKind.OPERATOR else source.name
+                tensor = replace(each, name=name, is_folded=each.slot in folded)
+            known.append(self._told(tensor, execution, source))
+        return OperatorEvidence(
+            self._place(number, execution),
+            tuple(known),
+            replaces=execution.replaces,
+            reads=reads,
+            arithmetic=_arithmetic(mine, theirs, tensors),
+            is_state=self.is_training,
+            as_written=partial(self._is_as_written, execution),
+            is_random=_is_random(mine, theirs),
+            returned=frozenset(each.slot for each in self.returned if each.name == self._name(execution)),
+            unread=self.mine.unread(execution.name) | self._leftover(execution),
+        )
+
+    @cached_property
+    def _is_golden_quantised(self) -> bool:
+        operators = {} if self.theirs.graph is None else self.theirs.graph.operators
+        return is_quantised(each.op_type for each in operators.values())
+
+    def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
+        """Return the arrays of an operator that quantises a tensor, if golden computes without quantising.
+
+        Returns:
+            Input, integers, scale and, where it has one, zero point; and the type of the golden operator that
+            clamps as the integers' range does, "" for none. None where golden is quantised, too, or a file is
+            missing.
+        """
+        graph, golden = self.mine.graph, self.theirs.graph
+        if graph is None or golden is None or self._is_golden_quantised:
+            return None
+        execution = self.matched.executions[number]
+        operands = [self._operand(execution, io, slot) for io, slot in _QUANTISING]
+        if None in operands[:3]:
+            return None
+        name, clamp = self._name(execution), ""
+        for reader in graph.used_by(name):
+            if reader.inputs[0].name == name:
+                partner = golden.find(self.matched.by_graphs.partner(reader.full_name))
+                clamp = partner.op_type if partner and partner.op_type in CLAMPS else clamp
+        try:
+            return tuple(each.on_host() for each in operands if each is not None), clamp
+        except (DumpReadError, FormatError):
+            return None
+
+    @cached_property
+    def returned(self) -> tuple[ValueSource, ...]:
+        """The outputs of operators that the examined network returns."""
+        return self.mine.returned(self._casts[0])
+
+    def _is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
+        """Return whether an input has the elements that its producer wrote, up to rounding to a held type."""
+        reads = self.mine.reads(execution.name)
+        source = reads[slot] if slot < len(reads) else ABSENT
+        writer = self._executions.get(names.sanitize(source.name))
+        if source.kind is not SourceKind.OPERATOR or writer is None:
+            return None
+        read = self._operand(execution, IO.INPUT, slot)
+        written = self._operand(writer, IO.OUTPUT, source.slot)
+        if read is None or written is None:
+            return None
+        try:
+            arrays = host_arrays(read, written)
+        except (DumpReadError, FormatError, ToolError):
+            return None
+        operator = self.mine.operator(execution.name)
+        held = frozenset(SHORTER) if operator is None or not operator.held else operator.held
+        return measure(*arrays).is_same or is_rounding(*arrays, held)
+
+    def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> DumpedOperand | None:
+        """Return a tensor of the examined side, None if no readable file has it."""
+        operands = readable_operands(self.dumped, execution.files)
+        return next((each for each in operands if (each.io, each.index) == (io, slot)), None)
+
+    def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
+        """Return the outputs that a kernel of either side does not write: files have old bytes of memory."""
+        # msdump's own kernels, recognised by names of the model's nodes, write all outputs
+        is_vendors = any(each is not None and not each.onnx_names for each in self._operators(execution))
+        return LEFTOVER.get(execution.files[-1].op_type, frozenset()) if is_vendors else frozenset()
+
+    def _told(
+        self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
+    ) -> TensorEvidence:
+        """Return a tensor, as unchecked if the kernel does not write it."""
+        writer, slot = execution, tensor.slot
+        if tensor.io is IO.INPUT:
+            found = self._executions.get(names.sanitize(source.name))
+            if source.kind is not SourceKind.OPERATOR or found is None:
+                return tensor
+            writer, slot = found, source.slot
+        if slot not in self._leftover(writer):
+            return tensor
+        return replace(tensor, error=None, fault=TensorVerdict.UNCHECKED, note="the kernel does not write it")
+
+    @cached_property
+    def _executions(self) -> Mapping[str, OperatorExecution]:
+        return {execution.name: execution for execution in self.matched.executions}
+
+    @cached_property
+    def losses(self) -> Losses:
+        """Files that either side has lost."""
+        return Losses(self)
+
+    def missing_place(self, name: str) -> OperatorPlace:
+        """Return the place of a golden operator that the examined side lacks."""
+        place = self.mine.place(names.sanitize(name), label=self.label)
+        return described(place, self.theirs.operator(name))
+
+    def place_of(self, fact: Fact) -> OperatorPlace:
+        """Return the place of an operator that has no verdict of its own."""
+        if fact.kind is FactKind.MISSING:
+            return self.missing_place(fact.operator)
+        place = replace(self.missing_place(fact.operator), op_type=fact.op_type)
+        return described(place, self.mine.operator(fact.operator))
+
+    def is_asked(self, finding: Finding, output: TensorResult) -> bool:
+        """Return whether an output was compared, or golden's configuration includes it."""
+        if output.verdict is not TensorVerdict.UNCHECKED or output.evidence.error is not None:
+            return True
+        sides, place = self.theirs.expectation.sides, finding.place
+        return (sides is None or IO.OUTPUT in sides) and not self.theirs.leaves_out(place, place.name)
+
+    def is_golden_output(self, name: str) -> bool:
+        """Return whether golden's network returns an output of an operator."""
+        operator = self.theirs.operator(name)
+        return operator is not None and any(
+            each.name == operator.full_name for each in self.theirs.returned(self._casts[1])
+        )
+
+    def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
+        last = execution.files[-1]
+        place = self.mine.place(
+            *(last.op_name, last.op_type),
+            pass_number=execution.number,
+            execution=self.dumped.execution if self.dumped.executions > 1 else None,
+            label=self.label,
+            order=number + 1,
+            time=execution.time,
+        )
+        return described(place, self.mine.operator(last.op_name))
+
+    def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
+        return self.mine.reads(execution.name, self._casts[0])
+
+    @property
+    def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
+        return self.matched.by_graphs.casts
+
+    def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
+        """Return the operator in both graphs; golden's is found by counterparts of outputs, or of inputs."""
+        mine = self.mine.operator(execution.name)
+        for io in (IO.OUTPUT, IO.INPUT):
+            for (own, _), (file, side, _) in execution.counterparts.items():
+                if own is side is io:
+                    return mine, self.theirs.operator(file.op_name)
+        return mine, None
+
+    def _golden_sources(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
+        """Return the sources, in golden's graph, of the inputs' counterparts."""
+        graph = self.theirs.graph
+        inputs = {slot: place for (io, slot), place in execution.counterparts.items() if io is IO.INPUT}
+        if graph is None or not inputs:
+            return ()
+        sources = []
+        for slot in range(max(inputs) + 1):
+            file, io, number = inputs.get(slot, (None, IO.INPUT, 0))
+            operator = None if file is None else graph.find(file.op_name)
+            if operator is None:
+                sources.append(ABSENT)
+            elif io is IO.OUTPUT:
+                sources.append(ValueSource(SourceKind.OPERATOR, operator.full_name, number))
+            else:
+                known = number < len(operator.inputs)
+                sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
+        return tuple(behind(source, graph, self._casts[1]) for source in sources)
+
+    def _name(self, execution: OperatorExecution) -> str:
+        operator = self.mine.operator(execution.name)
+        return execution.name if operator is None else operator.full_name
+
+    def own_name(self, golden_name: str) -> str:
+        """Return the examined side's name of a golden operator, "" if it lacks the operator."""
+        name = names.sanitize(golden_name)
+        if name in self.found_again:
+            return self.found_again[name]
+        return golden_name if self._own_names is None else self._own_names.get(name, "")
+
+    @cached_property
+    def _own_names(self) -> Mapping[str, str] | None:
+        partners = self.matched.by_graphs.partners
+        return None if partners is None else {golden: own for own, golden in partners.items()}
+
+
+def _with_lost(
+    tensors: Sequence[TensorEvidence], lost: Mapping[tuple[IO, int], TensorEvidence]
+) -> list[TensorEvidence]:
+    # a difference that other files of the tensor show says more than a lost file
+    present = [
+        each if each.error and not each.error.is_same else lost.get((each.io, each.slot), each)
+        for each in tensors
+    ]
+    known = {(each.io, each.slot) for each in tensors}
+    return sorted(
+        [*present, *(each for slot, each in lost.items() if slot not in known)],
+        key=lambda each: (each.io, each.slot),
+    )
+
+
+def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:
+    if operator is None:
+        return frozenset()
+    forms = {IO.INPUT: operator.device_inputs, IO.OUTPUT: operator.device_outputs}
+    return frozenset((io, each.dtype) for io, side in forms.items() for each in side if coarser(each.dtype))
+
+
+def _arithmetic(
+    mine: GraphOperator | None, theirs: GraphOperator | None, tensors: Sequence[TensorEvidence]
+) -> tuple[frozenset[tuple[IO, str]], frozenset[tuple[IO, str]]]:
+    """Return the float types that each side reads and writes, from its graph or else from its tensors."""
+    own, other = _float_types(mine), _float_types(theirs)
+    if own or other:
+        return own, other
+    compared = [each for each in tensors if each.error is not None]
+    return (
+        frozenset((each.io, each.dtype) for each in compared if coarser(each.dtype)),
+        frozenset((each.io, each.golden_dtype) for each in compared if coarser(each.golden_dtype)),
+    )
+
+
+def _is_random(*sides: GraphOperator | None) -> bool:
+    """Return whether the outputs of an operator are random, without a seed that both sides share."""
+    known = [each for each in sides if each is not None]
+    if not known or not all(is_random(each.op_type, len(each.inputs)) for each in known):
+        return False
+    seeds = [
+        {name: seed for name, seed in parse_attributes(each.attributes).items() if name.startswith("seed")}
+        for each in known
+    ]
+    return not any(seeds[0].values()) or any(each != seeds[0] for each in seeds)
+
+
+def missing_operators(folder: ComparedFolder) -> tuple[str, ...]:
+    """Return golden operators that the examined side should have and lacks, in the order of execution."""
+    lost = folder.losses.whole
+    return tuple(name for name in folder.matched.missing if name not in lost and is_expected(folder, name))
+
+
+def unasked_operators(folder: ComparedFolder) -> tuple[str, ...]:
+    """Return golden operators that the examined side's configuration leaves out, in their order."""
+    lost = folder.losses.whole
+    return tuple(name for name in folder.matched.missing if name not in lost and _is_left_out(folder, name))
+
+
+def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
+    """Yield findings on golden operators with lost files, or missing where a graph file is cut off."""
+    for name, tensors in folder.losses.whole.items():
+        results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
+        yield Finding(folder.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
+    for name in folder.matched.missing if folder.is_torn else ():
+        yield Finding(folder.missing_place(name), Verdict.UNCHECKED, note="the file of a graph breaks off")
+
+
+def is_expected(folder: ComparedFolder, name: str) -> bool:
+    """Return whether the examined side should have a golden operator.
+
+    Operators that the device inserts have no counterpart; compiled graphs have no task for operators that
+    only pass tensors on, and contain folded results of operators that only read weights.
+    """
+    if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
+        return False
+    golden_graph = folder.theirs.graph
+    if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
+        return False  # the name may mean several of the graph's operators
+    if folder.is_torn or _is_left_out(folder, name):
+        return False
+    if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
+        return True
+    operator = folder.theirs.operator(name)
+    is_run = operator is None or not is_settled(operator.op_type)
+    return is_run and not folder.theirs.is_fixed(name)
+
+
+def _is_left_out(folder: ComparedFolder, name: str) -> bool:
+    """Return whether the examined side's configuration leaves a golden operator out."""
+    name = names.sanitize(name)
+    if name.startswith(INSERTED_PREFIX) or name in folder.found_again or folder.is_torn:
+        return False
+    return folder.mine.leaves_out(folder.missing_place(name), folder.own_name(name))

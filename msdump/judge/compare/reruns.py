@@ -1,0 +1,380 @@
+"""Evidence of a comparison from running the operators of directories again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from msdump.device import INSERTED_PREFIX
+from msdump.errors import ToolError
+from msdump.graph import loader
+from msdump.judge import DumpedOperand
+from msdump.judge.compare.executions import OperatorExecution, read_place, readable_operands
+from msdump.judge.compare.folders import ComparedFolder, missing_operators
+from msdump.judge.pair import (
+    INPUTS,
+    MatchedNames,
+    Means,
+    OperatorPair,
+    align_with_model,
+    canonical_type,
+    graph_of_contents,
+    is_commutative,
+    kinds,
+    weight_place,
+)
+from msdump.judge.rerun import (
+    Arithmetic,
+    CompiledModel,
+    DumpedValues,
+    ModelOperator,
+    Reexecution,
+    Rerun,
+    RerunOperator,
+    file_names,
+    fitting,
+    folded_of,
+    likeness,
+)
+from msdump.judge.verdict import OperatorEvidence, TensorEvidence
+from msdump.plan import Context
+from msdump.read import GraphOperator, OperatorGraph, SourceKind
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+from msdump.store import names
+
+
+def _rerun_operator(folder: ComparedFolder, order: int, graph: OperatorGraph | None) -> RerunOperator:
+    """Return the execution with a number (from 1) for re-execution, with its tensors and held types."""
+    execution = folder.matched.executions[order - 1]
+    last = execution.files[-1]
+    operands = readable_operands(folder.dumped, execution.files, is_long_list=True)
+
+    def golden(place: tuple[IO, int]) -> DumpedOperand | None:
+        counterpart = execution.counterparts.get(place)
+        return None if counterpart is None else read_place(folder.golden, counterpart)
+
+    number = os.path.basename(folder.dumped.path)  # noqa: PTH119 - of every operator
+    return RerunOperator(
+        last.op_name,
+        last.op_type,
+        int(number) if number.isdigit() else None,
+        {(each.io, each.index): each for each in operands},
+        golden,
+        label=folder.label,
+        order=order,
+        is_inserted=last.op_name.startswith(INSERTED_PREFIX),
+        is_in_golden=_is_in_golden(execution, folder.matched.by_graphs),
+        held=frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
+    )
+
+
+def _is_in_golden(execution: OperatorExecution, matched: MatchedNames) -> bool:
+    """Return whether golden has the same parts for an execution, in one operator or in several."""
+    if execution.name in matched.whole:
+        return True
+    file, io, _ = execution.counterparts.get((IO.OUTPUT, 0), (None, IO.INPUT, 0))
+    if file is None or io is IO.INPUT or execution.replaces:
+        return False
+    sides = ((each.op_name, each.op_type) for each in (execution.files[-1], file))
+    own, golden = ((*map(canonical_type, (op_type, *kinds(name))),) for name, op_type in sides)
+    return own == golden
+
+
+_MOST_NAMED: Final = 3
+_LEAST_FIT: Final = 0.5
+"""Share of the dump's operators that a model must have to be the dump's."""
+
+
+class Rerunning:
+    """Re-executes the operators of dumps by a model, and adds the results to the evidence on them.
+
+    Attributes:
+        source: The model's file.
+        golden: The golden side's arithmetic.
+        mine: The examined side's arithmetic, None until operators ran.
+        runs: The runs of the network so far.
+    """
+
+    def __init__(self, source: str, golden: Arithmetic, context: Context) -> None:
+        """Load the model, with the operators of the context in which it was dumped.
+
+        Raises:
+            GraphError: The file is no model.
+        """
+        graph = loader.load(source, context=context)
+        step = None if graph.training is None else graph.training.step
+        self._models = (graph,) if step is None else (graph, step)
+        self.source = source
+        self.golden = golden
+        self.mine: Arithmetic | None = None
+        self.runs: list[Reexecution] = []
+        self._model: CompiledModel | None = None
+        self._reruns: dict[tuple[str, int], tuple[RerunOperator, Rerun]] = {}  # by label and order
+        self._strangers: list[tuple[RerunOperator, str]] = []
+        self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
+        self._present: dict[str, dict[_Part, str]] = {}
+        self._golden_models: dict[frozenset[str], CompiledModel] = {}
+
+    def run(self, folders: Sequence[ComparedFolder], advance: Callable[[], None] = lambda: None) -> None:
+        """Run the operators of one run of the network again; ``advance`` is called after each.
+
+        Raises:
+            ToolError: The model is not that of the dump.
+        """
+        executions = [
+            (execution, folder, order)
+            for folder in folders
+            for order, execution in enumerate(folder.matched.executions, 1)
+        ]
+        if all(execution.files[-1].op_type in INPUTS for execution, *_ in executions):
+            return  # only constants were dumped
+        executions.sort(key=lambda each: each[0].time)
+        graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
+        listed = [_rerun_operator(folder, order, graphs[folder.label]) for _, folder, order in executions]
+        if self._model is None:
+            self._model = self._fitting(listed)
+        labels = self._of_model(listed)
+        folders = [folder for folder in folders if folder.label in labels]
+        pairs = {folder.label: _pairs(folder, graphs[folder.label], self._model) for folder in folders}
+        operators = [
+            replace(each, pair=pairs[each.label].get(each.name)) for each in listed if each.label in labels
+        ]
+        reexecution = Reexecution(
+            self._model,
+            operators,
+            (self.golden, self.mine),
+            self._before(operators),
+        )
+        if self._trains:
+            self._evaluations |= {folder.label for folder in folders if not folder.is_training}
+        reruns = reexecution.all(advance)
+        self.mine = reexecution.mine
+        self.runs.append(reexecution)
+        for operator, rerun in zip(reexecution.values.operators, reruns, strict=True):
+            self._reruns[operator.label, operator.order] = operator, rerun
+        present = dict(_present(reexecution))
+        self._present |= {folder.label: present for folder in folders}
+
+    def _before(self, operators: Sequence[RerunOperator]) -> DumpedValues | None:
+        if not (self.runs and operators and self.runs[-1].values.operators):
+            return None
+        last, now = self.runs[-1].values.operators[0].iteration, operators[0].iteration
+        is_next = last is not None and now is not None and last + 1 == now
+        return self.runs[-1].values if is_next else None
+
+    def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
+        """Return evidence with the results of the operator when it ran again."""
+        place = evidence.operator
+        operator, rerun = self._reruns.get((place.label, place.order), (None, Rerun()))
+        if operator is None or (rerun.weights and place.label in self._evaluations):
+            return evidence  # an evaluation's weights differ from the training step's
+        node = None if operator.site is None else operator.site.node
+        nodes = "" if node is None or node.is_added else "+".join(part.name for part in node.members)
+        return replace(
+            evidence,
+            # operators of a compiled graph have the compiler's names, not the model's
+            operator=replace(place, onnx_name=place.onnx_name or nodes),
+            tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
+            own=rerun.own,
+            propagated=_propagated(evidence, rerun),
+            wiring=rerun.wiring,
+            replaces=evidence.replaces or rerun.replaces,
+            is_in_golden=operator.is_in_golden and bool(rerun.replaces) and not evidence.replaces,
+            wrong_weights={slot: self._called(name) for slot, name in rerun.weights.items()},
+            is_state=evidence.is_state or self._trains,
+        )
+
+    def _called(self, name: str) -> str:
+        """Return the name of a weight; for a folded constant, with the constants it was made of."""
+        made_of = next(filter(None, (folded_of(each, name) for each in self._models)), ())
+        more = f" and {len(made_of) - _MOST_NAMED} more" if len(made_of) > _MOST_NAMED else ""
+        return f"{name} (folded of {', '.join(made_of[:_MOST_NAMED])}{more})" if made_of else name
+
+    @property
+    def _trains(self) -> bool:
+        return self._model is not None and bool(self._model.graph.bindings)
+
+    def found_again(self, folder: ComparedFolder) -> dict[str, str]:
+        """Return examined operators by golden ones, for golden operators without a pair.
+
+        The two are counterparts if they are made of the same operators of the model.
+        """
+        present = self._present.get(folder.label, {})
+        model = self._of_golden(folder)
+        found: dict[str, str] = {}
+        for name in map(names.sanitize, missing_operators(folder)):
+            parts = [part for site in model.sites.get(name, ()) for part in _parts(site)]
+            if parts and all(part in present for part in parts):
+                found[name] = present[parts[0]]
+        return found
+
+    def _of_golden(self, folder: ComparedFolder) -> CompiledModel:
+        operators = folder.golden.operators.items()
+        listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
+        if listed not in self._golden_models:
+            self._golden_models[listed] = fitting(self._models, dict.fromkeys(listed, ""))
+        return self._golden_models[listed]
+
+    def left_out(self) -> list[tuple[RerunOperator, str]]:
+        """Return the operators that did not run again, and why."""
+        reruns = (pair for run in self.runs for pair in zip(run.values.operators, run.reruns, strict=True))
+        return [
+            *((each, rerun.note) for each, rerun in reruns if rerun.note and each.op_type not in INPUTS),
+            *self._strangers,
+        ]
+
+    def _of_model(self, listed: Sequence[RerunOperator]) -> set[str]:
+        """Return the labels of the directories with a graph of the model; a dump may have other graphs."""
+        assert self._model is not None
+        labels = {each.label for each in listed}
+        for label, dumped in _by_label(listed).items():
+            if _fit(self._model, dumped) < _LEAST_FIT:
+                labels.remove(label)
+                note = "the model has few operators of its graph"
+                self._strangers += [(each, note) for each in dumped]
+        return labels
+
+    def _fitting(self, listed: Sequence[RerunOperator]) -> CompiledModel:
+        """Return the model, compiled to the form with the operator names of the dump, or of one graph."""
+        groups = _by_label(listed)
+        dumped = [each for group in groups.values() for each in group]
+        tried: list[CompiledModel] = []
+        for group in [dumped, *groups.values()]:
+            tried.append(fitting(self._models, {each.name: _written_type(each) for each in group}))
+            if not dumped or tried[-1].fit >= _LEAST_FIT:
+                return tried[-1]
+        model = tried[0]
+        first = next((each for each in dumped if each.name not in model.sites), None)
+        stranger = f"; the model lacks {first.name} ({first.op_type})" if first is not None else ""
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{self.source} is not the model of the dump: {model.fit:.0%} of the operator names"
+            f" agree{stranger}",
+        )
+
+
+def _by_label(listed: Iterable[RerunOperator]) -> dict[str, list[RerunOperator]]:
+    groups: dict[str, list[RerunOperator]] = {}
+    for operator in listed:
+        if operator.op_type not in INPUTS:
+            groups.setdefault(operator.label, []).append(operator)
+    return groups
+
+
+def _fit(model: CompiledModel, dumped: Sequence[RerunOperator]) -> float:
+    has = [each.name in model.sites for each in dumped]
+    if all(has):
+        return 1.0
+    return max(sum(has) / len(dumped), likeness(model.graph, {each.name: "" for each in dumped}))
+
+
+_Part = tuple[int, str]
+"""Number of a graph of the model, and the name of an operator in it, as it is before it is fused."""
+
+
+def _parts(site: ModelOperator) -> Iterator[_Part]:
+    return ((site.graph.index, part.name) for part in site.node.members)
+
+
+def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
+    for operator, rerun in zip(run.values.operators, run.reruns, strict=True):
+        if operator.site is not None and rerun.own and not rerun.replaces:
+            yield from ((part, operator.name) for part in _parts(operator.site))
+
+
+_ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)
+"""Of an operator that the model has not."""
+
+
+def _pairs(
+    folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel
+) -> dict[str, OperatorPair]:
+    """Return the model's counterparts of a directory's operators, by name; others keep their own names.
+
+    Behind an operator that was left out, numbers in names shift, and another compiler may number operators of
+    one scope in another order: so the graphs are aligned.
+    """
+    operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
+    named = {each.name for each in operators}
+    is_unlike = _is_unlike(named, model)
+    number = _number_in(model, () if graph is None else graph.operators)
+    if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
+        return {}
+    whole = model.operator_graphs[number]
+    # with the model, a graph inferred from tensors gets slashes in names, and sources of pieces of tensors
+    graph = graph_of_contents(folder.dumped, whole) or graph
+    if graph is None:
+        return {}
+    found = align_with_model((folder.dumped, graph), whole, model.digest)
+    pairs = {names.sanitize(mine): pair for mine, pair in found.of_mine.items()}
+    told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
+    if not is_unlike and _unlike_reads(graph, whole, told):
+        return {}  # the wiring differs by any names: keep the names
+    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # names of other operators
+    return taken | pairs
+
+
+def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
+    """Return the number of the model's graph with most of the given operator names, 0 without any.
+
+    Graph numbers of a dump do not identify it: they count the graphs of all networks of the process.
+    """
+    graphs = model.bare_graphs
+    return max(graphs, key=lambda number: len(graphs[number].operators.keys() & {*operators}), default=0)
+
+
+def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
+    """Return whether a dump or a model has operators that the other one lacks, except for inserted ones."""
+    own = [node for node in model.graph.operators if model.is_dumped(node) and not node.is_added]
+    lacks = any(not any(name in dumped for name in file_names(node)) for node in own)
+    return lacks or any(not (name in model.sites or name.startswith(INSERTED_PREFIX)) for name in dumped)
+
+
+def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:
+    """Return how many operators of a dump read other values than their counterparts in a model."""
+
+    def partner(name: str) -> str:
+        return told.get(names.sanitize(name)) or names.sanitize(name)
+
+    kinds = {SourceKind.OPERATOR}
+    if not any(map(weight_place, graph.weights)):  # names of weights are not inferred
+        kinds.add(SourceKind.WEIGHT)
+    pairs = ((each, model.find(partner(each.full_name))) for each in graph.operators.values())
+    return sum(
+        _reads(mine, kinds, partner) != _reads(counterpart, kinds, names.sanitize)
+        for mine, counterpart in pairs
+        if counterpart is not None
+    )
+
+
+def _reads(
+    operator: GraphOperator, kinds: Collection[SourceKind], name_of: Callable[[str], str]
+) -> list[tuple[str, int]]:
+    """Return the inputs of an operator that are of some kinds, sorted if the operator is commutative."""
+    read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
+    return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
+
+
+def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
+    """Return an input with its name in the model, and not as a weight if only files suggested one."""
+    name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
+    is_guessed = weight_place(tensor.name) is not None and tensor.slot not in rerun.weights
+    if tensor.io is not IO.INPUT or not name or (tensor.name and not is_guessed):
+        return tensor
+    return replace(tensor, name=name, is_weight=tensor.is_weight and not is_guessed)
+
+
+def _written_type(operator: RerunOperator) -> str:
+    tensor = operator.tensors.get((IO.OUTPUT, 0))
+    return "" if tensor is None else tensor.dtype
+
+
+def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
+    if not rerun.own or rerun.propagated is not None:
+        return rerun.propagated
+    # re-execution reproduced the dumped outputs: take the distance of these from golden
+    errors = (each.error for each in evidence.tensors if each.io is IO.OUTPUT)
+    return max((error.distance for error in errors if error is not None), default=None)

@@ -1,0 +1,347 @@
+"""The surroundings of a directory of operators in its dump: rank, iteration, configuration, graph."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Final
+
+from msdump.config import GrammarError, grammar
+from msdump.device import INSERTED_PREFIX
+from msdump.errors import DumpReadError
+from msdump.graph import written_inputs
+from msdump.judge.pair import graph_of_contents
+from msdump.judge.verdict import OperatorPlace
+from msdump.read import (
+    ABSENT,
+    Dump,
+    Folder,
+    GraphOperator,
+    Iteration,
+    OperatorGraph,
+    SourceKind,
+    ValueSource,
+    open_dump,
+)
+from msdump.record import IO
+from msdump.selector import KernelPattern
+from msdump.store import names
+
+_ACL: Final = "dump"
+_ACL_SIDES: Final = {"all": 0, "input": 1, "output": 2}
+"""Values of ``input_output`` by those of ``dump_mode`` in acl's configuration."""
+
+_SETTINGS: Final = "common_dump_settings"
+_OWN_SETTINGS: Final = "msdump"
+_LIMITING: Final = frozenset({"watch", "history", "max_bytes"})
+"""Settings of msdump under which files are left out, or dropped again."""
+
+_NUMBER: Final = "-op0"
+"""Behind a type that stands for an operator whose name is not known: types are parts of such names."""
+
+_SIDES: Final = {0: frozenset(IO), 1: frozenset({IO.INPUT}), 2: frozenset({IO.OUTPUT})}
+"""What is dumped by the value of ``input_output``."""
+
+
+FileSlot = tuple[str, IO, int]
+"""Operator as files call it, side and number of one of its tensors."""
+
+
+@dataclass(frozen=True)
+class DumpExpectation:
+    """The operators, and the inputs or outputs, that a directory should have files of.
+
+    Attributes:
+        config: The configuration that the dump was made with; None if it was not kept.
+        is_compiled: Whether the graph was compiled, so that expressions of ``kernels`` match parts of names.
+    """
+
+    config: Any = None
+    is_compiled: bool = False
+    _list_elsewhere: Callable[[], frozenset[FileSlot]] = frozenset
+
+    @property
+    def selects_all(self) -> bool | None:
+        """Whether all operators were to be dumped; None without a configuration."""
+        settings = self._settings
+        if settings is None:
+            return None
+        own = self.config.get(_OWN_SETTINGS)
+        is_limited = isinstance(own, Mapping) and not _LIMITING.isdisjoint(own)
+        return not (settings.get("dump_mode") or settings.get("op_debug_mode") or is_limited)
+
+    @property
+    def sides(self) -> frozenset[IO] | None:
+        """Whether inputs, outputs or both were to be dumped; None without a configuration."""
+        return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
+
+    def has_chosen(self, full_name: str, op_type: str) -> bool:
+        """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
+
+        The full name is "" if unknown.
+        """
+        subject = full_name or f"{op_type}{_NUMBER}"
+        is_listed = any(pattern.matches(subject) for pattern in self._patterns)
+        return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
+
+    def excludes(self, full_name: str, op_type: str) -> bool:
+        """Return whether a configuration leaves an operator out."""
+        return self.selects_all is False and not self.has_chosen(full_name, op_type)
+
+    @cached_property
+    def _patterns(self) -> tuple[KernelPattern, ...]:
+        listed, patterns = (self._settings or {}).get("kernels"), []
+        for item in listed if isinstance(listed, list) else ():
+            if isinstance(item, str):
+                with suppress(GrammarError):
+                    patterns.append(grammar.parse_kernel(item, searches=self.is_compiled))
+        return tuple(filter(None, patterns))
+
+    @cached_property
+    def elsewhere(self) -> frozenset[FileSlot]:
+        """The tensors that other iterations have files of."""
+        return self._list_elsewhere()
+
+    @cached_property
+    def _settings(self) -> Mapping[str, Any] | None:
+        if not isinstance(self.config, Mapping):
+            return None
+        for_acl = self.config.get(_ACL)
+        settings = _of_acl(for_acl) if isinstance(for_acl, Mapping) else self.config.get(_SETTINGS)
+        return settings if isinstance(settings, Mapping) else None
+
+
+def _of_acl(dump: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate acl's configuration, which O2 stores beside a dump, to the keys of MindSpore's."""
+    listed = dump.get("dump_list")
+    models = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
+    layers = [name for each in models for name in each.get("layer") or ()]
+    is_debugging = bool({"dump_debug", "dump_scene"} & dump.keys())
+    return {
+        "dump_mode": int(bool(layers)),
+        "kernels": layers,
+        "op_debug_mode": int(is_debugging),
+        "input_output": _ACL_SIDES.get(str(dump.get("dump_mode", "all")), 0),
+    }
+
+
+_log = logging.getLogger("msdump.judge")
+
+LEFTOVER: Final = {"BatchNorm": frozenset({1, 2})}
+"""Outputs, by type, that a kernel leaves as the memory was.
+
+vendor: MindSpore 2.10's BatchNorm on the CPU writes the statistics of the batch to outputs 3 and 4 alone; its
+gradient reads output 2 and makes no use of it.
+"""
+
+
+@dataclass(frozen=True)
+class FolderSurroundings:
+    """The surroundings of one directory.
+
+    Attributes:
+        rank: Number of the rank, None if the path does not contain it.
+        iteration: Number of the iteration, None if the path does not contain it.
+        expectation: The files that the directory should have.
+        is_inferred: Whether the graph was inferred from tensors, so that it has only the dumped operators.
+    """
+
+    rank: int | None = None
+    iteration: int | None = None
+    expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
+    is_inferred: bool = False
+    _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @cached_property
+    def graph(self) -> OperatorGraph | None:
+        """The graph that ran, None without a readable graph file that is whole and identifies weights."""
+        graph = self._read_graph
+        return graph if graph is None or (graph.is_whole and graph.tells_weights) else None
+
+    @property
+    def is_graph_torn(self) -> bool:
+        """Whether the graph file is cut off, so that the graph is not used."""
+        return self._read_graph is not None and not self._read_graph.is_whole
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether msdump wrote the graph file, so that dump files have its names: it has nodes of a model."""
+        graph = self._read_graph
+        return graph is not None and any(each.onnx_names for each in graph.operators.values())
+
+    @cached_property
+    def _read_graph(self) -> OperatorGraph | None:
+        try:
+            return self._graph()
+        except DumpReadError:  # a graph only explains verdicts, so that none is needed
+            return None
+
+    def with_graph(self, graph: OperatorGraph | None) -> FolderSurroundings:
+        """Return the surroundings with another graph."""
+        return self if graph is self.graph else replace(self, _graph=lambda: graph)
+
+    def with_inferred(self, graph: OperatorGraph | None) -> FolderSurroundings:
+        """Return the surroundings with a graph that was inferred from tensors, or is the known one."""
+        return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
+
+    def place(self, name: str, op_type: str = "", **known: Any) -> OperatorPlace:
+        """Return the place of an operator in this rank and iteration."""
+        return OperatorPlace(name, op_type, iteration=self.iteration, rank=self.rank, **known)
+
+    def leaves_out(self, place: OperatorPlace, own_name: str) -> bool:
+        """Return whether the configuration leaves out an operator that the other dump has at a place.
+
+        ``own_name`` is the operator's name on this side.
+        """
+        operator = self.operator(own_name)
+        if operator is None and self.graph is not None and not self.is_inferred:
+            return False
+        full_name = place.full_name if operator is None else operator.full_name
+        return self.expectation.excludes(full_name, place.op_type)
+
+    def operator(self, name: str) -> GraphOperator | None:
+        """Return an operator by its name in files, None if no graph has it."""
+        return None if self.graph is None else self.graph.find(name)
+
+    def is_fixed(self, name: str) -> bool:
+        """Return whether an operator (name in files) has the same outputs in every run; no graph: False."""
+        return self.graph is not None and self.graph.is_fixed(name)
+
+    def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
+        """Return the sources of the inputs of an operator (name in files); empty without a graph.
+
+        ``casts`` are full names of casts that are skipped, as by ``behind``.
+        """
+        operator = self.operator(name)
+        if operator is None or self.graph is None:
+            return ()
+        return tuple(
+            in_its_graph(behind(source, self.graph, casts), self.graph) for source in operator.inputs
+        )
+
+    def returned(self, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
+        """Return the outputs of operators that the network returns; empty for a branch or a body."""
+        graph = self.graph
+        if graph is None or graph.caller:
+            return ()
+        sources = (behind(each, graph, casts) for each in graph.outputs)
+        return tuple(each for each in sources if each.kind is SourceKind.OPERATOR)
+
+    def unread(self, name: str) -> frozenset[int]:
+        """Return the unread outputs of an operator that has other outputs with readers, or writes inputs."""
+        operator, graph = self.operator(name), self.graph
+        if operator is None or graph is None or any(each.bodies for each in graph.operators.values()):
+            return frozenset()  # a branch or a body may read values of the graph around it
+        slots = range(len(operator.outputs))
+        unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
+        has_effects = len(unread) < len(slots) or bool(written_inputs(operator.op_type))
+        return unread if has_effects else frozenset()
+
+
+def with_graphs(
+    dumped: tuple[Folder | None, FolderSurroundings], golden: tuple[Folder | None, FolderSurroundings]
+) -> tuple[FolderSurroundings, FolderSurroundings]:
+    """Return the surroundings of two directories; a side without a graph gets one inferred from tensors.
+
+    Each side is a directory (None without tensors) and its surroundings.
+    """
+    (folder, mine), (golden_folder, theirs) = dumped, golden
+    if mine.graph and theirs.graph:
+        return mine, theirs
+    own = mine.graph or (graph_of_contents(folder, theirs.graph) if folder else None)
+    other = theirs.graph or (graph_of_contents(golden_folder, mine.graph) if golden_folder else None)
+    return mine.with_inferred(own), theirs.with_inferred(other)
+
+
+def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:
+    """Return the source of a value before it was brought into another type or format.
+
+    Skips operators that the device inserted, and ``casts``: full names of casts that the other side lacks.
+    """
+    while source.kind is SourceKind.OPERATOR and (
+        source.name.startswith(INSERTED_PREFIX) or source.name in casts
+    ):
+        operator = graph.operators.get(source.name)
+        if operator is None or not operator.inputs:
+            break
+        source = operator.inputs[0]
+    return source
+
+
+def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
+    """Return a source, absent for a value that a branch or a body reads from outside of its graph."""
+    return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
+
+
+def described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:
+    """Return a place with names, scope and source line of its operator; without operator, as it is."""
+    if operator is None:
+        return place
+    return replace(
+        place,
+        op_type=place.op_type or operator.op_type,
+        full_name=operator.full_name,
+        onnx_name=operator.onnx_name,
+        scope=operator.scope,
+        source=operator.source_line,
+    )
+
+
+class SurroundedDump:
+    """The directories of one side of a comparison."""
+
+    def __init__(self, root: str) -> None:
+        """Open the dump that a path contains, or is a part of."""
+        self._known = _listed(root)
+
+    def of(self, path: str) -> FolderSurroundings:
+        """Return the surroundings of a directory of operators; empty ones where it is no part of a dump."""
+        path = os.path.realpath(path)
+        if path not in self._known:
+            self._known |= {path: FolderSurroundings(), **_listed(path)}
+        return self._known[path]
+
+
+def _listed(root: str) -> dict[str, FolderSurroundings]:
+    try:
+        dump = open_dump(root)
+    except DumpReadError:  # golden tensors, or several dumps below one path
+        return {}
+    known = {number for number, rank in dump.ranks.items() if rank.is_known}
+    return {
+        os.path.realpath(iteration.path): FolderSurroundings(
+            iteration.key.rank if iteration.key.rank in known else None,
+            iteration.number,
+            _expectation(dump, iteration),
+            _graph=partial(getattr, iteration, "operator_graph"),
+        )
+        for iteration in dump.all_iterations
+    }
+
+
+def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
+    def dumped_elsewhere() -> frozenset[FileSlot]:
+        place = replace(iteration.key, iteration=None)
+        others = (
+            each
+            for each in dump.all_iterations
+            if each is not iteration and replace(each.key, iteration=None) == place
+        )
+        files = (record.name for each in others for record in each.tensor_files)
+        return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
+
+    return DumpExpectation(_config(dump, iteration), iteration.key.model is not None, dumped_elsewhere)
+
+
+def _config(dump: Dump, iteration: Iteration) -> object:
+    try:
+        if iteration.key.device is not None:
+            return dump.acl_config(iteration.key.device)
+        rank = iteration.key.rank
+        return None if rank is None or rank not in dump.ranks else dump.ranks[rank].config
+    except DumpReadError:  # counts as no configuration
+        return None

@@ -1,0 +1,427 @@
+"""The comparison of two networks: runs of both in lockstep, and the report of all verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device import numpy_cast
+from msdump.errors import MsdumpError, plural
+from msdump.graph import Graph, Node, is_random
+from msdump.graph.kernel import FLOAT16, FLOAT32
+from msdump.judge import Fact, FactKind, errors
+from msdump.judge.diff.evidence import Observations, WeightEvidence, compare_arrays
+from msdump.judge.diff.lockstep import Follower, OperatorWatch, Quantisation, Ran, RanBlock, Scope, as_real
+from msdump.judge.diff.models import Places, Side
+from msdump.judge.diff.own_errors import GoldenOperators, OperatorRunners
+from msdump.judge.diff.pairing import Pairing, golden_inputs, output_names
+from msdump.judge.verdict import (
+    CLAMPS,
+    Finding,
+    Judge,
+    Limits,
+    OperatorEvidence,
+    OperatorPlace,
+    OwnError,
+    Quantisers,
+    Report,
+    Stop,
+    TensorEvidence,
+    TensorResult,
+    Uneven,
+    Verdict,
+    accuse,
+    has_range,
+)
+from msdump.record import IO
+from msdump.store import names
+
+Tensors = tuple[TensorEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDifference:
+    """An output of the network, beside that of the other side.
+
+    Attributes:
+        iteration: Number of the run.
+        evidence: The tensor and its counterpart.
+    """
+
+    iteration: int
+    evidence: TensorEvidence
+
+
+@dataclass(slots=True)
+class LockstepComparison:
+    """Two networks that run in lockstep, and the report so far.
+
+    Attributes:
+        mine: The side that is examined; it leads.
+        golden: The side that it is compared with.
+        pairing: Paired operators and values of both.
+        limits: The limits of agreement.
+        trains: Whether each run is a step of training.
+        report: The verdicts so far.
+        outputs: The differences of the network's outputs, run by run.
+        failures: Errors that ended a run of a side, in words.
+        runs: Number of runs so far.
+        runners: Run single operators again in each side's arithmetic; kernels stay from run to run.
+        places: The places of the examined side's operators.
+        fact_places: The places of operators named by facts about both models.
+        node_names: Names of the examined model's nodes, by full names.
+        weights: Evidence of weights as inputs.
+    """
+
+    mine: Side
+    golden: Side
+    pairing: Pairing
+    limits: Limits
+    trains: bool = False
+    report: Report = field(default_factory=Report)
+    outputs: list[OutputDifference] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    runs: int = 0
+    runners: tuple[OperatorRunners, OperatorRunners] = field(init=False, repr=False)
+    places: Places = field(init=False, repr=False)
+    fact_places: Mapping[Fact, OperatorPlace] = field(init=False, repr=False)
+    node_names: Mapping[str, str] = field(init=False, repr=False)
+    weights: WeightEvidence = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Report the facts about the two models, and golden operators that one lacks."""
+        self.runners = OperatorRunners(self.mine), OperatorRunners(self.golden)
+        self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
+        models = self.pairing.models
+        self.report.missing += map(golden.of, models.missing)
+        self.report.networks += filter(None, [models.networks])
+        self.report.facts += models.facts
+        nodes = _by_full_name(self.mine.model), _by_full_name(self.golden.model)
+        self.fact_places = {
+            fact: golden.of(nodes[1][fact.operator])
+            if fact.kind is FactKind.MISSING
+            else self.places.of(nodes[0][fact.operator])
+            for fact in models.facts
+        }
+        self.node_names = {name: node.name for name, node in nodes[0].items()}
+
+    def count_overflows(self, node: Node, weight: np.ndarray) -> int:
+        """Return how many elements of a float32 weight overflow if only the examined side reads float16."""
+        reads, golden = (
+            {each.reads for each in side.arithmetic(node) or () if not each.saturates}
+            for side in (self.mine, self.golden)
+        )
+        if FLOAT16 not in reads - golden or weight.dtype != FLOAT32.numpy:
+            return 0
+        return errors.overflowed(numpy_cast(weight, FLOAT16), weight)
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        advance: Callable[[], None] = lambda: None,
+        *,
+        is_last: bool = False,
+    ) -> bool:
+        """Run both sides once; return whether both came to their end.
+
+        After an interruption the report keeps all verdicts so far.
+
+        Args:
+            inputs: Inputs by name, as ``feeds.bind`` returns them.
+            advance: Called whenever an operator has run on the examined side.
+            is_last: Whether no run follows: then packed weights of sessions are freed.
+        """
+        failed = len(self.failures)
+        if is_last:
+            self.mine.runs.forget_sessions()
+            self.golden.runs.forget_sessions()
+        run = _Run(self, inputs, advance)
+        self.runs += 1
+        run.complete(inputs)
+        return len(self.failures) == failed
+
+
+class _Run:
+    """One run of both sides."""
+
+    def __init__(
+        self, comparison: LockstepComparison, inputs: Mapping[str, Any], advance: Callable[[], None]
+    ) -> None:
+        self._comparison = comparison
+        self._pairing = comparison.pairing
+        self._advance = advance
+        self._iteration = comparison.runs
+        self._before = len(comparison.report.findings)
+        self._quantisers = Quantisers[int]()
+        self._clamped = dict(_clamped(comparison))
+        comparison.places.begin(comparison.runs, self._before)
+        self._observations = Observations(
+            comparison.pairing,
+            comparison.limits,
+            comparison.count_overflows,
+            not comparison.runs,
+            comparison.weights,
+        )
+        has_differed = comparison.trains and not comparison.report.agrees
+        self._judge = Judge(comparison.limits, is_continued=has_differed)
+        self._again = GoldenOperators(*comparison.runners, comparison.limits, comparison.pairing)
+        self._follower = _following(comparison, inputs)
+        self._block = RanBlock()
+        self._results: Mapping[str, Any] = {}
+        self._ran: Counter[str] = Counter()
+        self._alone: Counter[str] = Counter()
+        self._extra: Counter[str] = Counter()
+
+    def complete(self, inputs: Mapping[str, Any]) -> None:
+        both, golden = self._comparison, self._comparison.golden
+        try:
+            self._lead(inputs)
+            behind = self._count_extra(self._follower.rest())
+        finally:
+            self._follower.stop()
+        if self._follower.error is not None:
+            self._stop("golden", golden, self._follower.error)
+        elif behind:
+            both.failures.append(f"{plural(behind, 'operator')} of golden ran after it without comparison")
+        both.report.uneven += self._uneven()
+        outputs = [*self._outputs()]
+        both.outputs += outputs
+        results = [self._result(each.evidence) for each in outputs]
+        both.report.outputs += results
+        self._accuse(outputs_differ=any(each.is_bad for each in results))
+
+    def _result(self, evidence: TensorEvidence) -> TensorResult:
+        """Return the verdict on an output of the network: that of the operator that writes it, if any."""
+        source = self._comparison.places.results[evidence.name]
+        written = self._judge.written(source.name, source.slot)
+        is_beside = self._pairing.is_one_model or self._is_golden_output(evidence.name)
+        if written is not None and written.evidence.error is not None and is_beside:
+            return replace(written, evidence=evidence)
+        return self._judge.network_outputs([evidence])[0]
+
+    def _is_golden_output(self, name: str) -> bool:
+        both = self._comparison
+        other = self._pairing.models.graphs[both.mine.model.index].values.get(name)
+        return any(value.name == other for value in both.golden.model.outputs)
+
+    def _accuse(self, *, outputs_differ: bool) -> None:
+        both, findings = self._comparison, self._comparison.report.findings
+        for place, note in self._quantisers.wrong():
+            findings[place] = replace(findings[place], verdict=Verdict.OWN, note=note)
+        findings[self._before :] = accuse(
+            findings[self._before :],
+            self._pairing.models.facts,
+            both.fact_places.__getitem__,
+            both.node_names,
+            outputs_differ=outputs_differ,
+            is_one_arithmetic=both.mine.variant == both.golden.variant,
+        )
+
+    def _lead(self, inputs: Mapping[str, Any]) -> None:
+        """Run the examined side; if it fails golden still comes to its end."""
+        both, mine = self._comparison, self._comparison.mine
+        try:
+            watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.models.quantised)
+            results = mine.run(inputs, watch, trains=both.trains)
+            self._results = self._by_name(mine.graph, results, self._pairing.models.quantised)
+        except MsdumpError as error:
+            self._stop("mine", mine, error)
+        self._judge_block()
+
+    def _stop(self, name: str, side: Side, error: Exception) -> None:
+        stop = Stop(f"{name} ({side.variant.text})", getattr(error, "operator", ""), str(error))
+        self._comparison.report.stops.append(stop)
+        self._comparison.failures.append(str(stop))
+
+    def _show(self, mine: Ran) -> None:
+        """Add an operator that ran on the examined side to the block of waiting ones; judge a full block."""
+        if not mine.node.is_added and self._block.add(mine):
+            self._judge_block()
+
+    def _judge_block(self) -> None:
+        ran = [(mine, self._counterpart(mine)) for mine in self._block.take()]
+        for (mine, golden), tensors in zip(ran, self._observations.tensors(ran), strict=True):
+            self._judge_operator(mine, golden, tensors)
+
+    def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors) -> None:
+        self._ran[mine.node.name] += 1
+        if mine.node.bodies:
+            self._leave(mine)
+            return
+        is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
+        place, reads = self._comparison.places.next(mine)
+        own, propagated = self._own_errors(mine, golden, tensors)
+        evidence = OperatorEvidence(
+            place,
+            tensors,
+            reads=reads,
+            is_state=is_state,
+            is_random=golden is not None and _is_random(mine.node, golden.node),
+            own=own,
+            propagated=propagated,
+            is_masking=place.full_name in self._comparison.places.masking,
+            returned=frozenset(
+                source.slot
+                for source in self._comparison.places.results.values()
+                if source.name == place.full_name
+            ),
+        )
+        finding = self._judge.finding(evidence)
+        if golden is None:
+            self._alone[mine.node.name] += 1
+            finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
+        if self._pairing.models.quantised and mine.node.op_type == "QuantizeLinear":
+            self._add_quantiser(mine, finding)
+        self._comparison.report.add(finding)
+        self._advance()
+
+    def _add_quantiser(self, ran: Ran, finding: Finding) -> None:
+        """Register an operator that quantises a tensor; golden has no such operator."""
+        integers = ran.node.outputs[0]
+        weights = [ran.graph.weights.get(name) for name in ran.node.inputs[1:]]
+        dtype, numbers = ran.graph.type_of(integers).dtype, ran.inputs[0]
+        how = [each for each in weights if each is not None]
+        if has_range(finding) and dtype is not None and numbers is not None and len(how) == len(weights):
+            place = len(self._comparison.report.findings)
+            clamp = self._clamped.get(integers, "")
+            self._quantisers.add(place, numbers, how, dtypes.from_numpy(dtype.saved).numpy, clamp)
+
+    def _counterpart(self, mine: Ran) -> Ran | None:
+        pair = self._pairing.graphs.get(mine.graph.index)
+        name = None if pair is None else pair.partners.get(mine.node.name)
+        scope = self._golden_scope(mine.scope)
+        return None if name is None or scope is None else self._follower.until((scope, name))
+
+    def _golden_scope(self, scope: Scope) -> Scope | None:
+        bodies = self._pairing.bodies
+        if any(index not in bodies for index, _ in scope):
+            return None
+        return tuple((bodies[index], number) for index, number in scope)
+
+    def _leave(self, control: Ran) -> None:
+        """Drop the values of the branches or loop bodies of a control flow node that ended."""
+        scope = self._golden_scope(control.scope)
+        for body in control.node.bodies.values():
+            self._observations.leave(control.scope, body.index)
+            if scope is not None and body.index in self._pairing.bodies:
+                self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
+
+    def _own_errors(
+        self, mine: Ran, golden: Ran | None, tensors: Tensors
+    ) -> tuple[tuple[OwnError, ...], float | None]:
+        """Return the own errors of an operator if an output differs beyond the limits."""
+        outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
+        if golden is None or not any(map(self._differs, outputs)):
+            return (), None
+        return self._again.own_errors(mine, golden, outputs)
+
+    def _differs(self, tensor: TensorEvidence) -> bool:
+        error, limits = tensor.error, self._comparison.limits
+        if error is None or error.is_same:
+            return False
+        allowed = limits.allowed((tensor.dtype, tensor.golden_dtype), limits.precision)
+        return allowed is None or not error.distance <= allowed or error.cosine < limits.cosine
+
+    def _why_alone(self, mine: Ran) -> str:
+        pair = self._pairing.graphs.get(mine.graph.index)
+        if pair is None:
+            return "golden has no such branch or loop"
+        if mine.node.name in pair.partners:
+            return "golden did not run it"
+        kernel = pair.kernels.get(mine.node.name)
+        if kernel is not None:
+            return f"inside of golden's kernel {kernel}"
+        return f"golden has {'none of its outputs' if self._pairing.is_one_model else 'no such operator'}"
+
+    def _count_extra(self, ran: Iterable[Ran]) -> int:
+        """Count golden operators that ran without their counterparts; return the number in the main graph."""
+        wanted, count = self._pairing.wanted, 0
+        for each in ran:
+            if each.node.name in wanted and not each.node.bodies:
+                self._extra[each.node.name] += bool(each.scope)
+                count += not each.scope
+        return count
+
+    def _uneven(self) -> Iterator[Uneven]:
+        """Yield the operators of branches and loops that ran more often on one side than on the other."""
+        mine = self._comparison.mine.graph
+        for graph in mine.walk():
+            pair = self._pairing.graphs.get(graph.index)
+            if graph is mine or pair is None:
+                continue
+            for node in graph.operators:
+                ran, partner = self._ran[node.name], pair.partners.get(node.name, "")
+                golden = ran - self._alone[node.name] + self._extra[partner]
+                if partner and ran != golden:
+                    yield Uneven(names.sanitize(node.operator.full_name), ran, golden)
+
+    def _outputs(self) -> Iterator[OutputDifference]:
+        both, golden = self._comparison, self._golden_results()
+        for value in both.mine.graph.results:
+            pair = self._results.get(value.name), golden.get(value.name)
+            if isinstance(pair[0], np.ndarray) and isinstance(pair[1], np.ndarray):
+                evidence = compare_arrays((IO.OUTPUT, 0, value.name), pair[0], pair[1], both.limits, {})
+                yield OutputDifference(self._iteration, evidence)
+
+    def _golden_results(self) -> dict[str, Any]:
+        """Return golden's results under the names of the examined side's outputs."""
+        both, returned = self._comparison, self._follower.outputs
+        if returned is None:
+            return {}
+        models = self._pairing.models
+        real = self._by_name(both.golden.graph, returned, models.golden_quantised)
+        if self._pairing.is_one_model:
+            return real
+        mine, golden = both.mine.model, both.golden.model
+        names = output_names(mine, golden, models.graphs[mine.index].values)
+        return {name: real.get(other) for name, other in names.items()}
+
+    def _by_name(
+        self, graph: Graph, returned: list[Any], quantised: Mapping[int, Mapping[str, Quantisation]]
+    ) -> dict[str, Any]:
+        """Return the results of a run by name; quantised ones as real numbers."""
+        values = graph.results if self._comparison.trains else graph.outputs
+        names = [value.name for value in values]
+        return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
+
+
+def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:
+    """Yield quantised values that golden computes by a clamp (such as ReLU), each with the clamp's type."""
+    types = {node.name: node.operator.op_type for graph in both.golden.graph.walk() for node in graph.nodes}
+    for graph in both.mine.graph.walk() if any(both.pairing.models.quantised.values()) else ():
+        partners = both.pairing.graphs[graph.index].partners if graph.index in both.pairing.graphs else {}
+        for node in graph.nodes:
+            op_type = types.get(partners.get(node.name, ""), "")
+            if node.op_type == "DequantizeLinear" and op_type in CLAMPS:
+                yield node.inputs[0], op_type
+
+
+def _is_random(mine: Node, golden: Node) -> bool:
+    """Return whether one of two operators draws random numbers, without a seed that they share."""
+    seeds = [
+        {name: seed for name, seed in node.attributes.items() if "seed" in name} for node in (mine, golden)
+    ]
+    has_one_seed = bool(seeds[0]) and seeds[0] == seeds[1]
+    draws = any(is_random(node.operator.op_type, len(node.inputs)) for node in (mine, golden))
+    return draws and not has_one_seed
+
+
+def _by_full_name(model: Graph) -> dict[str, Node]:
+    return {node.operator.full_name: node for graph in model.walk() for node in graph.nodes}
+
+
+def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
+    wanted, golden = both.pairing.wanted, both.golden
+    if not both.pairing.is_one_model:
+        inputs = golden_inputs(both.mine.model, golden.model, inputs)
+    return Follower(
+        lambda observer: golden.run(inputs, observer, trains=both.trains),
+        golden.graph,
+        lambda ran: ran.node.name in wanted,
+        both.pairing.models.golden_quantised,
+    )

@@ -1,0 +1,273 @@
+"""Own errors: the golden operator runs once more, on the inputs of the leading side's operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.errors import MsdumpError
+from msdump.execute import Float64Runner, OperatorRunner, Values, is_repeatable
+from msdump.graph import Graph, Node, reads
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.judge.diff.evidence import measure_pair
+from msdump.judge.diff.lockstep import Ran
+from msdump.judge.diff.models import Engine, Side
+from msdump.judge.diff.pairing import GraphPairing, Pairing
+from msdump.judge.rerun import overflowed_part
+from msdump.judge.verdict import Limits, OwnError, TensorEvidence
+from msdump.observer import Array
+
+Given = Mapping[str, np.ndarray]
+"""Inputs of an operator by the names of values."""
+
+_MOST_PACKED: Final = 16 << 20
+"""Most bytes of packed weights in kept kernels, in addition to the golden network's own."""
+
+_MOST_KEPT: Final = 1024
+"""Most operators with kept kernels; a session without weights takes some tens of kilobytes."""
+
+
+@dataclass(slots=True)
+class OperatorRunners:
+    """Runs operators of any graph in one side's arithmetic.
+
+    Operators that ran again in one run of the networks usually do so in the next one. So the kernels of the
+    first ones stay, up to a bound.
+    """
+
+    side: Side
+    _singles: dict[int, OperatorRunner] = field(default_factory=dict)
+    _doubles: dict[int, Float64Runner] = field(default_factory=dict)
+    _kept: set[tuple[int, str]] = field(default_factory=set)
+    _bytes: int = 0
+
+    def outputs(self, graph: Graph, node: Node, given: Given) -> tuple[Array, ...]:
+        """Run an operator once; return an array for each of its outputs, None for an unused one.
+
+        Args:
+            graph: The graph of the operator, of either side.
+            node: The operator.
+            given: Its inputs by value name; weights that are not given are the graph's.
+
+        Raises:
+            MsdumpError: The operator cannot run on these inputs.
+        """
+        if self.side.variant.engine is Engine.FLOAT64:
+            return self._doubles.setdefault(id(graph), Float64Runner(graph)).run(node, given)
+        runner = self._singles.get(id(graph))
+        if runner is None:  # the runner keeps the graph alive, so no other graph gets the same id
+            runner = OperatorRunner(graph, self.side.arithmetic, self.side.copies, on=self.side.runtime)
+            self._singles[id(graph)] = runner
+        try:
+            return runner.run(node, given)
+        finally:
+            if not self._keeps(graph, node):
+                runner.forget(node)
+
+    def _keeps(self, graph: Graph, node: Node) -> bool:
+        key = (id(graph), node.name)
+        if key in self._kept:
+            return True
+        packed = sum(graph.weights[name].nbytes for name in reads(node) if name in graph.weights)
+        if len(self._kept) >= _MOST_KEPT or self._bytes + packed > _MOST_PACKED:
+            return False
+        self._kept.add(key)
+        self._bytes += packed
+        return True
+
+
+@dataclass(slots=True)
+class GoldenOperators:
+    """Runs golden operators on the leading side's inputs; made before each run of the networks."""
+
+    mine: OperatorRunners
+    golden: OperatorRunners
+    limits: Limits
+    pairing: Pairing
+    _before: Values = field(init=False)
+    _variables: Mapping[str, np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Keep the values of variables: operators of a step run again after the step has updated them."""
+        state = self.mine.side.state
+        self._before, self._variables = state.values, state.arrays()
+
+    def own_errors(
+        self, mine: Ran, golden: Ran, outputs: Iterable[TensorEvidence]
+    ) -> tuple[tuple[OwnError, ...], float | None]:
+        """Return an operator's own errors, by output, and the error propagated from its inputs.
+
+        The propagated error is the relative distance from the golden output to the output of the golden
+        operator on the leading side's inputs. If the operator cannot run again: no own errors, and None.
+
+        Args:
+            mine: The operator.
+            golden: Its counterpart.
+            outputs: The evidence of its outputs.
+        """
+        pair = self.pairing.graphs[mine.graph.index]
+        ran, theirs = self._runs_again(mine, golden, pair)
+        given = self._given(mine, ran, theirs)
+        if given is None and ran is not mine and self.pairing.is_one_model:
+            # onnxruntime names a fused operator like one of its parts, which reads other values
+            ran, given = mine, self._given(mine, mine, pair)
+        if given is None or not is_repeatable(ran.node):
+            return (), None
+        try:
+            results = self._run(mine, ran, given)
+        except MsdumpError:  # golden's operator cannot run on these inputs: no evidence
+            return (), None
+        names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
+        written = dict(zip(names, golden.outputs, strict=True))
+        own, propagated = [], []
+        for tensor in outputs:
+            array, again = mine.outputs[tensor.slot], _result(results, tensor.slot)
+            other = written.get(pair.values.get(tensor.name, tensor.name))
+            if array is not None and again is not None and array.shape == again.shape:
+                own.append(self._own_error(tensor, array, again, ran, given))
+            if other is not None and again is not None and other.shape == again.shape:
+                propagated.append(measure_pair(again, other, math.inf).distance)
+        return tuple(own), max(propagated, default=None)
+
+    def _run(self, mine: Ran, ran: Ran, given: Given) -> tuple[Array, ...]:
+        """Return the outputs of an operator that runs again.
+
+        Where one side rounds a scale, threshold or input, elements jump to the next integer. So if only the
+        leading side's arithmetic repeats its integers and truth values, the outputs are computed in this
+        arithmetic; else in golden's.
+        """
+        results = self.golden.outputs(ran.graph, ran.node, given)
+        discrete = [
+            (slot, array)
+            for slot, array in enumerate(mine.outputs)
+            if array is not None and array.dtype.kind in "iub"
+        ]
+
+        def are_same(others: Sequence[Array]) -> bool:
+            pairs = ((array, _result(others, slot)) for slot, array in discrete)
+            return all(again is not None and np.array_equal(array, again) for array, again in pairs)
+
+        if are_same(results):
+            return results
+        as_mine = self.mine.outputs(ran.graph, ran.node, given)
+        return as_mine if are_same(as_mine) else results
+
+    def _own_error(
+        self, tensor: TensorEvidence, output: np.ndarray, again: np.ndarray, ran: Ran, given: Given
+    ) -> OwnError:
+        types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
+        allowed = self.limits.allowed(types, self.limits.precision) or 0.0
+        apart = ran.node.op_type if types[0] != types[1] else ""
+        floor = self.limits.floor((*types, self.limits.precision), apart)
+        error = measure_pair(output, again, allowed)
+        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
+        part = ""
+        if not is_explained and ran.node.parts and np.isfinite(output).all():
+            exact = Float64Runner(ran.graph)
+            with suppress(MsdumpError):  # a part of the kernel cannot run in float64
+                part = overflowed_part(
+                    ran.node, lambda change: exact.run(ran.node, given, change=change), tensor.slot, output
+                )
+        recurs = False
+        if error.misplaced:
+            as_mine = _result(self.mine.outputs(ran.graph, ran.node, given), tensor.slot)
+            recurs = as_mine is not None and not measure_pair(output, as_mine, allowed).misplaced
+        return OwnError(
+            tensor.slot,
+            error,
+            allowed,
+            is_explained,
+            self.golden.side.variant.text,
+            overflow=part,
+            explanation=self.limits.explained,
+            recurs=recurs,
+        )
+
+    def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:
+        """Return the operator to run again as golden, and the pairing of its graph with the leading one.
+
+        Mostly the counterpart. If that is fused of other operators: for one model the examined operator
+        itself, for two models the operator of the golden model compiled as the leading side is.
+        """
+        if self.pairing.is_one_model:
+            members = ([part.name for part in ran.node.members] for ran in (mine, golden))
+            return (golden if next(members) == next(members) else mine), pair
+        if self.pairing.alike is None or not mine.node.parts:
+            return golden, pair
+        graph, pairing = self.pairing.alike
+        alike = pairing.graphs.get(mine.graph.index)
+        name = None if alike is None else alike.partners.get(mine.node.name)
+        for inner in graph.walk():
+            for node in inner.nodes:
+                if alike is not None and node.name == name and _types(node) == _types(mine.node):
+                    return replace(golden, graph=inner, node=node), alike
+        return golden, pair
+
+    def _given(self, mine: Ran, ran: Ran, pair: GraphPairing) -> Given | None:
+        """Return the inputs of the operator by its own value names; None where one is unknown."""
+        graph, arrays = ran.graph, self._read(mine)
+        sources = _sources(mine.node, ran.node, pair) if ran is not mine else {name: name for name in arrays}
+        common = pair.values if ran is mine else pair.golden_values
+        given = {}
+        for name in reads(ran.node):
+            source = sources.get(name, "")
+            array, is_weight = arrays.get(source), name in graph.weights and name not in graph.variables
+            if is_weight and (source in pair.weights or not self._agrees(array, graph.weights[name])):
+                continue
+            if array is None and name in graph.weights:
+                continue
+            declared = graph.type_of(common.get(name, name)).dtype
+            if array is None or not _fits(array, declared):
+                return None
+            is_held = declared is FLOAT32 and dtypes.from_numpy(array.dtype) in HALVES
+            given[name] = array.astype(np.float32) if is_held else array
+        return given
+
+    def _agrees(self, array: Array, weight: np.ndarray) -> bool:
+        """Return whether a weight that operators of the leading side compute agrees with golden's."""
+        if array is None or array.shape != weight.shape or array.dtype != weight.dtype:
+            return False
+        allowed = self.limits.allowed((dtypes.from_numpy(array.dtype).name,), self.limits.precision)
+        return allowed is not None and measure_pair(array, weight, allowed).distance <= allowed
+
+    def _read(self, mine: Ran) -> dict[str, np.ndarray]:
+        """Return the values of an operator's inputs before the operator updated any of them in place."""
+        node, graph = mine.node, mine.graph
+        variables = self._variables if graph.variables else {}
+        arrays: dict[str, np.ndarray] = {}
+        for name, after, array in zip(node.inputs, node.inputs_after_run, mine.inputs, strict=True):
+            if name in variables:
+                arrays[name] = variables[name]
+            elif name and name == after and array is not None:
+                arrays[name] = array
+        return arrays
+
+
+def _types(node: Node) -> list[str]:
+    return [part.op_type for part in node.members]
+
+
+def _result(results: Sequence[Array], slot: int) -> Array:
+    return results[slot] if slot < len(results) else None
+
+
+def _fits(array: np.ndarray, declared: dtypes.DType | None) -> bool:
+    return declared is None or (array.dtype.kind in "iu") == (declared.saved.kind in "iu")
+
+
+def _sources(node: Node, golden: Node, pair: GraphPairing) -> dict[str, str]:
+    """Return the leading side's value for each value that the golden operator reads."""
+    theirs = {pair.golden_values.get(name, name): name for name in reads(golden)}
+    own = {name: pair.values.get(name, name) for name in node.inputs if name}
+    sources = {theirs[common]: name for name, common in own.items() if common in theirs}
+    if len(node.inputs) == len(golden.inputs) and _types(node) == _types(golden):
+        # the two may read unpaired values, for example behind a missing operator: pair inputs by position
+        for name, other in zip(node.inputs, golden.inputs, strict=True):
+            sources.setdefault(other, name)
+    return sources

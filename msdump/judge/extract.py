@@ -1,0 +1,552 @@
+"""One operator of a dump as a folder that reproduces it: its run and tensors, its model, and a script.
+
+The model is that of the user, or is rebuilt from the graph file of the dump.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device import formats
+from msdump.errors import FormatError, InputError, UntoldOperatorError, name_hint
+from msdump.graph import Graph, Node, external_values, with_model_types, written_inputs
+from msdump.graph.cutting import RegionModel, ValueShape, primitive_model, region_model
+from msdump.judge import inputs, reports
+from msdump.judge.pair import part_types
+from msdump.judge.rerun import fitting, in_type
+from msdump.read import (
+    Dump,
+    Iteration,
+    OperatorRecord,
+    Record,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+    add_onnx_names,
+    describe_miss,
+    find_operators,
+    parse_attributes,
+    parse_value,
+)
+from msdump.record import DEFAULT_FORMAT, IO
+from msdump.selector import IterationSet
+from msdump.store import PARAMETER, sanitize
+
+
+@dataclass(frozen=True)
+class OperatorRun:
+    """One run of an operator in a dump, with its tensors.
+
+    Attributes:
+        directory: The iteration that it ran in.
+        records: Its tensors.
+        passes: Number of runs of the operator in this iteration.
+    """
+
+    directory: Iteration
+    records: tuple[Record, ...] = field(repr=False)
+    passes: int = 1
+
+    @property
+    def first(self) -> Record:
+        """One of its tensors."""
+        return self.records[0]
+
+    @property
+    def name(self) -> str:
+        """Full name of the operator, or its name in files if the dump does not tell the full one."""
+        return self.first.full_name or self.first.op_name
+
+    @property
+    def place(self) -> str:
+        """Which run of the operator it is, in words."""
+        passes = f", pass {self.first.pass_number}" if self.passes > 1 else ""
+        return f"iteration {self.first.iteration}, rank {self.first.rank}{passes}"
+
+    def of(self, io: IO) -> dict[int, Record]:
+        """Return its inputs or outputs by slot."""
+        return {record.slot: record for record in self.records if record.io is io}
+
+
+def find_run(
+    dump: Dump,
+    operator: str,
+    *,
+    iteration: int | None = None,
+    rank: int | None = None,
+    pass_number: int | None = None,
+) -> OperatorRun:
+    """Return a run of an operator: without numbers its first pass in the last iteration of the first rank.
+
+    Args:
+        dump: The dump.
+        operator: Full name, name in files, last component, or name of the node in the model.
+        iteration: Number of the iteration.
+        rank: Number of the rank.
+        pass_number: Number of the run within the iteration.
+
+    Raises:
+        InputError: The dump has no such operator, or several that the name may mean; or it has none of the
+            iteration, rank or pass.
+    """
+    folders = [
+        folder
+        for folder in dump.iterations
+        if rank in {None, folder.rank} and iteration in {None, folder.key.iteration}
+    ]
+    if not folders:
+        ranks = {folder.rank for folder in dump.iterations}
+        numbers = {folder.key.iteration or 0 for folder in dump.iterations}
+        missing = f"iteration {iteration}, but {_ranges(numbers)}"
+        if rank is not None and rank not in ranks:
+            missing = f"rank {rank}, but {_ranges(ranks)}"
+        raise InputError(f"{dump.path}: the dump has no {missing}")
+    known = {folder.path: _by_name(folder) for folder in folders}
+    name = _name_in_dump(operator, (name for listed in known.values() for name in listed), folders)
+    having = [folder for folder in folders if name in known[folder.path]]
+    # the last iteration of the first rank
+    directory = max(having, key=lambda each: (-each.rank, each.key.iteration or 0))
+    passes = _by_pass(known[directory.path][name])
+    number = min(passes) if pass_number is None else pass_number
+    if number not in passes:
+        raise InputError(f"{directory.path}: {name} has no pass {number}, but {_ranges(passes)}")
+    return OperatorRun(directory, tuple(passes[number]), len(passes))
+
+
+def _run_in(folder: Iteration, name: str, number: int) -> OperatorRun | None:
+    """Return an operator's or parameter's run by its pass in an iteration; None if it was not dumped."""
+    spelled = sanitize(name)
+    passes = _by_pass(
+        record
+        for record in folder.records
+        if record.path and (record.full_name == name or sanitize(record.op_name) == spelled)
+    )
+    if not passes:
+        return None
+    # without this pass the last one: an operator outside of a loop has only one
+    return OperatorRun(folder, tuple(passes.get(number) or passes[max(passes)]), len(passes))
+
+
+def _by_pass(records: Iterable[Record]) -> dict[int, list[Record]]:
+    passes: dict[int, list[Record]] = {}
+    for record in records:
+        passes.setdefault(record.pass_number, []).append(record)
+    return passes
+
+
+def _by_name(folder: Iteration) -> dict[str, list[Record]]:
+    """Return the tensors of operators by name, but for tensors of which only statistics were saved."""
+    by_name: dict[str, list[Record]] = {}
+    for record in folder.records:
+        if not record.is_parameter and record.path:
+            by_name.setdefault(record.full_name or record.op_name, []).append(record)
+    return by_name
+
+
+def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration]) -> str:
+    """Return the operator's name in the dump; InputError where there is none, or several."""
+    known: dict[str, set[str]] = {name: set() for name in listed}
+    for folder in folders:
+        add_onnx_names(known, folder.operator_graph)
+    if not known:
+        raise InputError(f"the dump has no tensors of an operator {asked!r}")
+    found = find_operators(asked, known)
+    if len(found) != 1:
+        raise InputError(describe_miss(asked, known, found))
+    return found[0]
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    return str(IterationSet.of_numbers(numbers)) or "none"
+
+
+_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
+"""Memory formats with the host's order of elements."""
+
+
+def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
+    """Return the elements of a tensor in the host's layout.
+
+    Args:
+        record: The tensor.
+        shape: Its shape on the host, None where that is not known.
+        groups: Groups of the convolution that reads it.
+
+    Raises:
+        InputError: Its layout cannot be undone, or it holds text.
+    """
+    is_formatted = not isinstance(record, OperatorRecord) and record.format not in _ON_HOST
+    if is_formatted and shape is None:
+        raise InputError(
+            f"{record.path}: it lies in {record.format}, and its shape on the host is not known; give the"
+            " model with --model"
+        )
+    try:
+        array = record.host
+        if is_formatted and shape is not None:
+            array = formats.decode(record.format, array, shape, groups)
+    except FormatError as error:
+        raise InputError(f"{record.path}: {error}; give the model with --model") from error
+    if array.dtype.kind in "OUS":
+        raise InputError(
+            f"{record.path}: {record} holds text, and an .npz file of plain arrays cannot hold text"
+        )
+    if array.dtype.isbuiltin != 1:  # a type that numpy lacks; all of them are exact in float32
+        array = array.astype(np.float32)
+    if shape is None or array.size != math.prod(shape):
+        return np.ascontiguousarray(array)
+    return array.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTensor:
+    """A tensor that an operator read or wrote.
+
+    Attributes:
+        name: ``input_0``, ``output_0`` or the like.
+        io: Input or output.
+        dtype: Its element type on the device.
+        array: Its elements.
+        layout: Memory format of the elements; "" for the host's row-major order.
+    """
+
+    name: str
+    io: IO
+    dtype: str
+    array: np.ndarray
+    layout: str
+
+
+def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
+    """Return the tensors of a run of an operator, inputs first.
+
+    Raises:
+        InputError: No input or no output of it was dumped, or a tensor holds text.
+    """
+    for io in IO:
+        if not run.of(io):
+            raise InputError(
+                f"{run.directory.path}: no {io} of {run.name} was dumped, and its value is unknown"
+            )
+    return tuple(
+        KeptTensor(f"{io}_{slot}", io, record.dtype, *_kept_array(record))
+        for io in IO
+        for slot, record in sorted(run.of(io).items())
+    )
+
+
+def _kept_array(record: Record) -> tuple[np.ndarray, str]:
+    """Return the elements of a tensor, and their layout if it cannot be undone without the host's shape."""
+    try:
+        return _host_array(record, None), ""
+    except InputError:
+        array = record.array
+        if array.dtype.kind in "OUS":
+            raise
+        return (array if array.dtype.isbuiltin == 1 else array.astype(np.float32)), record.format
+
+
+_TENSOR: Final = "Tensor("
+"""Prefix of a constant tensor in graph files, which may not show all elements."""
+
+
+class _FromGraphFile:
+    """An operator that is rebuilt from a graph file, with the tensors of one of its runs."""
+
+    def __init__(self, run: OperatorRun) -> None:
+        node = run.first.operator.node
+        if node is None:
+            raise UntoldOperatorError(
+                f"{run.directory.path}: no graph file of the dump describes {run.name}; give the"
+                " model with --model"
+            )
+        parts = part_types(node)
+        if len(parts) > 1 and "".join(parts) != node.op_type:
+            raise UntoldOperatorError(
+                f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, but the graph file"
+                f" describes only {node.op_type}; give the model with --model"
+            )
+        if written_inputs(node.op_type):
+            raise InputError(
+                f"{run.directory.path}: {run.name} writes inputs in place; give the model with --model"
+            )
+        self._run, self._operator = run, node
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Return the inputs that are no constants: ``input_0``, ``input_1``, ..."""
+        graph, dumped, arrays = self._run.directory.operator_graph, self._run.of(IO.INPUT), {}
+        for slot, source in enumerate(self._operator.inputs):
+            # arguments are in the graph file, and become attributes; MindSpore dumps some as tensors, too
+            is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
+            record = None if is_argument else dumped.get(slot) or self._written(source)
+            if record is not None:
+                form = ValueForm() if graph is None else graph.form_of(source)
+                arrays[_input_name(slot)] = self._array(record, form)
+            elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
+                raise InputError(
+                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} nor"
+                    f" its source {source.name} was dumped"
+                )
+        return arrays
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Return the first output."""
+        record = self._run.of(IO.OUTPUT).get(0)
+        forms = self._operator.outputs or (ValueForm(),)
+        return {} if record is None else {"output_0": self._array(record, forms[0])}
+
+    def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
+        """Return a model of the operator that takes and gives values of these names."""
+        operator = self._operator
+        tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
+        constants: dict[int, Any] = {}
+        for slot, source in enumerate(operator.inputs):
+            name = _input_name(slot)
+            array = inputs.get(name)
+            if array is not None:
+                tensors.append((name, ValueShape(dtypes.from_numpy(array.dtype), array.shape), array))
+                continue
+            tensors.append(None)
+            if source.kind is SourceKind.CONSTANT:
+                constants[slot] = parse_value(source.name)
+        while tensors and tensors[-1] is None:
+            tensors.pop()
+        attributes = parse_attributes(operator.attributes)
+        dtype = dtypes.from_name(operator.outputs[0].dtype) if operator.outputs else None
+        return primitive_model(operator.op_type, attributes, tensors, constants, (outputs[0], dtype))
+
+    def _written(self, source: ValueSource) -> Record | None:
+        """Return the tensor of an input by its producer: an operator's output, or a parameter."""
+        directory = self._run.directory
+        if source.kind is SourceKind.OPERATOR:
+            producer = _run_in(directory, source.name, self._run.first.pass_number)
+            return None if producer is None else producer.of(IO.OUTPUT).get(source.slot)
+        if source.kind not in {SourceKind.WEIGHT, SourceKind.INPUT}:
+            return None
+        parameters = (record for record in directory.records if record.op_type == PARAMETER)
+        return next((each for each in parameters if source.name in {each.full_name, each.op_name}), None)
+
+    def _array(self, record: Record, form: ValueForm) -> np.ndarray:
+        """Return a tensor; UntoldOperatorError if its type or shape contradicts the graph file."""
+        is_settled = form.shape is not None and min(form.shape, default=0) >= 0
+        shape = form.shape if is_settled else None
+        array = _host_array(record, shape)
+        told, dumped = (form.dtype, shape), (record.dtype, array.shape)
+        if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
+            raise UntoldOperatorError(
+                f"{record.path}: the graph file of the dump has {told[0]}{list(told[1] or ())} here, but the"
+                f" file has {dumped[0]}{list(dumped[1])}: the numbers of the operators differ; give the model"
+                " with --model"
+            )
+        return array
+
+
+def _input_name(slot: int) -> str:
+    return f"input_{slot}"
+
+
+class _FromModel:
+    """An operator of a model, with the tensors of one of its runs by the names of values."""
+
+    def __init__(self, run: OperatorRun, dump: Dump, model: Graph) -> None:
+        self._run, self._dump = run, dump
+        self._graph, self._node = _find_node(run, model)
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """Return the inputs; weights that were not dumped are left out."""
+        dumped, node, arrays = self._run.of(IO.INPUT), self._node, {}
+        for name in external_values([node]):
+            slots = [slot for slot, value in enumerate(node.inputs) if value == name]
+            written = [slot for slot in slots if slot in node.update.new_values]
+            if written:
+                arrays[name] = self._before(name, written[0])
+                continue
+            record = next((dumped[slot] for slot in slots if slot in dumped), None) or self._written(name)
+            if record is not None:
+                arrays[name] = self._array(name, record)
+            elif name not in self._graph.weights:
+                raise InputError(
+                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} nor"
+                    " its source was dumped"
+                )
+        return arrays
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Return the outputs."""
+        dumped = self._run.of(IO.OUTPUT)
+        written = enumerate(self._node.declared_outputs)
+        return {name: self._array(name, dumped[slot]) for slot, name in written if name and slot in dumped}
+
+    def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
+        """Return a model of the operator that takes and gives values of these names."""
+        declared = {name: self._graph.type_of(name).dtype for name in inputs}
+        forms = {
+            name: ValueShape(declared[name] or dtypes.from_numpy(array.dtype), array.shape)
+            for name, array in inputs.items()
+        }
+        return region_model(self._graph, [self._node], forms, outputs)
+
+    def _array(self, name: str, record: Record) -> np.ndarray:
+        declared = self._graph.type_of(name)
+        shape = tuple(size for size in declared.shape or () if isinstance(size, int))
+        groups = self._node.attributes.get("group", 1)
+        return _host_array(
+            record, shape if declared.is_settled else None, groups if isinstance(groups, int) else 1
+        )
+
+    def _before(self, name: str, slot: int) -> np.ndarray:
+        """Return the old value of an input that the operator overwrites; its own file has the new one."""
+        key = self._run.directory.key
+        wanted = replace(key, iteration=(key.iteration or 0) - 1)
+        folder = next((folder for folder in self._dump.iterations if folder.key == wanted), None)
+        number = self._run.first.pass_number
+        earlier = None if folder is None else _run_in(folder, self._run.name, number)
+        record = None if earlier is None else earlier.of(IO.INPUT).get(slot)
+        if record is not None:
+            return self._array(name, record)
+        if name in self._graph.weights and not self._run.first.iteration:
+            return np.array(self._graph.weights[name])
+        raise InputError(
+            f"{self._run.directory.path}: {self._run.name} writes its input {slot} ({name}) in place, and"
+            " its value before that is unknown: the iteration before was not dumped"
+        )
+
+    def _written(self, name: str) -> Record | None:
+        """Return the dumped output of the operator that writes a value."""
+        for node in self._graph.nodes:
+            if name in node.outputs:
+                producer = _run_in(self._run.directory, node.operator.full_name, self._run.first.pass_number)
+                return None if producer is None else producer.of(IO.OUTPUT).get(node.outputs.index(name))
+        return None
+
+
+def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
+    """Return an operator of a dump, and the graph or body that holds it, in the form that the device ran.
+
+    Raises:
+        InputError: The model has no such operator.
+    """
+    dumped = {record.op_name: "" for record in run.directory.records if not record.is_parameter}
+    models = [model] if model.step is model else [model, model.step]
+    compiled = fitting(models, dumped)
+    for graph in compiled.graph.walk():
+        for node in graph.operators:
+            if sanitize(node.operator.full_name) == sanitize(run.name):
+                # an inserted Cast keeps device types: the model has one type for its input and output
+                return graph if node.is_added else with_model_types(graph), node
+    known = {node.operator.full_name for graph in compiled.graph.walk() for node in graph.operators}
+    raise InputError(f"{model.source}: the model has no operator {run.name}{name_hint(run.name, known)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Repro:
+    """Model and tensors that reproduce one run of an operator.
+
+    Attributes:
+        name: Full name of the operator.
+        op_type: Its type.
+        place: Which run of it, in words.
+        model: Its model, serialised.
+        inputs: Inputs of the model, by name.
+        outputs: Its dumped outputs, by name in the model.
+    """
+
+    name: str
+    op_type: str
+    place: str
+    model: bytes
+    inputs: Mapping[str, np.ndarray]
+    outputs: Mapping[str, np.ndarray]
+
+
+def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
+    """Return the model and tensors that reproduce a run of an operator, by its model or the graph file.
+
+    Raises:
+        InputError: The model has no such operator, or the dump lacks its inputs or outputs.
+        UntoldOperatorError: No graph file has the operator, or only a part of it.
+        UnsupportedOpError: The graph file does not tell how the operator computes.
+    """
+    source = _FromGraphFile(run) if graph is None else _FromModel(run, dump, graph)
+    outputs = source.outputs()
+    if not outputs:
+        raise InputError(
+            f"{run.directory.path}: no output of {run.name} was dumped, so there is nothing to compare"
+        )
+    inputs = source.inputs()
+    model: RegionModel = source.model(inputs, tuple(outputs))
+    return Repro(
+        run.name,
+        run.first.op_type,
+        run.place,
+        model.data,
+        {name: in_type(inputs[name], dtype) for name, dtype in model.inputs.items()},
+        outputs,
+    )
+
+
+MODEL: Final = "model.onnx"
+INPUTS: Final = "inputs.npz"
+OUTPUTS: Final = "outputs.npz"
+SCRIPT: Final = "run.py"
+DESCRIPTION: Final = "operator.json"
+
+_SCRIPT: Final = '''"""Run {what} again, and print the errors of its dumped outputs."""
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+here = Path(__file__).parent
+inputs, dumped = (dict(np.load(here / name)) for name in ("{inputs}", "{outputs}"))
+results = onnxruntime.InferenceSession(here / "{model}").run(list(dumped), inputs)
+for name, result in zip(dumped, results, strict=True):
+    mine, golden = dumped[name].astype(np.float64), result.astype(np.float64)
+    print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
+          f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
+'''
+
+
+def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, folder: str) -> list[str]:
+    """Write the tensors of an operator and the reason why it has no model; return the paths of the files."""
+    arrays = [{each.name: each.array for each in tensors if each.io is io} for io in IO]
+    paths = _write_arrays(folder, *arrays)
+    told = {
+        "operator": run.name,
+        "type": run.first.op_type,
+        "run": run.place,
+        "source": run.first.source,
+        "model": None,
+        "reason": reason,
+        "tensors": {
+            each.name: {"shape": each.array.shape, "dtype": each.dtype, "layout": each.layout or "host"}
+            for each in tensors
+        },
+    }
+    paths.append(reports.write(folder, DESCRIPTION, [json.dumps(told, indent=2), "\n"]))
+    return paths
+
+
+def _write_arrays(
+    folder: str, read: Mapping[str, np.ndarray], written: Mapping[str, np.ndarray]
+) -> list[str]:
+    files = {INPUTS: read, OUTPUTS: written}
+    return [inputs.write_arrays(Path(folder, name).resolve(), arrays) for name, arrays in files.items()]
+
+
+def write_folder(repro: Repro, folder: str) -> list[str]:
+    """Write model, tensors and script into a folder, which is made; return the paths of the files."""
+    paths = [reports.write_bytes(folder, MODEL, [repro.model])]
+    paths += _write_arrays(folder, repro.inputs, repro.outputs)
+    what = f"{repro.name} ({repro.op_type}; {repro.place})".replace("\\", "/").replace('"', "'")
+    script = _SCRIPT.format(what=what, inputs=INPUTS, outputs=OUTPUTS, model=MODEL)
+    paths.append(reports.write(folder, SCRIPT, [script]))
+    return paths

@@ -1,0 +1,549 @@
+"""Identities that pair the tensors of two dumps: names, values of a model, a graph file.
+
+The operators of two dumps have the same names where both compiled the network alike. Elsewhere
+the model identifies tensors: its values keep their names however the operators that read and
+write them are fused. An offline dump of onnxruntime keeps them as well: it names files after the
+model's nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from msdump.device import INSERTED_PREFIX, is_view
+from msdump.errors import DumpReadError, FormatError
+from msdump.judge import GOLDEN_INPUT, FusionRules, read_operands, read_rules
+from msdump.judge.pair.alignment import Alignment, OperatorPair, align
+from msdump.judge.pair.sides import (
+    CAST,
+    DigestOf,
+    GraphSide,
+    TensorContent,
+    canonical_type,
+    is_commutative,
+    of_array,
+    part_types,
+    passes_on,
+    type_of,
+    weight_place,
+)
+from msdump.plan import Context, DeviceTarget
+from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.record import IO
+from msdump.store import sanitize
+
+if TYPE_CHECKING:
+    from msdump.graph import Graph, Node
+
+
+_Tensor = tuple[str, IO, int]
+"""Name of an operator, side and number of its tensor."""
+
+Identity = tuple[str, ...]
+"""Equal for tensors that are compared with each other."""
+
+Identify = Callable[[str, IO, int], Identity | None]
+"""Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
+
+_MODEL_SUFFIXES: Final = (".onnx", ".mindir")
+_Golden = TypeVar("_Golden")
+
+
+def by_name(name: str, io: IO, slot: int) -> Identity | None:
+    """Return the identity of a tensor where operators have the same names on both sides.
+
+    >>> by_name("Default_MatMul-op0", IO.OUTPUT, 0)
+    ('Default_MatMul-op0', <IO.OUTPUT: 'output'>, '0')
+    """
+    return (name, io, str(slot))
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedNames:
+    """The pairs of operators of two dumps, by the names that files have.
+
+    Attributes:
+        partners: Golden partner of each examined operator in a one-to-one pair; None: operators of one name.
+        replaced: The pairs of operators with different types.
+        golden: Golden operators in any pair, also as parts of a fused operator.
+        notes: Strategy that found the partner of an examined operator, if its name does not.
+        casts: Full names of the casts that the other side lacks, of the examined side and of golden.
+        whole: Examined operators with the same parts as their golden ones.
+        networks: Sentence that the graphs are of two networks, so that nothing is compared; "" for one.
+    """
+
+    partners: Mapping[str, str] | None = None
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    golden: frozenset[str] = frozenset()
+    notes: Mapping[str, str] = field(default_factory=dict)
+    casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    whole: frozenset[str] = frozenset()
+    networks: str = ""
+
+    def partner(self, name: str) -> str:
+        """Return the golden operator that is paired one to one with an examined one, "" without any."""
+        return name if self.partners is None else self.partners.get(sanitize(name), "")
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Functions that return the identities of both sides' tensors; tensors of one identity are a pair.
+
+    Attributes:
+        alignment: The aligned operators of the two graphs; None if the graphs were not aligned.
+    """
+
+    dumped: Identify = by_name
+    golden: Identify = by_name
+    matched: MatchedNames = MatchedNames()
+    alignment: Alignment | None = None
+
+
+class IdentifiedTensors(Generic[_Golden]):
+    """Golden tensors by identity, and the passes in which each examined tensor has been looked up."""
+
+    def __init__(self) -> None:
+        """Begin without tensors."""
+        self._tensors: dict[IO, dict[Identity, list[_Golden]]] = {io: {} for io in IO}
+        self._asked: Counter[_Tensor] = Counter()
+
+    def add(self, identity: Identity | None, io: IO, tensor: _Golden) -> None:
+        """Register a golden tensor under an identity (None: unmatched); passes of a loop in their order."""
+        if identity is not None:
+            self._tensors[io].setdefault(identity, []).append(tensor)
+
+    def counterpart(self, identify: Identify, name: str, io: IO, slot: int) -> _Golden | None:
+        """Return the golden tensor with the identity of an examined one, in the same pass; None without any.
+
+        A tensor of the same side, input or output, is preferred.
+        """
+        identity = identify(name, io, slot)
+        number = self._asked[name, io, slot]
+        self._asked[name, io, slot] += 1
+        if identity is None:
+            return None
+        for side in (io, *(other for other in IO if other is not io)):
+            tensors = self._tensors[side].get(identity, ())
+            if len(tensors) == 1 and io is IO.INPUT:  # written once, read in every pass of a loop
+                return tensors[0]
+            if tensors:
+                return tensors[number] if number < len(tensors) else None
+        return None
+
+
+Slots = Mapping[tuple[str, IO], Sequence[int]]
+"""The numbers of the inputs, and of the outputs, of operators as files call them, in order."""
+
+
+def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities:
+    """Return identities that pair an operator's inputs, and outputs, in order where the counts are equal.
+
+    A compiled graph does not number optional inputs and outputs that are absent, other graphs do.
+
+    Args:
+        identities: The identities where both sides have the same numbers.
+        dumped: Dumped slots of the examined side.
+        golden: Dumped slots of the golden side.
+    """
+    tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+    for (name, io), slots in dumped.items():
+        partner = identities.matched.partner(name)
+        golden_slots = golden.get((partner, io), ())
+        if len(slots) == len(golden_slots) and slots != golden_slots:
+            for slot, golden_slot in zip(slots, golden_slots, strict=True):
+                identity = ("order", name, io, str(slot))
+                tables[0][name, io, slot] = tables[1][partner, io, golden_slot] = identity
+
+    def identify(side: int, name: str, io: IO, slot: int) -> Identity | None:
+        otherwise = identities.golden if side else identities.dumped
+        return tables[side].get((name, io, slot)) or otherwise(name, io, slot)
+
+    return replace(identities, dumped=partial(identify, 0), golden=partial(identify, 1))
+
+
+def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identities:
+    """Return the identities by a model (.onnx, .mindir) or a GE graph file (.json).
+
+    Args:
+        path: The model or graph file.
+        dumped: Kind of files on the examined side.
+        golden: Kind of files on the golden side.
+
+    Raises:
+        ToolError: The graph file cannot be used.
+        GraphError: The model cannot be used.
+    """
+    # Users of GE have only a graph file; the compiled forms of a model are derived from the model.
+    if not path.endswith(_MODEL_SUFFIXES):
+        return Identities(_by_rules(read_rules(path)))
+    from msdump.graph import loader
+
+    # a dump does not say on which device it ran, and a .mindir has composites on Ascend alone
+    devices = (DeviceTarget.CPU, DeviceTarget.ASCEND) if loader.is_mindir(path) else (DeviceTarget.CPU,)
+    graphs = [loader.load(path, context=Context(device)) for device in devices]
+    own, other = _by_model(graphs, (dumped, golden))
+    return Identities(own, other)
+
+
+def _by_rules(rules: FusionRules) -> Identify:
+    def identify(name: str, io: IO, slot: int) -> Identity | None:
+        operator = rules.by_key.get(name)
+        if operator is None:
+            return None
+        find = rules.input_origin if io is IO.INPUT else rules.output_origin
+        # only casts that the compiler added are skipped: a cast of the model has a golden tensor
+        origin = find(operator, slot, attrgetter("is_added"))
+        return None if origin is None else (sanitize(origin.name), IO.OUTPUT, str(origin.index))
+
+    return identify
+
+
+def _by_model(graphs: Sequence[Graph], kinds: Sequence[FolderKind]) -> Iterator[Identify]:
+    """Yield, for each kind of dump, the function that identifies tensors by values of the model.
+
+    A dump does not record how its graph was compiled, so operator names of all forms are included: not
+    compiled, with fused elementwise chains (O1), and compiled (O2), with names of scopes or of nodes.
+    """
+    from msdump.graph import compile_graph, fuse_elementwise
+
+    named = (*graphs, *map(fuse_elementwise, graphs), *map(compile_graph, graphs))
+    forms = [(form, _full_name) for form in named]
+    forms += [(form, _node_name) for form in graphs]
+    forms += [(compile_graph(graph, keeps_node_names=True), _node_name) for graph in graphs]
+    parameters = (*(value.name for value in graphs[0].inputs), *graphs[0].weights)
+    for kind in kinds:
+        values: dict[_Tensor, Identity] = {}
+        if kind is FolderKind.GOLDEN:
+            values |= _places(graphs[0], _node_name)
+        else:
+            values |= {(sanitize(name), IO.OUTPUT, 0): ("0", name) for name in parameters}
+            for form, name_of in reversed(forms):  # an earlier form wins
+                # Compiled graphs do not number absent optional inputs, operators of the model do.
+                values |= _places(form, name_of, has_gaps=kind is FolderKind.TENSORS)
+        yield partial(_value_of, values)
+
+
+def _value_of(values: Mapping[_Tensor, Identity], name: str, io: IO, slot: int) -> Identity | None:
+    # An offline dump of onnxruntime stores graph inputs and weights as outputs called input_{reader}.
+    as_input = (name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot) if name.startswith(GOLDEN_INPUT) else None
+    return (as_input and values.get(as_input)) or values.get((name, io, slot))
+
+
+_node_name: Final = attrgetter("name")
+_full_name: Final = attrgetter("operator.full_name")
+
+
+def _places(
+    graph: Graph, name_of: Callable[[Node], str], *, has_gaps: bool = True
+) -> Iterator[tuple[tuple[str, IO, int], Identity]]:
+    for number, inner in enumerate(graph.walk()):
+        for node in inner.nodes:
+            name = sanitize(name_of(node))
+            for io, values in ((IO.INPUT, node.inputs_after_run), (IO.OUTPUT, node.declared_outputs)):
+                for slot, value in enumerate(values if has_gaps else filter(None, values)):
+                    if value:
+                        yield (name, io, slot), (str(number), value)
+
+
+_SURE: Final = 0.9
+"""A pair that is less certain has a note."""
+
+
+Dumped = tuple[Folder, OperatorGraph | None]
+"""A directory, and the graph of its tensors, None if the dump has no graph."""
+
+
+def match_identities(dumped: Dumped, golden: Dumped) -> Identities:
+    """Return the identities of the tensors in two directories: by aligned graphs, or else by names.
+
+    Names do not pair networks that were exported or compiled in different ways, and mislead where a dropped
+    operator has moved numbers.
+
+    Args:
+        dumped: The directory that is examined, and its graph.
+        golden: The directory that it is compared with.
+    """
+    (folder, mine), (golden_folder, other) = dumped, golden
+    if mine is None or other is None or FolderKind.GOLDEN in {folder.kind, golden_folder.kind}:
+        return Identities()
+    return identities_of(_side(mine, other, folder), _side(other, mine, golden_folder))
+
+
+def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
+    """Return the identities of the tensors of two graphs: names if all operators are paired by name."""
+    found = align(mine, golden)
+    if not found.is_one_network:
+        every = frozenset(map(sanitize, golden.graph.operators))
+        none = MatchedNames({}, {}, every, {}, networks=found.describe_networks())
+        return Identities(_unpaired, _unpaired, none, found)
+    if found.is_by_name:
+        return Identities(alignment=found)
+    return _Identified(found, mine.graph, golden.graph).identities()
+
+
+def _unpaired(_name: str, _io: IO, _slot: int) -> None:
+    """Return no identity, for two networks."""
+
+
+def align_with_model(
+    dumped: tuple[Folder, OperatorGraph], model: OperatorGraph, digest_of: DigestOf
+) -> Alignment:
+    """Return the aligned operators of a dump and a model.
+
+    Args:
+        dumped: The directory, and the graph of its tensors.
+        model: The graph of the model, compiled as that of the dump.
+        digest_of: Returns a hash over the elements of the model's weights.
+    """
+    folder, graph = dumped
+    told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
+    if told <= 1:  # the dump's graph file has one node for a fused operator, or none
+        unnamed = {
+            name: replace(each, onnx_names=each.onnx_names[-told:] if told else ())
+            for name, each in model.operators.items()
+        }
+        model = replace(model, operators=unnamed)
+    return align(_side(graph, model, folder), GraphSide(model, digest_of))
+
+
+def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSide:
+    @cache
+    def content_of(name: str, slot: int) -> TensorContent | None:
+        return _content(folder, name, slot)
+
+    def digest_of(name: str) -> Hashable | None:
+        # a weight of one name on both sides need not be read, unless the name is inferred from its reader
+        is_known = name in other.weights and weight_place(name) is None
+        content = None if is_known else content_of(name, 0)
+        return None if content is None else content.digest
+
+    return GraphSide(graph, digest_of, content_of)
+
+
+def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
+    """Return the content of an output in its first run, or of a weight; None if it was not dumped."""
+    reader = weight_place(name)
+    name, io, slot = (name, IO.OUTPUT, slot) if reader is None else (reader[0], IO.INPUT, reader[1])
+    files = folder.operators.get(sanitize(name)) or folder.operators.get(
+        sanitize(name.rpartition("/")[2]), ()
+    )
+    try:
+        first = [file for file in files if not file.pass_number and file.io in {io, None}]
+        tensors = read_operands(folder, first) if first else ()
+        found = (each for each in tensors if (each.io, each.index) == (io, slot))
+        return next((of_array(each.on_host()) for each in found), None)
+    except (DumpReadError, FormatError):
+        return None
+
+
+class _Identified:
+    def __init__(self, found: Alignment, mine: OperatorGraph, golden: OperatorGraph) -> None:
+        self._found = found
+        self._graphs = mine, golden
+        self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+
+    def identities(self) -> Identities:
+        for number, pair in enumerate(self._found.pairs):
+            self._add_outputs(pair, number)
+        for number, pair in enumerate(self._found.pairs):
+            self._add_inputs(pair, number)
+        return Identities(self._identify(0), self._identify(1), self._names(), self._found)
+
+    def _identify(self, side: int) -> Identify:
+        graph, table = self._graphs[side], self._tables[side]
+
+        def identify(name: str, io: IO, slot: int) -> Identity | None:
+            operator = graph.find(name)
+            # a name without operator is a weight or an input of the graph
+            return by_name(name, io, slot) if operator is None else table.get((operator.full_name, io, slot))
+
+        return identify
+
+    def _add_outputs(self, pair: OperatorPair, number: int) -> None:
+        for place, outputs in enumerate(pair.outputs):
+            for table, (name, slot) in zip(self._tables, outputs, strict=True):
+                table[name, IO.OUTPUT, slot] = ("output", str(number), str(place))
+
+    def _add_inputs(self, pair: OperatorPair, number: int) -> None:
+        mine, golden = (
+            [graph.operators[name] for name in names]
+            for graph, names in zip(self._graphs, (pair.mine, pair.golden), strict=True)
+        )
+        if pair.is_single and _reads_alike(mine[0], golden[0]):
+            for slot, golden_slot in self._slots(mine[0], golden[0], is_sure=pair.certainty >= _SURE):
+                identity: Identity = ("input", str(number), str(slot))
+                self._tables[0][mine[0].full_name, IO.INPUT, slot] = identity
+                self._tables[1][golden[0].full_name, IO.INPUT, golden_slot] = identity
+            return
+        # inputs of groups (fused parts, other ways to compute) are identified by their producers
+        for side, operators in enumerate((mine, golden)):
+            for operator in operators:
+                for slot, source in enumerate(operator.inputs):
+                    origin = self._of_source(side, source)
+                    if origin is not None:
+                        self._tables[side][operator.full_name, IO.INPUT, slot] = origin
+        if _computes_in_row(mine, golden):
+            self._add_weights(mine, golden, number)
+
+    def _add_weights(
+        self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
+    ) -> None:
+        """Pair in order the weights of a kernel and its parts, and values that vary between a loop's passes.
+
+        Producers do not identify them: a dump may lack names of weights, and several runs write a varying
+        value.
+        """
+        own, other = _read_from_outside(mine), _read_from_outside(golden)
+        if len(own) != len(other):
+            return
+        unnamed = {SourceKind.WEIGHT, SourceKind.ABSENT}
+        for place, ((tensor, source), (golden_tensor, theirs)) in enumerate(zip(own, other, strict=True)):
+            # without a graph file the inputs of the first operators are unknown
+            is_weight = theirs.kind is SourceKind.WEIGHT and source.kind in unnamed
+            names = self._tables[0].get(tensor), self._tables[1].get(golden_tensor)
+            if (is_weight or source.varies or theirs.varies) and (names[0] is None or names[0] != names[1]):
+                identity: Identity = ("weight", str(number), str(place))
+                self._tables[0][tensor] = self._tables[1][golden_tensor] = identity
+
+    def _slots(
+        self, mine: GraphOperator, golden: GraphOperator, *, is_sure: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the inputs of two operators that are compared with each other.
+
+        If one operator reads a producer that the other side lacks, the inputs are compared and differ, which
+        shows the lack. If both do, the sides compute in different ways, and the inputs are not compared.
+        """
+        is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
+        for slot, golden_slot in enumerate(self._turned(mine, golden)):
+            sources = mine.inputs[slot], golden.inputs[golden_slot]
+            is_told = is_sure or any(each.varies for each in sources)
+            if is_told or self._may_be_same(*sources, may_lack=not is_other_way):
+                yield slot, golden_slot
+
+    def _may_be_same(self, mine: ValueSource, golden: ValueSource, *, may_lack: bool) -> bool:
+        """Return whether two inputs have the same source, or a source that one side may lack.
+
+        A weight that is inferred from contents has no name: it may be any weight, or a piece of a tensor.
+        """
+        origins = self._of_source(0, mine), self._of_source(1, golden)
+        kinds = {mine.kind, golden.kind}
+        is_unnamed = any(weight_place(each.name) is not None for each in (mine, golden))
+        if origins[0] == origins[1] is not None or (is_unnamed and kinds == {SourceKind.WEIGHT}):
+            return True
+        is_of_kind = len(kinds) == 1 or (is_unnamed and kinds == {SourceKind.WEIGHT, SourceKind.OPERATOR})
+        return may_lack and is_of_kind and origins.count(None) == 1
+
+    def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
+        return any(
+            source.kind is SourceKind.OPERATOR and self._of_source(side, source) is None
+            for source in operator.inputs
+        )
+
+    def _turned(self, mine: GraphOperator, golden: GraphOperator) -> list[int]:
+        """Return the golden input slot for each of mine: matched by source if commutative, else the same."""
+        own = [self._of_source(0, source) for source in mine.inputs]
+        other = [self._of_source(1, source) for source in golden.inputs]
+        if not is_commutative(type_of(mine)) or None in own or Counter(own) != Counter(other):
+            return [*range(len(own))]
+        places: dict[Identity | None, list[int]] = defaultdict(list)
+        for slot, origin in enumerate(other):
+            places[origin].append(slot)
+        return [places[origin].pop(0) for origin in own]
+
+    def _of_source(self, side: int, source: ValueSource) -> Identity | None:
+        if source.varies:
+            return None
+        if source.kind is SourceKind.OPERATOR:
+            known = self._tables[side].get((source.name, IO.OUTPUT, source.slot))
+            operator = self._graphs[side].operators.get(source.name)
+            if known is None and operator is not None and operator.inputs and _is_passed(operator):
+                return self._of_source(side, operator.inputs[0])
+            return known
+        if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
+            return by_name(sanitize(source.name), IO.OUTPUT, 0)
+        return None
+
+    def _names(self) -> MatchedNames:
+        casts = self._casts(0, self._found.mine_alone), self._casts(1, self._found.golden_alone)
+        single = [(pair.mine[0], pair.golden[0]) for pair in self._found.pairs if pair.is_single]
+        replaced = dict(filter(None, map(self._replaced, self._found.pairs)))
+        return MatchedNames(
+            partners={sanitize(mine): sanitize(golden) for mine, golden in single},
+            replaced={sanitize(mine): sanitize(golden) for mine, golden in replaced.items()},
+            golden=frozenset(sanitize(name) for name in self._found.of_golden),
+            notes={sanitize(name): _note(pair) for name, pair in self._found.of_mine.items()},
+            casts=casts,
+            whole=frozenset(sanitize(pair.mine[0]) for pair in self._found.pairs if self._is_whole(pair)),
+        )
+
+    def _is_whole(self, pair: OperatorPair) -> bool:
+        own, golden = (self._types(side, names) for side, names in enumerate((pair.mine, pair.golden)))
+        return len(pair.mine) == 1 and own == golden
+
+    def _types(self, side: int, names: Iterable[str]) -> Counter[str]:
+        operators = self._graphs[side].operators
+        return Counter(canonical_type(part) for name in names for part in part_types(operators[name]))
+
+    def _replaced(self, pair: OperatorPair) -> tuple[str, str] | None:
+        """Return an operator and the golden one that it, or a part of it, replaces; None for equal types."""
+        mine = [name for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
+        if len(mine) != 1:
+            return None
+        operators = [graph.operators for graph in self._graphs]
+        if pair.is_single:
+            types = type_of(operators[0][mine[0]]), type_of(operators[1][pair.golden[0]])
+            return (mine[0], pair.golden[0]) if types[0] != types[1] else None
+        own = self._types(0, mine)
+        others = [name for name in pair.golden if not self._types(1, [name]) <= own]
+        is_one = len(others) == 1 and own.total() == self._types(1, pair.golden).total()
+        return (mine[0], others[0]) if is_one else None
+
+    def _casts(self, side: int, alone: Iterable[str]) -> frozenset[str]:
+        operators = self._graphs[side].operators
+        return frozenset(name for name in alone if {CAST} == {*part_types(operators[name])})
+
+
+def _reads_alike(mine: GraphOperator, golden: GraphOperator) -> bool:
+    """Return whether two operators have the same type and number of inputs: not if one is quantised."""
+    return type_of(mine) == type_of(golden) and len(mine.inputs) == len(golden.inputs)
+
+
+def _is_passed(operator: GraphOperator) -> bool:
+    return passes_on(operator.op_type) or is_view(operator.op_type)
+
+
+def _computes_in_row(mine: Sequence[GraphOperator], golden: Sequence[GraphOperator]) -> bool:
+    """Return whether one operator computes as several on the other side do, in their order."""
+    own, other = (
+        [canonical_type(part) for each in operators for part in part_types(each) if part != CAST]
+        for operators in (mine, golden)
+    )
+    return own == other and 1 in {len(mine), len(golden)}
+
+
+def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor, ValueSource]]:
+    """Return the inputs of a group of operators, each once, without values that pass inside the group."""
+    inside = {each.full_name for each in operators}
+    read: dict[Hashable, tuple[_Tensor, ValueSource]] = {}
+    for each in operators:
+        for slot, source in enumerate(each.inputs):
+            is_unknown = source.kind is SourceKind.ABSENT
+            if is_unknown and len(operators) > 1 and not source.varies:  # an absent optional input
+                continue
+            if source.kind is not SourceKind.OPERATOR or source.name not in inside:
+                tensor = (each.full_name, IO.INPUT, slot)
+                read.setdefault(tensor if is_unknown else source, (tensor, source))
+    return list(read.values())
+
+
+def _note(pair: OperatorPair) -> str:
+    """Return a note on the partner and the strategy of a pair, "" for a sure pair of the same name."""
+    if pair.mine == pair.golden and pair.certainty >= _SURE:
+        return ""
+    how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")
+    return f"paired with {' + '.join(pair.golden)} {how}"

@@ -1,0 +1,619 @@
+"""Runs the operators of a dump again on their dumped inputs, and finds own errors.
+
+Every operator runs in the golden side's arithmetic; if it differs, in the arithmetic of the examined side,
+which is the one that explains most of the network; remaining errors are judged by float64.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final, TypeVar
+
+import numpy as np
+
+from msdump.dtypes import DType
+from msdump.errors import MsdumpError
+from msdump.execute import (
+    SINGLE,
+    Change,
+    Float64Runner,
+    Noise,
+    OperatorRunner,
+    WeightCopies,
+    doubled,
+    is_repeatable,
+)
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.judge import TensorError, errors
+from msdump.judge.pair import kinds
+from msdump.judge.rerun.sites import (
+    CompiledModel,
+    ModelOperator,
+    RerunOperator,
+    file_names,
+)
+from msdump.judge.rerun.values import (
+    FLOORS,
+    UNITS,
+    UNREADABLE,
+    Arithmetic,
+    DumpedValues,
+    Given,
+    Holder,
+    RerunOutput,
+    candidates,
+    in_type,
+    is_near,
+    is_rounded,
+    narrower,
+    overflowed_part,
+    type_named,
+)
+from msdump.judge.rerun.wiring import SWAPPED, DumpedInputs, wrong_weights
+from msdump.judge.verdict import OwnError
+from msdump.observer import Array
+from msdump.record import IO
+from msdump.threads import thread_count
+
+_MOST_THREADS: Final = 4  # few: onnxruntime's kernels use threads of their own
+_LEAST_SIZE: Final = 1 << 17  # mean size of tensors from which threads pay: smaller ones mostly hold the GIL
+_R = TypeVar("_R")
+
+
+def each(work: Callable[[int], _R], count: int, size: float) -> Iterator[_R]:
+    """Yield the results of ``work(0)``, ``work(1)``, ... in order, computed by threads for large tensors.
+
+    Python's lock is free while kernels run, files are read and tensors are compared. If these are small,
+    threads mostly wait for the lock: one alone is faster.
+
+    Args:
+        work: The function; called from several threads at the same time if the tensors are large.
+        count: Number of calls.
+        size: Mean number of elements of the tensors that a call reads.
+
+    Raises:
+        Exception: As raised by ``work``; running calls are awaited first, and waiting ones cancelled.
+    """
+    threads = min(thread_count(), _MOST_THREADS, count)
+    if threads <= 1 or size < _LEAST_SIZE:
+        yield from map(work, range(count))
+        return
+    with ThreadPoolExecutor(threads, "msdump-rerun") as pool:
+        # map's generator cancels waiting calls if it is closed early
+        yield from pool.map(work, range(count))
+
+
+class Runners:
+    """Runs operators of a model and its bodies; thread-safe. Kernels of loop bodies stay for later passes."""
+
+    def __init__(self, model: CompiledModel) -> None:
+        """Compile nothing yet."""
+        self._model = model
+        self._copies = WeightCopies()
+        # by thread: a runner serves one caller at a time
+        self._operators: dict[tuple[int, Arithmetic, int], OperatorRunner] = {}
+        self._exact: dict[tuple[int, int], Float64Runner] = {}
+
+    def outputs(self, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
+        """Return the outputs of an operator in an arithmetic.
+
+        Raises:
+            ExecutionError: The operator fails on these inputs.
+            UnsupportedOpError: There is no kernel for the operator.
+        """
+        graph, key = site.graph, (threading.get_ident(), arithmetic, site.graph.index)
+        runner = self._operators.get(key)
+        if runner is None:
+            runner = self._operators[key] = OperatorRunner(
+                graph,
+                arithmetic.roundings,
+                self._copies,
+                around=self._model.around(graph),
+                is_quiet=True,
+            )
+        outputs = runner.run(site.node, given)
+        if graph.index == 0:
+            runner.forget(site.node)
+        return outputs
+
+    def exact(
+        self,
+        site: ModelOperator,
+        given: Given,
+        arithmetic: Arithmetic,
+        noise: Noise | None = None,
+        change: Change | None = None,
+    ) -> tuple[np.ndarray | None, ...]:
+        """Return the outputs of an operator in float64, its inputs and results rounded in an arithmetic.
+
+        Raises:
+            MsdumpError: The operator cannot run in float64.
+        """
+        key = threading.get_ident(), site.graph.index
+        runner = self._exact.setdefault(key, Float64Runner(site.graph))
+        return runner.run(site.node, given, arithmetic.roundings(site.node), noise, change)
+
+
+_TRIALS: Final = 2
+_OF_ALL: Final = 3
+"""Factor by which the norm of the error may exceed the norm of the noise."""
+
+_OF_ONE: Final = 12
+"""Factor by which the error of one element may exceed the sum of its own noise and the typical noise."""
+
+_FAITHFUL: Final = 8
+"""Units of the last place allowed as error of an operator that cannot run in float64."""
+
+
+class Allowance:
+    """The error that rounding may cause in the outputs of one operator, estimated by runs in float64."""
+
+    def __init__(self, runners: Runners, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> None:
+        """Run the operator in float64: once without noise, a few times with noise of the size of rounding.
+
+        Raises:
+            MsdumpError: The operator cannot run in float64.
+        """
+        types = list(_types(site, arithmetic))
+        unit = max(UNITS[name] for name in types)
+        floor = max(FLOORS[name] for name in types)
+        self._unit = unit
+        self._exact = runners.exact(site, given, arithmetic)
+        trials = [
+            runners.exact(site, given, arithmetic, Noise(unit, min(unit, SINGLE), floor, seed))
+            for seed in range(_TRIALS)
+        ]
+        self._noise = [_spread(exact, each) for exact, *each in zip(self._exact, *trials, strict=True)]
+
+    def explain(self, output: RerunOutput) -> OwnError | None:
+        """Return an output's error and whether rounding explains it; None without a float64 output."""
+        dumped, dtype = output.dumped, output.dtype
+        exact, noise = self._exact[output.slot], self._noise[output.slot]
+        if exact is None or noise is None or exact.size != dumped.size:
+            return None
+        exact, noise = exact.reshape(dumped.shape), noise.reshape(dumped.shape)
+        if exact.dtype.kind != "f":
+            error = errors.measure(dumped, exact.astype(dumped.dtype))
+            # integers that noise changes depend on a comparison or truncation at its very edge: no error
+            is_explained = not np.any((dumped != exact) & (noise == 0))
+            return OwnError(output.place, error, 0.0, is_explained, "float64", io=output.io)
+        exact = _as_held(exact, dtype)
+        error = errors.measure(dumped, exact)
+        noise = noise + FLOORS.get(dtype.name, 0.0)
+        # converting a result to its file's type may round once more
+        if (gap := UNITS.get(dtype.name, 0.0)) > self._unit:
+            noise += gap * np.abs(exact)
+        dumped = doubled(dumped)
+        finite = np.isfinite(dumped) & np.isfinite(exact) & np.isfinite(noise)
+        difference = np.abs(dumped[finite] - exact[finite])
+        distance = float(np.linalg.norm(difference))
+        noise = noise[finite]
+        size = float(np.linalg.norm(exact[finite]))
+        typical = float(np.linalg.norm(noise)) / max(np.sqrt(noise.size), 1)
+        allowed = _OF_ALL * float(np.linalg.norm(noise))
+        is_near = distance <= allowed
+        is_each = bool(np.all(difference <= _OF_ONE * (noise + typical)))
+        # an element at the edge of the type's range may round to infinity on one side only
+        is_placed = not error.misplaced
+        relative = allowed / size if size else np.inf
+        apart = distance / size if size and not (is_placed or (is_near and is_each)) else 0.0
+        is_explained = is_near and is_each and is_placed
+        return OwnError(output.place, error, relative, is_explained, "float64", io=output.io, finite=apart)
+
+
+def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
+    """Return exact values, with infinities for values beyond the range of the output's type."""
+    if dtype not in (*HALVES, FLOAT32):
+        return exact
+    held = doubled(in_type(exact, dtype))
+    return np.where(np.isinf(held), held, exact)
+
+
+def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
+    """Yield the types to which an operator rounds results: the declared one (or float32), and its parts'."""
+    node, graph = site.node, site.graph
+    declared = [graph.type_of(name).dtype for name in node.outputs if name]
+    floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
+    coarsest = floats[0] if floats else FLOAT32
+    for dtype in floats[1:]:
+        coarsest = narrower(coarsest, dtype)
+    yield coarsest.name
+    roundings = arithmetic.roundings(node) or ()
+    yield from (each.writes.name for each in roundings)
+    # later parts of a kernel round their inputs, too, perhaps to the other neighbouring number
+    yield from (each.reads.name for each in roundings[1:])
+
+
+def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.ndarray | None:
+    """Return by element the largest difference of noisy trials from the exact value; None without a trial."""
+    if exact is None or any(trial is None for trial in trials):
+        return None
+    with np.errstate(all="ignore"):
+        if exact.dtype.kind != "f":
+            return np.asarray(np.any([trial != exact for trial in trials], axis=0))
+        return np.asarray(np.max([np.abs(trial - exact) for trial in trials if trial is not None], axis=0))
+
+
+def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) -> OwnError:
+    """Return an output's error and whether rounding by a few units explains it; needs no run in float64."""
+    allowed = _FAITHFUL * UNITS.get(output.dtype.name, 0.0)
+    is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # scaled: sums may cancel to small numbers
+    is_relative = error.distance <= allowed and is_near
+    is_explained = is_relative or error.largest <= _FAITHFUL * FLOORS.get(output.dtype.name, 0.0)
+    note = "cannot run in float64"
+    return OwnError(output.place, error, allowed, is_explained, str(arithmetic), note, output.io)
+
+
+_SAMPLE: Final = 12
+"""Size of the sample of suspects from which the examined side's arithmetic is inferred."""
+
+_MOST: Final = 0.5
+"""Share of the operators with other roundings that an arithmetic must explain to be the whole network's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """The result of an operator that ran again.
+
+    Attributes:
+        own: Its own error, by output; empty if it did not run.
+        propagated: Relative distance from the golden output to the output of running again on the examined
+            side's inputs; None if equal to the distance of the dumped output, or if it did not run.
+        wiring: Sentence on an input that differs from its producer's output; "" for none.
+        weights: Names of weights and constants that the operator read with other contents, by input.
+        replaces: Names of the model's operators that it stands for, "" if it is the model's.
+        names: The model's names of its inputs.
+        note: Reason why it did not run again, "" where it did.
+    """
+
+    own: tuple[OwnError, ...] = ()
+    propagated: float | None = None
+    wiring: str = ""
+    weights: dict[int, str] = field(default_factory=dict)
+    replaces: str = ""
+    names: tuple[str, ...] = ()
+    note: str = ""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether an output is off by more than a few units of the last place."""
+        return any(not each.is_explained for each in self.own)
+
+    @property
+    def is_miswired(self) -> bool:
+        """Whether an input has other contents than the model's producer or weight."""
+        return bool(self.wiring or self.weights) and not self.replaces
+
+
+class Reexecution:
+    """Runs the operators of one run of a network again.
+
+    Attributes:
+        model: The model as the examined side was compiled.
+        values: The values of the run.
+        golden: The golden side's arithmetic.
+        mine: The examined side's arithmetic, known once all operators ran.
+        reruns: The result of each operator, once all ran.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        operators: Sequence[RerunOperator],
+        computed_in: tuple[Arithmetic, Arithmetic | None],
+        before: DumpedValues | None = None,
+    ) -> None:
+        """List the values of the run.
+
+        Args:
+            model: The model as the examined side was compiled.
+            operators: The operators of the run, in the order in which they ran.
+            computed_in: Arithmetic of golden and of the examined side, None where it is to be found out.
+            before: The values of the run before, which its variables began with; None: not dumped.
+        """
+        self.model = model
+        self.values = DumpedValues(model, operators, before)
+        self.golden, self.mine = computed_in
+        self.reruns: list[Rerun] = []
+        self._runners = Runners(model)
+
+    def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
+        """Run every operator again; return the results in their order.
+
+        Args:
+            advance: Called after each of them.
+        """
+        reruns: list[Rerun] = []
+        for rerun in each(self._first, len(self.values.operators), self.values.mean_size):
+            reruns.append(rerun)
+            advance()
+        suspects = [position for position, each in enumerate(reruns) if each.is_suspect]
+        if self.mine is None:
+            self.mine = self._found_arithmetic(reruns, suspects)
+        if self.mine == self.golden:
+            self.mine = self._rounding(reruns)
+        for position in suspects:
+            if self.values.operators[position].is_inserted:
+                continue
+            judged = self._judged(position, reruns[position])
+            reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
+        for position, rerun in enumerate(reruns):
+            if not rerun.is_miswired:
+                continue
+            rewired = self._rewired(position, rerun, self.mine)
+            strangers = dict(DumpedInputs(self.values, position, self.mine).strangers())
+            for stranger, text in strangers.items():
+                reruns[stranger] = replace(reruns[stranger], wiring=reruns[stranger].wiring or text)
+            reruns[position] = replace(rewired, wiring="") if strangers else rewired
+        self.reruns = reruns
+        return reruns
+
+    def _rewired(self, position: int, rerun: Rerun, mine: Arithmetic) -> Rerun:
+        """Return a result with faults of inputs that remain if inputs are rounded in an arithmetic."""
+        text = DumpedInputs(self.values, position, mine).fault()
+        weights = wrong_weights(self.values, position, mine)
+        if text.endswith(SWAPPED):
+            again = self._again(position, mine, as_written=True)
+            # swapped inputs are no fault if the results agree: their order does not matter
+            if _are_near(again):
+                own = tuple(each.near(error, mine) for each, error in again)
+                return replace(rerun, own=own, wiring="", weights=weights)
+        return replace(rerun, wiring=text, weights=weights)
+
+    @property
+    def _arithmetic(self) -> Arithmetic:
+        """The examined side's arithmetic; golden's until it is known."""
+        return self.mine or self.golden
+
+    def again(self, site: ModelOperator, given: Given) -> tuple[Array, ...]:
+        """Return the outputs of an operator in the examined side's arithmetic.
+
+        Raises:
+            MsdumpError: It cannot run on these inputs.
+        """
+        return self._runners.outputs(site, given, self._arithmetic)
+
+    def _first(self, position: int) -> Rerun:
+        operator = self.values.operators[position]
+        if operator.is_inserted:
+            return self._handed_on(operator)
+        site, replaces = operator.site, operator.replaces
+        if site is None:
+            text = f"in place of {replaces}" if replaces else ""
+            return Rerun(wiring=text, replaces=replaces, note="the model lacks this operator")
+        if replaces:
+            return self._in_the_place(position, site, replaces)
+        rerun = Rerun(
+            wiring=DumpedInputs(self.values, position, self._arithmetic).fault(),
+            weights=wrong_weights(self.values, position, self._arithmetic),
+            names=site.node.inputs,
+        )
+        if not is_repeatable(site.node):
+            return replace(rerun, note="its results change from run to run")
+        try:
+            again = self._runners.outputs(site, self.values.given(position), self.golden)
+        except (*UNREADABLE, MsdumpError) as reason:
+            return replace(rerun, note=str(reason))
+        own, propagated = [], 0.0
+        for output, result in self._results(position, site, again):
+            error = output.error(result)
+            own.append(output.near(error, self.golden))
+            if not error.is_same:
+                propagated = max(propagated, self._propagated(position, site, output, result))
+        return replace(rerun, own=tuple(own), propagated=propagated or None)
+
+    def _in_the_place(self, position: int, site: ModelOperator, replaces: str) -> Rerun:
+        """Return the result of a dumped operator in the place of another operator of the model."""
+        again = self._again(position, self.golden, as_written=True)
+        if _are_near(again):  # the same operator under another name
+            return Rerun(tuple(each.near(error, self.golden) for each, error in again))
+        note = "" if again else f"its results are not from {site.node.operator.op_type} of the model"
+        return Rerun(wiring=f"in place of {replaces}", replaces=replaces, note=note)
+
+    def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
+        """Return a result that names the model's kernel if the dumped kernel is fused of other parts."""
+        operator = self.values.operators[position]
+        site = operator.site
+        if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
+            return rerun
+        return replace(rerun, replaces=file_names(site.node)[0])
+
+    def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
+        """Yield the operator's dumped outputs; an output written in place is dumped as an input."""
+        tensors, node = self.values.operators[position].tensors, site.node
+        updates = node.update.new_values.items()
+        shown = {output: (IO.INPUT, slot) for slot, output in updates if (IO.INPUT, slot) in tensors}
+        others = {slot: (IO.OUTPUT, slot) for slot in range(len(node.declared_outputs)) if slot not in shown}
+        for slot, place in {**shown, **others}.items():
+            if slot >= len(node.outputs) or not node.outputs[slot] or place not in tensors:
+                continue
+            tensor = tensors[place]
+            try:
+                array = self.values.array(site.graph, node.outputs[slot], Holder(tensor, position, node))
+            except UNREADABLE:  # said where the tensors themselves are compared
+                continue
+            yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.index)
+
+    def _propagated(
+        self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray
+    ) -> float:
+        """Return the distance of a new output from the golden one; 0 without a golden one of this size."""
+        try:
+            golden = self.values.operators[position].golden((output.io, output.place))
+            if golden is None:
+                return 0.0
+            name = site.node.outputs[output.slot]
+            array = self.values.array(site.graph, name, Holder(golden, position, site.node))
+        except UNREADABLE:
+            return 0.0
+        # sizes may depend on values
+        return errors.measure(again, array).distance if again.size == array.size else 0.0
+
+    def _found_arithmetic(self, reruns: Sequence[Rerun], suspects: Sequence[int]) -> Arithmetic:
+        """Return the arithmetic that explains the results of most operators, preferably golden's.
+
+        Only operators that compute differently in the two kinds of arithmetic, on the model's weights, count.
+        """
+        best, most = self.golden, 0.0
+        others = sorted({*range(len(reruns))} - {*suspects})
+        for arithmetic in candidates():
+            wrong = self._of_model(self._concerned(suspects, reruns, arithmetic), arithmetic)
+            explained = self._share(wrong, reruns, arithmetic) * len(wrong)
+            if explained <= most:  # the usual case, decided without running the other operators
+                continue
+            right = self._of_model(self._concerned(others, reruns, arithmetic), arithmetic)
+            of_golden = (1 - self._share(right, reruns, arithmetic)) * len(right)
+            if explained > of_golden:
+                best, most = arithmetic, explained
+                if explained == len(wrong) + len(right):  # it explains all
+                    break
+        return best
+
+    def _of_model(self, positions: Iterable[int], arithmetic: Arithmetic) -> list[int]:
+        return [position for position in positions if not wrong_weights(self.values, position, arithmetic)]
+
+    def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
+        """Return the share of a sample of operators with results that an arithmetic explains."""
+        sample = _sample(positions, reruns)
+        return sum(_are_near(self._again(position, arithmetic)) for position in sample) / max(len(sample), 1)
+
+    def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
+        """Return the arithmetic that explains most of the inputs that differ from their producers' outputs.
+
+        Needed if inputs were dumped after rounding: then results agree in several kinds of arithmetic.
+        """
+        miswired = [position for position, rerun in enumerate(reruns) if rerun.is_miswired]
+        if not miswired:
+            return self.golden
+        for arithmetic in candidates():
+            wrong = [*self._concerned(miswired, reruns, arithmetic)]
+            concerned = self._concerned(range(len(reruns)), reruns, arithmetic)
+            enough = int(len(wrong) / _MOST)
+            if sum(1 for _ in islice(concerned, enough)) == enough:  # no need to look at the others
+                continue
+            sample = wrong[:: max(1, len(wrong) // _SAMPLE)]
+            left = sum(
+                self._rewired(position, reruns[position], arithmetic).is_miswired for position in sample
+            )
+            if left <= (1 - _MOST) * len(sample):
+                return arithmetic
+        return self.golden
+
+    def _concerned(
+        self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic
+    ) -> Iterator[int]:
+        """Yield operators that ran again, for which an arithmetic rounds differently than golden's."""
+        for position in positions:
+            site = self.values.operators[position].site
+            if reruns[position].own and site is not None and arithmetic.differs(site.node, self.golden):
+                yield position
+
+    def _again(
+        self, position: int, arithmetic: Arithmetic, *, as_written: bool = False
+    ) -> list[tuple[RerunOutput, TensorError]]:
+        """Return dumped outputs with their errors from running again in an arithmetic; [] if that fails."""
+        site = self.values.site(position)
+        try:
+            given = self.values.given(position, as_written=as_written)
+            again = self._runners.outputs(site, given, arithmetic)
+        except (*UNREADABLE, MsdumpError):
+            return []
+        return [
+            (output, self._nearest(output, result, site, arithmetic))
+            for output, result in self._results(position, site, again)
+        ]
+
+    def _results(
+        self, position: int, site: ModelOperator, again: Sequence[Array]
+    ) -> Iterator[tuple[RerunOutput, np.ndarray]]:
+        """Yield pairs of dumped and new output, if their sizes are equal."""
+        for output in self._outputs(position, site):
+            result = again[output.slot]
+            if result is not None and result.size == output.dumped.size:
+                yield output, result
+
+    @staticmethod
+    def _nearest(
+        output: RerunOutput, again: np.ndarray, site: ModelOperator, arithmetic: Arithmetic
+    ) -> TensorError:
+        """Return an output's error from the new output, or from that rounded as the device writes it.
+
+        Operators that move or convert elements do not round; only results of integers, and added updates, are
+        rounded when written.
+        """
+        error, rounding = output.error(again), arithmetic.written(site.node, output.slot)
+        declared = site.graph.type_of(site.node.outputs[output.slot]).dtype
+        if is_near(error) or rounding is None or again.dtype != np.float32 or declared is not FLOAT32:
+            return error
+        narrow = in_type(again, rounding.writes, saturates=rounding.saturates)
+        written = output.error(narrow.astype(np.float32))
+        return written if is_near(written) else error
+
+    def _judged(self, position: int, rerun: Rerun) -> Rerun:
+        """Return a suspect's result with errors explained by the examined side's arithmetic or rounding."""
+        again = self._again(position, self._arithmetic)
+        if not again:
+            return rerun
+        if _are_near(again):
+            return replace(rerun, own=tuple(each.near(error, self._arithmetic) for each, error in again))
+        site, given = self.values.site(position), self.values.given(position)
+        exact = self._allowance(site, given)
+        own = [self._explained(output, error, exact) for output, error in again]
+        if exact is not None:
+            pairs = zip(again, own, strict=True)
+            own = [self._overflowed(site, given, output, each) for (output, _), each in pairs]
+        return replace(rerun, own=tuple(own))
+
+    @staticmethod
+    def _handed_on(operator: RerunOperator) -> Rerun:
+        """Return the result of an inserted operator (cast or transfer), which must not change its input."""
+        read, written = (operator.tensors.get((io, 0)) for io in IO)
+        if read is None or written is None:
+            return Rerun(note="its input or its output was not dumped")
+        try:
+            given, result = (each.on_host().reshape(-1) for each in (read, written))
+        except UNREADABLE as reason:
+            return Rerun(note=str(reason))
+        if given.size != result.size:
+            return Rerun(note=f"it reads {given.size} elements and writes {result.size}")
+        dtype = type_named(written.dtype, result)
+        is_same = is_rounded(result, given, dtype)
+        error = RerunOutput(0, result, dtype, IO.OUTPUT, 0).error(result if is_same else given)
+        return Rerun(own=(OwnError(0, error, 0.0, is_same, dtype.name),))
+
+    def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
+        """Return an error with the name of the kernel's part that explains it by an overflow, if any."""
+        if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
+            return own
+
+        def run(change: Change) -> tuple[np.ndarray | None, ...]:
+            return self._runners.exact(site, given, self._arithmetic, change=change)
+
+        return replace(own, overflow=overflowed_part(site.node, run, output.slot, output.dumped))
+
+    def _allowance(self, site: ModelOperator, given: Given) -> Allowance | None:
+        try:
+            return Allowance(self._runners, site, given, self._arithmetic)
+        except Exception:  # noqa: BLE001 - without float64 the units of the type decide
+            return None
+
+    def _explained(self, output: RerunOutput, error: TensorError, exact: Allowance | None) -> OwnError:
+        if is_near(error):
+            return output.near(error, self._arithmetic)
+        explained = None if exact is None else exact.explain(output)
+        return explained or faithful(output, error, self._arithmetic)
+
+
+def _are_near(again: Sequence[tuple[RerunOutput, TensorError]]) -> bool:
+    return bool(again) and all(is_near(error) for _, error in again)
+
+
+def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
+    """Return a sample of suspects, evenly spaced in the network, and up to two that overflow."""
+    overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
+    spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
+    return [*dict.fromkeys((*overflowing[:2], *spread))]

@@ -1,0 +1,474 @@
+"""The model's operator for each dumped one, and dumped operators in the place of the model's."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.device import INSERTED_PREFIX, moves_nothing, runs_on_device
+from msdump.errors import MsdumpError
+from msdump.execute import emulated
+from msdump.graph import Graph, Node, compilation, fuse_elementwise, reads
+from msdump.judge import DumpedOperand
+from msdump.judge.pair import INPUTS, OperatorPair, canonical_type, kinds, operator_graphs, sides
+from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
+from msdump.read import OperatorGraph
+from msdump.record import IO, OperatorRef
+from msdump.store import sanitize
+
+Place = tuple[IO, int]
+"""Which tensor of an operator: input or output, and its number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelOperator:
+    """An operator of the model and its graph."""
+
+    node: Node
+    graph: Graph
+
+
+Result = tuple[int, tuple[Graph, str]]
+"""Number of an output, and the graph and name of the model's value that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerunOperator:
+    """One execution of a dumped operator.
+
+    Attributes:
+        name: Name in files.
+        op_type: Its type.
+        iteration: Number of the iteration; None if unknown.
+        tensors: Its tensors by slot; by the model's slot numbers once ``site`` is set.
+        golden: Returns golden's counterpart of a tensor, given by io and slot in the dump; None without one.
+        pair: The alignment with operators of the model, empty for none; None: the name finds the operator.
+        label: Label of its directory.
+        order: Place in the execution of its directory, from 1.
+        is_inserted: Whether the device inserted it, and numbered it with others of its kind.
+        is_in_golden: Whether golden has the same parts for it, in one operator or in several.
+        held: Element types of its tensors on the device, from the graph file.
+        site: The model's operator that it is, or that it replaces; None if unknown.
+        replaces: Names of the model's operators that it replaces, "" if it is the model's.
+        results: If the model lacks the operator: outputs that hold values of the model.
+    """
+
+    name: str
+    op_type: str
+    iteration: int | None
+    tensors: Mapping[Place, DumpedOperand]
+    golden: Callable[[Place], DumpedOperand | None] = lambda _: None
+    pair: OperatorPair | None = None
+    label: str = ""
+    order: int = 0
+    is_inserted: bool = False
+    is_in_golden: bool = False
+    held: frozenset[str] = frozenset()
+    site: ModelOperator | None = None
+    replaces: str = ""
+    results: tuple[Result, ...] = ()
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether it may be an operator of the model: not inserted, and not the file of a graph input."""
+        return not (self.is_inserted or self.op_type in INPUTS)
+
+
+_ENOUGH: Final = 1.0  # share of found names at which no other form of the model is tried
+_NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
+_LAST_NUMBER: Final = re.compile(r"[0-9]+$")
+PRECISION_MODES: Final = (
+    PrecisionMode.ALLOW_FP32_TO_FP16,
+    PrecisionMode.FORCE_FP16,
+    PrecisionMode.ALLOW_FP32_TO_BF16,
+    PrecisionMode.FORCE_FP32,
+)
+"""Precision modes of a device, the likeliest first."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """A model in the form in which a device ran it.
+
+    Attributes:
+        graph: Its main graph.
+        fit: Share of the dump's operator names that the graph has, 0 to 1.
+        is_compiled: Whether the device compiled the graph as a whole; then operators that only pass tensors
+            on, such as reshapes, do not run and have no files.
+        source: Its main graph before a device compiled it.
+        models: The graphs of the model before a device compiled it, that of a training step among them.
+    """
+
+    graph: Graph
+    source: Graph
+    fit: float = 1.0
+    is_compiled: bool = False
+    models: tuple[Graph, ...] = ()
+
+    @cached_property
+    def size(self) -> int:
+        """Number of its operators."""
+        return sum(len(graph.operators) for graph in self.graph.walk())
+
+    @cached_property
+    def operator_graphs(self) -> Mapping[int, OperatorGraph]:
+        """Its graphs in the form of a dump's files, by number; 0 is the main graph."""
+        return operator_graphs(self.graph)
+
+    @cached_property
+    def bare_graphs(self) -> Mapping[int, OperatorGraph]:
+        """The same without the operators' arguments."""
+        return operator_graphs(self.graph, shows_arguments=False)
+
+    def is_dumped(self, node: Node) -> bool:
+        """Return whether a dump of all operators has files of this one."""
+        return not self.is_compiled or runs_on_device(node)
+
+    def digest(self, name: str) -> Hashable | None:
+        """Return a hash over a weight's elements, None of one that it lacks."""
+        weights = (graph.weights.get(name) for graph in self.graph.walk())
+        return next((sides.digest(weight) for weight in weights if weight is not None), None)
+
+    @cached_property
+    def _around(self) -> Mapping[int, Graph]:
+        return {body.index: graph for graph in self.graph.walk() for body in graph.bodies}
+
+    @cached_property
+    def sites(self) -> Mapping[str, tuple[ModelOperator, ...]]:
+        """The operators by their names in files; a last component alone may be the name of several."""
+        sites: dict[str, list[ModelOperator]] = {}
+        for site in self._all():
+            for name in file_names(site.node):
+                sites.setdefault(name, []).append(site)
+        return {name: tuple(each) for name, each in sites.items()}
+
+    def _all(self) -> Iterator[ModelOperator]:
+        for graph in self.graph.walk():
+            yield from (ModelOperator(node, graph) for node in graph.operators)
+
+    def origin(self, graph: Graph, value: str) -> str:
+        """Return the model's value behind inserted operators such as casts; the value itself without any."""
+        produced = self.producer(graph, value)
+        while produced is not None and self._is_form(produced[0].node):
+            value = produced[0].node.inputs[0]
+            produced = self.producer(produced[0].graph, value)
+        return value
+
+    def _is_form(self, node: Node) -> bool:
+        return node.is_added or (self.is_compiled and moves_nothing(node))
+
+    def parts(self, site: ModelOperator) -> list[ModelOperator]:
+        """Return the parts of a fused kernel as operators of the graph before compilation."""
+        graph = next(each for each in self.source.walk() if each.index == site.graph.index)
+        return [ModelOperator(part, graph) for part in site.node.members]
+
+    def around(self, graph: Graph) -> Graph | None:
+        """Return the graph around a body, None for the main graph."""
+        return self._around.get(graph.index)
+
+    def owner(self, graph: Graph, value: str) -> Graph:
+        """Return the graph of a value: this one, or one around it."""
+        outer = self.around(graph)
+        return self.owner(outer, value) if outer is not None and value in graph.outer else graph
+
+    @cached_property
+    def _producers(self) -> Mapping[tuple[int, str], tuple[ModelOperator, int]]:
+        return {
+            (graph.index, value): (ModelOperator(node, graph), slot)
+            for graph in self.graph.walk()
+            for node in graph.nodes
+            for slot, value in enumerate(node.outputs)
+            if value
+        }
+
+    def producer(self, graph: Graph, value: str) -> tuple[ModelOperator, int] | None:
+        """Return a value's producer and the number of its output; None for graph inputs and weights."""
+        return self._producers.get((self.owner(graph, value).index, value))
+
+
+def file_names(node: Node) -> tuple[str, ...]:
+    """Return an operator's names in files: with its scope, and its last component alone."""
+    full_name = node.operator.full_name
+    last = full_name.rpartition("/")[2] or full_name
+    return tuple(dict.fromkeys((sanitize(full_name), sanitize(last))))
+
+
+def folded_of(graph: Graph, name: str) -> tuple[str, ...]:
+    """Return the names of the weights that a folded constant is computed from; () for a weight itself.
+
+    Integer weights are left out if there are others: mostly they are shapes, axes and indices.
+
+    Args:
+        graph: The model before it was compiled.
+        name: A weight or constant of the compiled model.
+    """
+    makers = {each: node for inner in graph.walk() for node in inner.nodes for each in node.outputs}
+    weights = {each: array for inner in graph.walk() for each, array in inner.weights.items()}
+    ahead, found = [name], dict.fromkeys([name])
+    while ahead and name in makers:
+        maker = makers.get(ahead.pop())
+        new = [each for each in (() if maker is None else reads(maker)) if each not in found]
+        found |= dict.fromkeys(new)
+        ahead += new
+    made_of = tuple(each for each in found if each != name and each in weights)
+    return tuple(each for each in made_of if np.asarray(weights[each]).dtype.kind not in "iub") or made_of
+
+
+def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel:
+    """Return the compiled form of a model that fits the operator names of a dump best.
+
+    Names of fused kernels count a second time, since all other names are the same with and without fusion. So
+    do types of inserted casts, which show the precision mode even if the numbers in their names differ.
+
+    Args:
+        models: The graph of the model, and that of its training step if it has one.
+        dumped: Names of the dump's operators, with the type of their first output; "" for an unknown one.
+    """
+    fused = [name for name in dumped if len(kinds(name)) > 1]
+    best, most = CompiledModel(models[0], models[0], 0.0), (0.0, 0)
+    for graph, source, is_compiled in _forms(models):
+        model = CompiledModel(graph, source, likeness(graph, dumped), is_compiled, tuple(models))
+        # of two with the same fit, the one with fewer operators
+        by_kind = _share_of_kinds(graph, fused) + _share_of_types(graph, dumped)
+        merit = model.fit + by_kind / 2, -model.size
+        if merit > most or not best.fit:
+            best, most = model, merit
+        if best.fit >= _ENOUGH:
+            break
+    return best
+
+
+def likeness(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return the share of a dump's names that a graph has, 0 to 1.
+
+    It is the mean of the shares with and without numbers: an operator that was left out moves the numbers of
+    all of its kind behind it.
+    """
+    return (_share(graph, dumped) + _share_of_kinds(graph, dumped)) / 2
+
+
+def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return the share of the dump's names that a graph has; inserted casts must have the same type, too."""
+    known = {
+        name: written_type(inner, node) if node.is_added else ""
+        for inner in graph.walk()
+        for node in inner.operators
+        for name in file_names(node)
+    }
+    fit = sum(
+        (name in known and "" in {known[name], dtype}) or known.get(name) == dtype
+        for name, dtype in dumped.items()
+    )
+    return fit / max(len(dumped), 1)
+
+
+def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
+    there = Counter(map(_unnumbered, dumped))
+    named = [file_names(node) for each in graph.walk() for node in each.operators]
+    return max(_overlap(there, Counter(_unnumbered(each[place]) for each in named)) for place in (0, -1))
+
+
+def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
+    """Return the share of inserted operators of which a graph has one of this type, under any number."""
+    there = Counter(
+        (_unnumbered(name), dtype) for name, dtype in dumped.items() if name.startswith(INSERTED_PREFIX)
+    )
+    known = Counter(
+        (_unnumbered(node.operator.full_name), written_type(inner, node))
+        for inner in graph.walk()
+        for node in inner.operators
+        if node.is_added
+    )
+    return _overlap(there, known)
+
+
+def _overlap(there: Counter[Any], known: Counter[Any]) -> float:
+    return (there & known).total() / max(there.total(), 1)
+
+
+def _unnumbered(name: str) -> str:
+    return (_LAST_NUMBER if name.startswith(INSERTED_PREFIX) else _NUMBER).sub("", name)
+
+
+def written_type(graph: Graph, node: Node) -> str:
+    """Return the name of the element type of an operator's first output, "" where it is not known."""
+    dtype = graph.type_of(node.outputs[0]).dtype
+    return "" if dtype is None else dtype.name
+
+
+def _forms(models: Sequence[Graph]) -> Iterator[tuple[Graph, Graph, bool]]:
+    """Yield a model in each form in which a device may run it: graph, source, whether it is compiled.
+
+    The cheapest forms come first.
+    """
+    yield from ((model, model, False) for model in models)
+    yield from ((fuse_elementwise(model), model, False) for model in models)
+    for fuses, keeps_node_names, mode, model in product(
+        (True, False), (False, True), PRECISION_MODES, models
+    ):
+        context = Context(
+            DeviceTarget.ASCEND,
+            JitLevel.O2,
+            precision_mode=mode,
+            fuses=fuses,
+            keeps_node_names=keeps_node_names,
+        )
+        try:
+            device = emulated(model, None, context)
+        except MsdumpError:  # folding runs operators, which may fail in a training step
+            continue
+        assert device is not None
+        yield device.graph, model, True
+
+
+def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) -> list[RerunOperator]:
+    """Return dumped operators with ``site`` set to the model's operator of each.
+
+    Operators with the same name, as in ``classic`` files, are assigned in the model's order.
+    """
+    counts: Counter[str] = Counter()
+    found: list[RerunOperator] = []
+    for operator in operators:
+        pair = operator.pair
+        name = operator.name if pair is None else sanitize(pair.golden[0]) if pair.is_single else ""
+        named = model.sites.get(name, ()) if operator.is_of_model else ()
+        site = named[counts[name] % len(named)] if named else None
+        counts[name] += 1
+        own_name = operator.name if site is None else file_names(site.node)[0]
+        replaces = "" if _may_be(operator.name, own_name) else own_name
+        found.append(replace(operator, site=site, replaces=replaces))
+    strangers = {each.name: each.pair for each in found if each.site is None and each.is_of_model}
+    if strangers:
+        placed = _Placed(model, strangers, [each.site for each in found if each.site is not None])
+        found = [placed.of(each) if each.site is None and each.name in strangers else each for each in found]
+    return [_as_model_numbers(each) if model.is_compiled else each for each in found]
+
+
+def _as_model_numbers(operator: RerunOperator) -> RerunOperator:
+    """Return an operator with the model's slot numbers: compiled graphs' files do not count absent slots."""
+    if operator.site is None:
+        return operator
+    node, places = operator.site.node, dict[Place, Place]()
+    for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
+        there = (slot for slot, name in enumerate(names) if name)
+        places |= {(io, number): (io, slot) for number, slot in enumerate(there)}
+    tensors = {places.get(place, place): tensor for place, tensor in operator.tensors.items()}
+    return replace(operator, tensors=tensors)
+
+
+class _Placed:
+    """Finds the model's operators for dumped ones (strangers) with names that the model lacks.
+
+    A stranger is matched with operators that the dump lacks: by name, or else by type, in order. Kernels that
+    are fused differently than the model's are matched by their parts. If they have other parts, the odd ones
+    (or the first) replace all these operators of the model.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        strangers: Mapping[str, OperatorPair | None],
+        used: Sequence[ModelOperator],
+    ) -> None:
+        self._model, self._strangers = model, strangers
+        taken = {_identity(site) for site in used}
+        left = {
+            name: site
+            for name, (site, *others) in model.sites.items()
+            if not others and name == file_names(site.node)[0] and _identity(site) not in taken
+            if model.is_dumped(site.node) and not site.node.is_added
+        }
+        names, others = [*strangers], [*left]
+        common = {*names} & left.keys()
+        in_order = sides.aligned(
+            *([name if name in common else _types(name) for name in each] for each in (names, others))
+        )
+        self._found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
+        self._replaced: dict[str, str] = {}
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for name in names:
+            if name not in self._found:
+                groups.setdefault(tuple(self._lacked(name, left)), []).append(name)
+        for lacked, group in groups.items():
+            if lacked:
+                self._place_parts(group, [left[name] for name in lacked])
+
+    def _lacked(self, name: str, left: Iterable[str]) -> Iterator[str]:
+        """Yield the operators that the dump lacks in a stranger's pair, without a pair in its scope."""
+        pair = self._strangers[name]
+        golden = None if pair is None else {*map(sanitize, pair.golden)}
+        yield from (
+            each for each in left if (_scope(each) == _scope(name) if golden is None else each in golden)
+        )
+
+    def _place_parts(self, names: Sequence[str], kernels: Sequence[ModelOperator]) -> None:
+        parts = [part for kernel in kernels for part in self._model.parts(kernel)]
+        types = [part for each in parts for part in _types(file_names(each.node)[0])]
+        found: dict[str, ModelOperator] = {}
+        odd, begin = [], 0
+        for name in names:
+            own = _types(name)
+            end = begin + len(own)
+            if own and list(own) == types[begin:end]:
+                found[name] = _joined(name, parts[begin:end])
+                begin = end
+            else:
+                odd.append(name)
+        if begin < len(parts):
+            found, odd = {}, odd[:1] or [*names[:1]]
+        if odd and len(names) == len(kernels) == 1:
+            found[odd[0]] = kernels[0]
+        self._found |= found
+        self._replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
+
+    def of(self, operator: RerunOperator) -> RerunOperator:
+        """Return a stranger with its operator of the model, if one was found."""
+        name = operator.name
+        return replace(
+            operator,
+            site=self._found.get(name),
+            replaces=self._replaced.get(name, ""),
+            results=tuple(self._results(name)),
+        )
+
+    def _results(self, name: str) -> Iterator[Result]:
+        """Yield the outputs of a stranger without ``site`` that hold a value of the model, with the value."""
+        pair = None if name in self._found else self._strangers[name]
+        for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
+            site = next(iter(self._model.sites.get(sanitize(other), ())), None)
+            if sanitize(own) == name and site is not None:
+                written = site.node.declared_outputs[golden_slot : golden_slot + 1]
+                yield from ((slot, (site.graph, value)) for value in written if value)
+
+
+def _joined(name: str, parts: Sequence[ModelOperator]) -> ModelOperator:
+    if len(parts) == 1:
+        return parts[0]
+    chain = [part.node for part in parts]
+    kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
+    return ModelOperator(compilation.fused_node(chain, kernel), parts[0].graph)
+
+
+def _scope(name: str) -> str:
+    return name.rpartition("_")[0]
+
+
+def _identity(site: ModelOperator) -> tuple[int, str]:
+    return site.graph.index, site.node.name
+
+
+def _types(name: str) -> tuple[str, ...]:
+    return tuple(map(canonical_type, kinds(name)))
+
+
+def _may_be(name: str, partner: str) -> bool:
+    """Return whether two operators may be the same by their names: equal parts, or a name without types."""
+    own, other = _types(name), _types(partner)
+    return name == partner or own == other or not (own and other)

@@ -1,0 +1,542 @@
+"""The verdicts on tensors and operators, the report of all of them, and its order and words."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from msdump.graph import written_inputs
+from msdump.judge import Fact
+from msdump.judge.verdict.evidence import (
+    ACCUSING,
+    AGREEING,
+    BAD,
+    SEVERITY,
+    UNCOMPARED,
+    OperatorPlace,
+    OwnError,
+    TensorEvidence,
+    TensorVerdict,
+    Verdict,
+)
+from msdump.judge.verdict.limits import SOFTMAX, TO_SOFTMAX, TYPES
+from msdump.read import OperatorGraph
+from msdump.record import IO, lies_in
+
+_SUGGESTED: Final = ("float16", "bfloat16")  # devices may compute in these, whatever the types of tensors
+_UNASKED: Final = "mine's configuration leaves it out"
+# Without an accused operator, the report's verdict is the first of these that an operator has.
+_OVERALL: Final = (
+    *(Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED, Verdict.UNREADABLE, Verdict.HEALED),
+    *(Verdict.AGREES, Verdict.EQUAL),
+)
+
+
+_ALIKE: Final = frozenset({Verdict.EQUAL, Verdict.AGREES})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorResult:
+    """The verdict on a tensor.
+
+    Attributes:
+        evidence: The tensor beside its counterpart.
+        verdict: The verdict.
+        note: Reason of the verdict beside the numbers.
+        limit: Largest allowed distance; None if the two had to be the same, or were not compared.
+    """
+
+    evidence: TensorEvidence
+    verdict: TensorVerdict
+    note: str = ""
+    limit: float | None = None
+
+    @property
+    def io(self) -> IO:
+        """Input or output."""
+        return self.evidence.io
+
+    @property
+    def slot(self) -> int:
+        """Number of the input or output."""
+        return self.evidence.slot
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it differs, or could not be compared with its counterpart."""
+        return self.verdict in BAD
+
+    @property
+    def is_flipped(self) -> bool:
+        """Whether it agrees except for flipped elements: integers or truth values that rounding changed."""
+        error = self.evidence.error
+        return self.verdict is TensorVerdict.AGREES and error is not None and error.changed > 0
+
+    @property
+    def badness(self) -> tuple[int, bool, float]:
+        """Sort key that is largest for the tensor that agrees least: verdict, whether an output, distance."""
+        distance = math.inf if self.evidence.error is None else self.distance
+        return SEVERITY[self.verdict], self.io is IO.OUTPUT, distance
+
+    @property
+    def distance(self) -> float:
+        """Its relative distance from its counterpart, 0 if the two were not compared."""
+        return 0.0 if self.evidence.error is None else self.evidence.error.distance
+
+    @property
+    def misplaced(self) -> int:
+        """Number of elements that are NaN or infinite where the counterpart's are not, or vice versa."""
+        return 0 if self.evidence.error is None else self.evidence.error.misplaced
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The verdict on one execution of an operator.
+
+    Attributes:
+        place: The operator, where and when it ran.
+        verdict: The verdict.
+        tensors: The verdict on each tensor, inputs first.
+        note: Reason of the verdict beside the numbers; "" for none.
+        own: Its own error, by output; empty if it did not run again.
+        replaces: Name of the golden operator in its place, "" if both have the same operator.
+        reaches_output: Whether its NaN or infinities reach an output of the network; None if that is not
+            known,
+            or does not apply.
+    """
+
+    place: OperatorPlace
+    verdict: Verdict
+    tensors: tuple[TensorResult, ...] = ()
+    note: str = ""
+    own: tuple[OwnError, ...] = ()
+    replaces: str = ""
+    reaches_output: bool | None = None
+
+    def of(self, io: IO) -> tuple[TensorResult, ...]:
+        """Return the verdicts on the inputs or the outputs, as ``of_side`` does."""
+        return of_side(self.tensors, io, self.place.op_type)
+
+    @property
+    def inputs(self) -> tuple[TensorResult, ...]:
+        """The verdicts on its inputs."""
+        return self.of(IO.INPUT)
+
+    @property
+    def outputs(self) -> tuple[TensorResult, ...]:
+        """The verdicts on its outputs, and on inputs that it updates."""
+        return self.of(IO.OUTPUT)
+
+    @property
+    def worst(self) -> TensorResult | None:
+        """The tensor that agrees least, None if it has none."""
+        return max(self.tensors, key=lambda tensor: tensor.badness, default=None)
+
+    @property
+    def is_accused(self) -> bool:
+        """Whether the fault is in this operator."""
+        return self.verdict in ACCUSING
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is accused, or one of its tensors differs or could not be compared."""
+        return self.is_accused or any(tensor.is_bad for tensor in self.tensors)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all of its outputs were compared."""
+        return not any(tensor.verdict in UNCOMPARED for tensor in self.outputs)
+
+    @property
+    def own_error(self) -> float:
+        """Its own error: measured where it ran again, else its distance beyond that of the inputs."""
+        if self.own:
+            return max(each.error.distance for each in self.own)
+        before, behind = largest_distance(self.inputs), self.distance
+        if self.is_accused:
+            return max(behind, before)
+        return max(0.0, behind - before) if math.isfinite(before) else 0.0
+
+    @property
+    def distance(self) -> float:
+        """Relative distance of the output that is furthest from golden's."""
+        return largest_distance(self.outputs)
+
+    def wrong(self, side: IO) -> tuple[TensorResult, ...]:
+        """Return the inputs or the outputs that differ or could not be compared."""
+        return tuple(tensor for tensor in self.of(side) if tensor.is_bad)
+
+
+def of_side(tensors: tuple[TensorResult, ...], io: IO, op_type: str) -> tuple[TensorResult, ...]:
+    """Return the verdicts on the inputs or the outputs; an input that the operator writes is an output."""
+    written = written_inputs(op_type)
+    if not written:
+        return tuple([tensor for tensor in tensors if tensor.evidence.io is io])
+    return tuple(
+        tensor
+        for tensor in tensors
+        if (IO.OUTPUT if tensor.io is IO.INPUT and tensor.slot in written else tensor.io) is io
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Uneven:
+    """An operator of a loop that ran more often on one side.
+
+    Attributes:
+        name: Name in files.
+        dumped: Number of its executions on the examined side.
+        golden: Number of its executions on the golden side.
+    """
+
+    name: str
+    dumped: int
+    golden: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An error that ended a run of a side.
+
+    Attributes:
+        side: The side, ``golden (float32)``.
+        operator: Full name of the operator that failed; "" for another cause.
+        error: The error's message.
+    """
+
+    side: str
+    operator: str
+    error: str
+
+    def __str__(self) -> str:
+        """Return the side and its error."""
+        return f"{self.side}: {self.error}"
+
+
+@dataclass(slots=True)
+class Report:
+    """All verdicts of a comparison.
+
+    Attributes:
+        findings: The operators, directory by directory, in the order of execution.
+        tensors: Number of tensors by verdict.
+        missing: Golden operators that the examined side lacks.
+        unasked: Golden operators that the examined side's configuration leaves out.
+        unreadable: Messages about golden files that cannot be read.
+        uneven: Operators of loops that did not run equally often.
+        inputs: Names of the network's inputs that differ.
+        outputs: The outputs of the network, of each run.
+        facts: Differences of the two graphs.
+        unreturned: Missing golden operators with outputs that golden's network returns.
+        is_strict: Whether inner tensors count beside the outputs of the network.
+        networks: Sentences on directories, or models, of two networks, which were not compared.
+        stops: Errors that ended runs.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    tensors: Counter[TensorVerdict] = field(default_factory=Counter)
+    missing: list[OperatorPlace] = field(default_factory=list)
+    unasked: list[OperatorPlace] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    uneven: list[Uneven] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[TensorResult] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    unreturned: list[OperatorPlace] = field(default_factory=list)
+    is_strict: bool = False
+    networks: list[str] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
+
+    def add(self, finding: Finding) -> None:
+        """Add an operator, and count its tensors."""
+        self.findings.append(finding)
+        self.tensors.update(tensor.verdict for tensor in finding.tensors)
+
+    def add_networks(self, mine: str, golden: str, sentence: str) -> None:
+        """Add a sentence on two directories that are of two networks; "" adds nothing."""
+        if sentence:
+            self.networks.append(f"{mine} and {golden}: {sentence}")
+
+    @property
+    def operators(self) -> list[Finding]:
+        """All operators, directory by directory in the order of execution, then the absent ones."""
+        return [*self.findings, *self.absent]
+
+    @property
+    def absent(self) -> list[Finding]:
+        """Verdicts on golden operators without files on the other side, if ``findings`` has none on them."""
+        judged = {_without_time(each.place) for each in self.findings if each.verdict is Verdict.MISSING}
+        missing = (place for place in self.missing if _without_time(place) not in judged)
+        return [
+            *(Finding(place, Verdict.MISSING) for place in missing),
+            *(Finding(place, Verdict.UNCHECKED, note=_UNASKED) for place in self.unasked),
+        ]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the first accused operator; else of the outputs, or the worst of all operators.
+
+        Stopped where an error ended a run, unchecked where no tensor, or not every output, was compared.
+        """
+        accused = self.accused
+        if accused:
+            return accused[0].verdict
+        if self.stops:
+            return Verdict.STOPPED
+        present = {finding.verdict for finding in self.findings}
+        is_whole = not self.is_strict and bool(self.outputs) and self._outputs_agree
+        if is_whole and not present <= {Verdict.EQUAL, Verdict.UNCHECKED}:
+            present = {Verdict.AGREES}
+        if self.unreadable or self.tensors[TensorVerdict.UNREADABLE]:
+            present.add(Verdict.UNREADABLE)
+        verdict = next((verdict for verdict in _OVERALL if verdict in present), Verdict.UNCHECKED)
+        is_open = self.unreturned or any(each.verdict is TensorVerdict.UNCHECKED for each in self.outputs)
+        return Verdict.UNCHECKED if verdict in _ALIKE and is_open else verdict
+
+    @property
+    def _outputs_agree(self) -> bool:
+        # with different network inputs, or missing outputs, equal outputs prove nothing
+        return not (self.unreturned or self.inputs) and all(each.verdict in AGREEING for each in self.outputs)
+
+    @property
+    def accused(self) -> list[Finding]:
+        """The operators at fault, in the order of execution."""
+        accused = (finding for finding in self.findings if finding.is_accused)
+        return sorted(accused, key=lambda finding: finding.place.time)
+
+    @property
+    def unread(self) -> Iterator[str]:
+        """Messages about tensors of either side that cannot be read."""
+        tensors = (tensor for finding in self.findings for tensor in finding.tensors)
+        return (tensor.note for tensor in tensors if tensor.verdict is TensorVerdict.UNREADABLE)
+
+    @property
+    def agreeing(self) -> int:
+        """Number of tensors that agree."""
+        return sum(self.tensors[verdict] for verdict in AGREEING)
+
+    @property
+    def failed(self) -> int:
+        """Number of tensors that have a counterpart and cannot be compared with it."""
+        unfit = (TensorVerdict.SHAPE, TensorVerdict.DTYPE, TensorVerdict.UNREADABLE)
+        return sum(self.tensors[verdict] for verdict in unfit)
+
+    @property
+    def compared(self) -> int:
+        """Number of tensors that have a counterpart."""
+        return self.tensors.total() - self.tensors[TensorVerdict.UNCHECKED]
+
+    @property
+    def bad(self) -> list[Finding]:
+        """Operators with a tensor that differs or could not be compared with its counterpart."""
+        return [finding for finding in self.findings if finding.is_bad]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the outputs agree and no operator is accused, or all tensors agree.
+
+        Inner tensors count where no graph names the outputs, or where the report is strict.
+        """
+        faults = self.stops, self.unreadable, self.uneven, self.accused
+        if any(faults) or self.tensors[TensorVerdict.UNREADABLE]:
+            return False
+        if not self.outputs:
+            return not (self.bad or self.unreturned)
+        return self._outputs_agree and not (self.is_strict and self.bad)
+
+    @property
+    def first(self) -> Finding | None:
+        """The first operator with a tensor that differs; else the first accused or unreadable one."""
+        bad = [each for each in self.bad if any(tensor.is_bad for tensor in each.tensors)] or self.bad
+        # A file that cannot be read says nothing about the computation, so it comes second.
+        readable = [each for each in bad if each.verdict is not Verdict.UNREADABLE]
+        return min(readable or bad, key=lambda each: each.place.time, default=None)
+
+    def below(self, scope: str) -> list[Finding]:
+        """Return the operators in a scope, ``Default/fc1-Dense`` or ``h.3``."""
+        return [each for each in self.findings if lies_in(each.place.shown_name, scope)]
+
+    def precision(self) -> str:
+        """Return the type to suggest for ``--precision``, "" where none makes the first operator agree."""
+        first = self.first
+        bad = [] if first is None else [each for each in first.tensors if each.is_bad]
+        if not bad:
+            return ""
+        return next(
+            (
+                name
+                for name in _SUGGESTED
+                if all(
+                    each.limit is not None and each.limit < each.distance <= TYPES[name].distance
+                    for each in bad
+                )
+            ),
+            "",
+        )
+
+
+def _without_time(place: OperatorPlace) -> OperatorPlace:
+    return replace(place, order=0, time=0)
+
+
+def largest_distance(tensors: Iterable[TensorResult]) -> float:
+    """Return the largest relative distance of tensors, 0 without any."""
+    return max((each.distance for each in tensors), default=0.0)
+
+
+class Arrangement(enum.StrEnum):
+    """How operators are listed other than in the order of execution."""
+
+    OWN = "own"
+    """By how much of their error is their own."""
+    SCOPE = "scope"
+    """In one group for each scope."""
+    TYPE = "type"
+    """In one group for each type."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """The operators of a scope or of a type, in the order of execution."""
+
+    name: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def accused(self) -> int:
+        """Number of operators at fault."""
+        return sum(each.is_accused for each in self.findings)
+
+    @property
+    def verdicts(self) -> Mapping[Verdict, int]:
+        """Number of operators by verdict, the accusing ones first."""
+        counts = Counter(each.verdict for each in self.findings)
+        return {verdict: counts[verdict] for verdict in BY_GRAVITY if counts[verdict]}
+
+    @property
+    def worst(self) -> Finding:
+        """The operator with the largest own error, or else with the largest error."""
+        return max(self.findings, key=gravity)
+
+
+BY_GRAVITY = (
+    *(Verdict.OWN, Verdict.WEIGHT, Verdict.NONFINITE, Verdict.REPLACED, Verdict.SHAPE, Verdict.DTYPE),
+    *(Verdict.MISSING, Verdict.UNREADABLE, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED),
+    *(Verdict.HEALED, Verdict.AGREES, Verdict.EQUAL, Verdict.UNCHECKED),
+)
+"""All verdicts on operators, the gravest first."""
+
+
+def gravity(finding: Finding) -> tuple[bool, float, float]:
+    """Sort key of findings; largest for the operator that matters most."""
+    return finding.is_accused, finding.own_error, finding.distance
+
+
+def by_own(findings: Iterable[Finding]) -> list[Finding]:
+    """Return operators by their own error, the largest first."""
+    return sorted(findings, key=gravity, reverse=True)
+
+
+def grouped_findings(findings: Iterable[Finding], arrangement: Arrangement) -> list[FindingGroup]:
+    """Return operators in groups, first the groups at fault and with the largest own error."""
+    members: dict[str, list[Finding]] = {}
+    for finding in findings:
+        place = finding.place
+        name = place.op_type if arrangement is Arrangement.TYPE else place.scope
+        members.setdefault(name, []).append(finding)
+    grouped = (FindingGroup(name, tuple(each)) for name, each in members.items())
+    return sorted(grouped, key=lambda group: gravity(group.worst), reverse=True)
+
+
+def top_findings(findings: Sequence[Finding], count: int) -> list[Finding]:
+    """Return the ``count`` worst operators, in the given order; operators without an error are left out."""
+    differing = (finding for finding in findings if finding.is_bad or finding.distance)
+    chosen = {id(finding) for finding in by_own(differing)[:count]}
+    return [finding for finding in findings if id(finding) in chosen]
+
+
+def with_reach(finding: Finding, findings: Sequence[Finding], graph: OperatorGraph | None) -> Finding:
+    """Return a finding, with ``reaches_output`` set if NaN or infinities begin in its operator.
+
+    Args:
+        finding: The verdict.
+        findings: The verdicts on all operators of the run.
+        graph: The graph that ran; None: the outputs of the last operator count as the network's.
+    """
+    if finding.verdict is not Verdict.NONFINITE:
+        return finding
+    return replace(finding, reaches_output=_reaches(finding, findings, graph))
+
+
+def _reaches(finding: Finding, findings: Sequence[Finding], graph: OperatorGraph | None) -> bool | None:
+    if graph is None:
+        return _is_struck(max(findings, key=lambda each: each.place.time))
+    holding = {each.place.shown_name for each in findings if _is_struck(each)}
+    known = {each.place.shown_name for each in findings}
+    reached = {finding.place.shown_name}
+    pending, is_certain = [*reached], True
+    while pending:
+        name = pending.pop()
+        if graph.is_output(name):
+            return True
+        readers = {reader.full_name for reader in graph.used_by(name)}
+        is_certain &= readers <= known  # an operator that was not compared may pass them on
+        new = (readers & holding) - reached
+        reached |= new
+        pending += new
+    return False if is_certain else None
+
+
+def masking_operators(graph: OperatorGraph | None) -> frozenset[str]:
+    """Return the full names of operators with outputs that reach nothing but a softmax.
+
+    Very low elements of these outputs are masks of attention: softmax turns them into zero. The outputs reach
+    the softmax directly or through sums, selections, casts and views.
+
+    Args:
+        graph: The graph that ran; None: no operator is known.
+    """
+    masking: set[str] = set()
+    if graph is None:
+        return frozenset()
+    for name in reversed([*graph.operators]):
+        readers = graph.used_by(name)
+        are_masking = all(
+            each.op_type in SOFTMAX or (each.op_type in TO_SOFTMAX and each.full_name in masking)
+            for each in readers
+        )
+        if readers and are_masking and not graph.is_output(name):
+            masking.add(name)
+    return frozenset(masking)
+
+
+def _is_struck(finding: Finding) -> bool:
+    return any(tensor.misplaced for tensor in finding.outputs)
+
+
+def fault_text(finding: Finding) -> str:
+    """Return the fault of an operator in words, such as "output 0 differs, its inputs agree"."""
+    # the side that differs is named first: if only inputs differ, the outputs' agreement follows
+    parts = [_state(side, finding.of(side)) for side in (IO.OUTPUT, IO.INPUT)]
+    return ", ".join(parts if finding.wrong(IO.OUTPUT) else reversed(parts))
+
+
+def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
+    bad = [each for each in tensors if each.is_bad]
+    if bad:
+        differs = any(each.verdict in {TensorVerdict.DIFFERS, TensorVerdict.DTYPE} for each in bad)
+        # inputs that the operator writes stand behind its outputs
+        own = [str(each.slot) for each in bad if each.io is side]
+        slots = ", ".join((*own, *(f"{each.io} {each.slot}" for each in bad if each.io is not side)))
+        is_plural = len(bad) > 1
+        # "already": an input that differs was wrong before this operator ran.
+        verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"
+        return f"{side}{'s' * is_plural} {slots} {'already ' * (differs and side is IO.INPUT)}{verb}"
+    if any(each.evidence.error is not None for each in tensors):
+        distance = largest_distance(tensors)
+        return f"its {side}s agree{f' (distance {distance:.2g})' if distance else ''}"
+    return f"its {side}s were not compared"

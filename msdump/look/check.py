@@ -1,0 +1,774 @@
+"""Preview of a dump: settings in words, matches of kernels, numbers of files and bytes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.capture import (
+    EXCEPTIONS,
+    Process,
+    dump_of,
+    operators,
+    refusals,
+    select,
+    selection,
+    unmatched,
+)
+from msdump.counters import ModelIdentity, Run
+from msdump.device import BASE, Ascend, Block, DeviceTensor, formats
+from msdump.dtypes import STRING, DType
+from msdump.errors import FormatError, UnsupportedOpError
+from msdump.execute import (
+    KernelFactory,
+    Runtime,
+    WeightStore,
+    as_the_model_says,
+    cpu_runtime,
+    emulated,
+    values,
+)
+from msdump.graph import Graph, MixedTypes, Node, collective, mixed_types, reads, uses_float_status
+from msdump.judge import (
+    MOST_DIMENSIONS,
+    is_array,
+)
+from msdump.observer import NodeRun, Observer
+from msdump.plan import (
+    NO_OPERATOR_DTYPES,
+    DeviceTarget,
+    DumpPlan,
+    Existing,
+    FileFormat,
+    JitLevel,
+    Naming,
+    OnHit,
+    OnWriteError,
+    OperatorDtypes,
+    Optimization,
+    Tree,
+    Trigger,
+    WatchPlan,
+)
+from msdump.reasons import Reason
+from msdump.record import IO, Buffer, OperatorRef
+from msdump.selector import DumpMode, KernelPattern, PatternKind
+from msdump.store import Key, PathKind, outline
+from msdump.store.write import DiskFiles, Sink, SyncSink, size_of
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """An item of ``kernels`` that selects nothing.
+
+    Attributes:
+        item: The item as the user wrote it.
+        hint: A suggestion, "" where no item is close.
+    """
+
+    item: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The operators of a model that a plan selects.
+
+    Attributes:
+        kernels: Selected operators in execution order; branches and loops follow the main graph.
+        parameters: Names of selected weights and graph inputs (CPU and GPU).
+        unmatched: Items that select nothing.
+        count: Number of operators that run on the device, dumped or not.
+        is_compiled: Whether the operators are of a graph compiled by the device, not of the model.
+    """
+
+    kernels: tuple[OperatorRef, ...]
+    parameters: tuple[str, ...]
+    unmatched: tuple[Unmatched, ...]
+    count: int
+    is_compiled: bool
+
+
+def matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
+    """Return the operators of a model that a plan selects, also in branches and loops.
+
+    Operators that a program would mark by ``set_dump`` are not selected: it does not run here.
+
+    Args:
+        graph: The model.
+        plan: The plan.
+        device: The emulated device of the plan with the model, None on CPU and GPU.
+    """
+    if plan.files.tree is not Tree.RANKS:
+        assert device is not None, "only Ascend compiles whole graphs"
+        return _compiled(graph, plan, device)
+    graph = graph if device is None else device.graph
+    selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
+    # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
+    has_parameters = plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
+    return Matches(
+        tuple(operator for inner, chosen in selections for operator in _watched(inner, chosen)),
+        tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
+        _unmatched(plan, list(selection.selectable(graph, plan)), operators(graph)),
+        sum(len(inner.operators) for inner in graph.walk()),
+        is_compiled=plan.context.jit_level is JitLevel.O1,
+    )
+
+
+def _unmatched(plan: DumpPlan, names: list[str], nodes: Sequence[Node]) -> tuple[Unmatched, ...]:
+    pairs = unmatched(plan.what.selector.patterns, selection.used_items(plan, names), nodes)
+    return tuple(Unmatched(pattern.item, hint) for pattern, hint in pairs)
+
+
+def _watched(graph: Graph, selection_of_graph: selection.Selection) -> Iterator[OperatorRef]:
+    pairs = zip(graph.nodes, selection_of_graph.watched, strict=True)
+    return (node.operator for node, is_watched in pairs if is_watched)
+
+
+def _compiled(graph: Graph, plan: DumpPlan, device: Ascend) -> Matches:
+    """Return the operators that a plan selects of the graph that the device compiles (O2, GE, acl)."""
+    from msdump.capture.compiled import full_names, select_compiled
+
+    devices = tuple(device.walk())
+    compiled_selections = select_compiled(devices, plan, frozenset(), graph.file_stem)
+    nodes = [node for inner in devices for node in inner.graph.nodes]
+    watched = [is_watched for each in compiled_selections for is_watched in each.watched]
+    names = [name for node in nodes for name in full_names(node)]
+    return Matches(
+        tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
+        (),
+        _unmatched(plan, names, nodes),
+        # An operator without a task, such as a reshape, does not run and never has a file.
+        sum(task is not None for inner in devices for task in inner.tasks),
+        is_compiled=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Operators, inputs or outputs that get no file, for one reason.
+
+    Attributes:
+        noun: "operator", "input" or "output".
+        reason: Why.
+        count: Number of them in the model.
+    """
+
+    noun: str
+    reason: str
+    count: int
+
+
+def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOut]:
+    """Return numbers of operators without files, and of inputs and outputs of the others, by noun and reason.
+
+    Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
+    """
+    counts: Counter[tuple[str, Reason]] = Counter()
+    for table in refusals(graph, device, plan, file_name=graph.file_stem):
+        for position, refusal in enumerate(table.operators):
+            if refusal is not None:
+                counts["operator", refusal] += 1
+                continue
+            for (io, _), reason in table.slots(position):
+                if reason is not None and reason is not Reason.ABSENT:
+                    counts[io, reason] += 1
+    return [LeftOut(noun, reason, count) for (noun, reason), count in counts.items()]
+
+
+_MOST: Final = 1 << 16  # most elements of a stand-in; larger tensors have a stand-in of one element
+
+
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """An operator without a kernel.
+
+    Attributes:
+        node: The operator.
+        is_certain: Whether every run reaches it; false inside branches and loops.
+        reason: Why it cannot run.
+    """
+
+    node: Node
+    is_certain: bool
+    reason: str
+
+
+def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
+    """Yield the operators that neither onnxruntime nor ONNX's reference can run.
+
+    Each kind of operator is compiled once, for its input types and without its weights: kernels do not depend
+    on values. Operators with inputs of unknown type, or that are no tensors, are not tested and not yielded.
+    """
+    # One runtime with one thread for all kinds of operators: sessions are compiled in it and never run.
+    sessions = Runtime(1, cpu_runtime().providers)
+    refusal_of: dict[Hashable, str] = {}
+    for inner in graph.walk():
+        for node in inner.operators:
+            kind = (node.domain, node.op_type)
+            if collective(*kind) is not None or uses_float_status(*kind):  # runs in Python, without a kernel
+                continue
+            stand_ins = {name: _stand_in(inner, name) for name in reads(node)}
+            if any(value is None for value in stand_ins.values()):
+                continue
+            attributes = repr(sorted(node.attributes.items()))
+            types = [values.kind_of(stand_ins[name]) if name in stand_ins else "" for name in node.inputs]
+            key = (*kind, node.proto.overload, attributes, *types)
+            # A network repeats few kinds of operators many times, and compiling one takes milliseconds.
+            if key not in refusal_of:
+                refusal_of[key] = _refusal(inner, node, stand_ins, sessions)
+            if refusal_of[key]:
+                yield Unrunnable(node, inner is graph, refusal_of[key])
+
+
+def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runtime) -> str:
+    """Return why an operator cannot be compiled, "" where it can."""
+    weightless = KernelFactory(graph, WeightStore({}), sessions, as_the_model_says)
+    weights = WeightStore(graph.weights)
+    try:
+        weightless.make(node, stand_ins)
+    except UnsupportedOpError:  # some kernels compile only with their weights
+        try:
+            factory = KernelFactory(graph, weights, sessions, as_the_model_says)
+            factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
+        except UnsupportedOpError as error:
+            # The message names the model and the operator first, which the reader sees anyway.
+            return str(error).partition(f"node {node.name!r}: ")[2] or str(error)
+    return ""
+
+
+def _stand_in(graph: Graph, name: str) -> Any:
+    """Return zeros of the type of a value; None where it is not known, or no tensor."""
+    declared = graph.type_of(name)
+    if declared.dtype is None or declared.kind != "tensor":
+        return None
+    if declared.dtype is STRING:
+        return values.from_array(np.array([""], declared.dtype.numpy))
+    shape = [dim if isinstance(dim, int) else 1 for dim in declared.shape or ()]
+    is_small = is_array(shape, 1) and math.prod(shape) <= _MOST
+    stand_in_shape = shape if is_small else [1] * min(len(shape), MOST_DIMENSIONS)
+    return values.owned(np.zeros(stand_in_shape, declared.dtype.numpy))
+
+
+_NAMES: Final = {
+    Naming.CLASSIC: "classic names (Conv2D-op12, no dtype)",
+    Naming.V2_5: "names of MindSpore 2.5",
+    Naming.V2_7: "names of MindSpore 2.7",
+}
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def describe(plan: DumpPlan) -> str:
+    """Return the description of a plan, lines ``subject: words``; settings at their default have none."""
+    width = max(len(subject) for subject, _ in _SUBJECTS) + 2
+    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in subjects(plan).items())
+
+
+def subjects(plan: DumpPlan) -> dict[str, str]:
+    """Return the words of the description of a plan by their subject, such as "iterations"."""
+    words_by_subject = {subject: words(plan) for subject, words in _SUBJECTS}
+    return {subject: words for subject, words in words_by_subject.items() if words}
+
+
+def _state(plan: DumpPlan) -> str:
+    if plan.is_enabled:
+        return ""
+    return f"off, because device {plan.context.device_id} is not in support_device"
+
+
+def _device(plan: DumpPlan) -> str:
+    context = plan.context
+    level = f" {context.jit_level}" if context.jit_level else ""
+    return f"{context.device_target}{level}, device {context.device_id}"
+
+
+def _files(plan: DumpPlan) -> str:
+    root = plan.files.path.rstrip("/")
+    if plan.compiled.scene in EXCEPTIONS:  # exception dumps have a directory of their own
+        place = Key(PathKind.EXCEPTIONS, device=plan.context.device_id)
+        return place.below(plan.compiled.exception_path or root)
+    if plan.files.tree is not Tree.RANKS:
+        return f"{root}/{outline(plan.files.tree)}/"
+    return f"{root}/{outline(plan.files.tree, net=plan.files.net_name)}/, {_NAMES[plan.files.naming]}"
+
+
+def _iterations(plan: DumpPlan) -> str:
+    first = f", the first one is number {plan.when.initial_iteration}" if plan.when.initial_iteration else ""
+    return f"{plan.when.iterations}{first}"
+
+
+def _operators(plan: DumpPlan) -> str:
+    selector = plan.what.selector
+    unused = f" (dump_mode {selector.mode} does not use kernels)" if plan.what.has_unused_kernels else ""
+    if selector.mode is DumpMode.MARKED:
+        return f"the operators that set_dump marks{unused}"
+    if selector.mode is DumpMode.ALL or not selector.patterns:
+        return f"all{unused}"
+    return "; ".join(_pattern(pattern) for pattern in selector.patterns)
+
+
+def _pattern(pattern: KernelPattern) -> str:
+    if pattern.kind is PatternKind.NAME:
+        return pattern.text
+    if pattern.kind is PatternKind.TYPE:
+        return f"types that contain {pattern.text!r} in any case"
+    return f"names that {'contain' if pattern.searches else 'match'} /{pattern.text}/"
+
+
+def _trigger(plan: DumpPlan) -> str:
+    if plan.when.trigger is Trigger.EXCEPTION:
+        return "only the operator that fails"
+    if plan.when.trigger is Trigger.OVERFLOW:
+        limit = f", the first {plan.when.overflow_limit} of the process" if plan.when.overflow_limit else ""
+        return f"only operators that overflow{limit}"
+    return ""
+
+
+def _tensors(plan: DumpPlan) -> str:
+    is_kept = {"inputs": plan.what.keeps_inputs, "outputs": plan.what.keeps_outputs}
+    sides = " and ".join(side for side, kept in is_kept.items() if kept)
+    if not plan.files.keeps_tensors:
+        return f"none; {sides} are only measured"
+    layout = "device" if plan.what.keeps_device_format else "host"
+    sample = f", first {plan.what.sample_count} elements" if plan.what.sample_count else ""
+    if plan.compiled.operator_statistics is not None:
+        return f"none; {sides} are only measured: {', '.join(plan.compiled.operator_statistics)}"
+    form = "one file for each operator" if plan.files.file_format is FileFormat.BIN else "as .npy"
+    return f"{sides}{sample}, in {layout} format, {form}"
+
+
+def _statistics(plan: DumpPlan) -> str:
+    if plan.statistics is None:
+        return ""
+    names = ", ".join(plan.statistics.categories) or "sizes, types and shapes only"
+    if not plan.statistics.on_device:
+        return f"{names}, on the host"
+    precision = "in float32" if plan.statistics.high_precision else "in the tensor's type"
+    return f"{names}, on the device {precision}"
+
+
+def _writing(plan: DumpPlan) -> str:
+    if plan.files.is_async:
+        return f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} in the queue"
+    if plan.watch.writes_hits_alone or plan.watch.history:
+        return "synchronous, the files are complete when the step returns"
+    return "synchronous, the files are complete before the next segment starts"
+
+
+def _watch(plan: DumpPlan) -> str:
+    watch = plan.watch
+    names = ", ".join(rule.name for rule in watch.rules)
+    parts = (
+        (f"rules {names}", watch.rules),
+        ("a hit only warns", watch.rules and watch.on_hit is OnHit.LOG),
+        ("only operators with a hit are written", watch.writes_hits_alone),
+        ("a hit ends the run", watch.rules and watch.on_hit is OnHit.STOP),
+        (_history(watch), watch.history),
+    )
+    return "; ".join(words for words, is_said in parts if is_said)
+
+
+def _history(watch: WatchPlan) -> str:
+    steps = "step" if watch.history == 1 else f"{watch.history} steps"
+    causes = "a failure" if not watch.rules or watch.on_hit is OnHit.LOG else "a hit or a failure"
+    return f"the last {steps} in memory, at most {_bytes_text(watch.history_bytes)}; written after {causes}"
+
+
+def _limits(plan: DumpPlan) -> str:
+    limits = (
+        (f"at most {_bytes_text(plan.files.max_bytes)} of tensor files", plan.files.max_bytes),
+        (f"{plan.files.writer_threads} writer threads", plan.files.writer_threads > 1),
+        ("a failed write only warns", plan.files.on_write_error is OnWriteError.WARN),
+        ("existing files are removed", plan.files.existing is Existing.REPLACE),
+        ("existing files are an error", plan.files.existing is Existing.REFUSE),
+        (f"precision_mode {plan.precision_mode}", plan.precision_mode),
+        (
+            f"operators that are not dumped are fused (optimize {plan.optimization}): last bits change",
+            plan.optimization is not Optimization.NONE,
+        ),
+        (_exceptional_dtypes(plan.operator_dtypes), plan.operator_dtypes != NO_OPERATOR_DTYPES),
+        ("no operators are fused", not plan.context.fuses),
+        ("kernel arguments are saved", plan.what.saves_kernel_args),
+    )
+    return ", ".join(words for words, is_said in limits if is_said)
+
+
+def _exceptional_dtypes(dtypes: OperatorDtypes) -> str:
+    count = len(dtypes.kept) + len(dtypes.customized) + (len(dtypes.lists.types) if dtypes.lists else 0)
+    return f"a precision of their own for {count} names or types of operators"
+
+
+def _bytes_text(count: int) -> str:
+    for unit, name in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.4g} {name}"
+    return f"{count} bytes"
+
+
+# The lines of a description in their order: first the dumped tensors, then how they are written.
+_SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
+    ("dump", _state),
+    ("device", _device),
+    ("files", _files),
+    ("iterations", _iterations),
+    ("operators", _operators),
+    ("trigger", _trigger),
+    ("tensors", _tensors),
+    ("statistics", _statistics),
+    ("writing", _writing),
+    ("watch", _watch),
+    ("also", _limits),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number of files and the bytes in them.
+
+    Attributes:
+        files: Number of files.
+        bytes: Bytes in all of them.
+    """
+
+    files: int
+    bytes: int
+
+    def __sub__(self, other: Amount) -> Amount:
+        """Return the difference of two amounts, of which the other one is a part."""
+        return Amount(self.files - other.files, self.bytes - other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The files and bytes that a dump will write.
+
+    Attributes:
+        once: Amount that is written once: graph files, metadata and constants.
+        per_iteration: Amount of one dumped iteration, with its line in the list of iterations.
+        skipped: Number of tensors of an iteration that get no file, by reason.
+        unknown: Number of tensors of an iteration with a shape that only a run shows; the amounts lack them.
+        unfit: Number of tensors of an iteration that no array of this machine can hold, and the bytes of
+            their elements; the amounts lack them.
+        branches: Number of tensors that branches and loops write each time they run; the amounts lack
+            them, as well as constants and weights inside branches and loops.
+        iterations: Number of dumped iterations; None: they have no end.
+        total: Amount of the whole run; None where the iterations have no end.
+    """
+
+    once: Amount
+    per_iteration: Amount
+    skipped: Mapping[str, int]
+    unknown: int
+    unfit: Amount
+    branches: int
+    iterations: int | None
+    total: Amount | None
+
+
+def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
+    """Return the forecast of a run of a graph under a plan.
+
+    It is exact where shapes are known, but for the digits of stand-ins in ``mapping.csv``, the numbers
+    in rows of statistics and, on GPU, the lines of undumped iterations in the list of iterations. It
+    leaves out the files of overflowing and failing operators (``op_debug_mode`` 3 and 4), and operators that
+    only ``set_dump`` marks. ``settled`` is the same model, loaded with the sizes of its dynamic dimensions.
+    """
+    graph = graph if plan.files.tree is Tree.RANKS else settled  # rank trees' graph files name sizes
+    device = emulated(graph, plan, plan.context, _NoRounding)
+    rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
+    # The first iteration also writes the files of the whole run; each later one writes as much as the second.
+    rehearsal.play(0)
+    amount, skipped = rehearsal.amount, rehearsal.skipped
+    absent, branches = rehearsal.play(1)
+    unfit = [size for size in absent if size is not None]
+    each = rehearsal.amount - amount
+    once = amount - each
+    spans = _dumped_spans(plan)
+    return Forecast(
+        once=once,
+        per_iteration=each,
+        skipped=rehearsal.skipped - skipped,
+        unknown=len(absent) - len(unfit),
+        unfit=Amount(len(unfit), sum(unfit)),
+        branches=branches,
+        iterations=None if spans is None else sum(high - low + 1 for low, high in spans),
+        total=None if spans is None else _total(plan, once, each, spans),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPreview:
+    """The effects of a configuration on a model.
+
+    Attributes:
+        plan: The configuration.
+        graph: The model, or its training step.
+        selected: The operators that are dumped.
+        amounts: The files that a dump writes; None where it writes none.
+        left_out: Operators, inputs and outputs that get no file, by reason.
+        cannot_run: Operators that no kernel of this machine can run.
+        mixed_types: Operators with input types that differ although ONNX has one type for them.
+    """
+
+    plan: DumpPlan
+    graph: Graph
+    selected: Matches
+    amounts: Forecast | None
+    left_out: list[LeftOut]
+    cannot_run: list[Unrunnable]
+    mixed_types: list[MixedTypes]
+
+    @property
+    def operators(self) -> int:
+        """Number of its operators, in branches and loops as well."""
+        return sum(len(inner.operators) for inner in self.graph.walk())
+
+    @property
+    def compiled(self) -> int | None:
+        """Number of kernels that the device compiles them into; null where it does not."""
+        return self.selected.count if self.selected.is_compiled else None
+
+    @property
+    def may_succeed(self) -> bool:
+        """Whether a run may succeed: a branch or a loop with an operator that has no kernel may not run."""
+        return not any(each.is_certain for each in self.cannot_run)
+
+
+def preview_model(graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> ModelPreview:
+    """Return the effects of a plan on a model; ``settled`` has the sizes of its dynamic dimensions."""
+    return ModelPreview(
+        plan,
+        graph,
+        matches(graph, plan, device),
+        forecast(graph, plan, settled) if plan.is_enabled and graph.nodes else None,
+        left_out(graph, plan, device),
+        [*unrunnable(settled)],
+        [*mixed_types(graph)],
+    )
+
+
+def _dumped_spans(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
+    """Return the ranges of dumped iterations that a run reaches; None where they have no end."""
+    if plan.when.iterations.spans is None:
+        return None
+    first = plan.when.initial_iteration
+    return tuple((max(low, first), high) for low, high in plan.when.iterations.spans if high >= first)
+
+
+def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int, int]]) -> Amount:
+    count = sum(high - low + 1 for low, high in spans)
+    is_listed = plan.context.device_target is not DeviceTarget.ASCEND
+    # The rehearsed iterations have one-digit numbers; add the further digits of the real numbers in the list.
+    digits = sum(_digits(high) - _digits(low - 1) for low, high in spans) - count if is_listed else 0
+    # on CPU the list has only dumped iterations, so without any there is no list
+    unlisted = not count and plan.context.device_target is DeviceTarget.CPU
+    return Amount(once.files + count * each.files - unlisted, once.bytes + count * each.bytes + digits)
+
+
+def _digits(last: int) -> int:
+    """Return how many digits the numbers from 0 to a last one have in all; 0 for a last one below 0.
+
+    >>> _digits(9), _digits(11)
+    (10, 14)
+    """
+    if last < 0:
+        return 0
+    # One digit each, one more for each number from 10, from 100, ...
+    further_digits: int = sum(last + 1 - 10**zeros for zeros in range(1, len(str(last))))
+    return last + 1 + further_digits
+
+
+class _Rehearsal:
+    """A dump of tensors without contents into files without contents, to count files and bytes.
+
+    The real dump code gets tensors of the known shapes, with memory that is never touched, and writes to
+    files that only count bytes: so the forecast follows every rule of the dump.
+    """
+
+    def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
+        self._graph = graph
+        self._tensors = UnfilledTensors(graph, settled)
+        self._is_certain = plan.when.trigger is Trigger.ALWAYS
+        self._parameters = _parameters(graph, plan)
+        self._files = _CountingFiles()
+        self._sink = SyncSink(plan.files.on_write_error, files=self._files)
+        self._dump = dump_of(
+            graph,
+            plan,
+            _OneSinkProcess(self._sink),
+            device,
+            memory=lambda: _OnePlaceMemory(graph),
+            model=ModelIdentity(),
+        )
+        self._dump.write_graph_files()
+
+    @property
+    def amount(self) -> Amount:
+        """Files and bytes so far."""
+        return Amount(len(self._files.sizes), sum(self._files.sizes.values()))
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Tensors that got no file so far, by reason."""
+        return Counter(self._sink.summary.skipped)
+
+    def play(self, iteration: int) -> tuple[list[int | None], int]:
+        """Dump one iteration; return the bytes of absent tensors, and the number of tensors in branches."""
+        names = [value.name for value in self._graph.inputs]
+        absent: list[Absent] = []
+        feeds = dict(zip(names, self._tensors.of(names, absent), strict=True))
+        absent = [each for each in absent if each.name in self._parameters]
+        capture = self._dump.begin(Run(iteration, iteration), feeds)
+        interest = capture.interest
+        for position, node in enumerate(self._graph.nodes):
+            if interest.shows(position) and self._is_certain:
+                inputs = self._tensors.of(node.inputs * interest.inputs, absent)
+                outputs = self._tensors.of(node.declared_outputs * interest.outputs, absent)
+                capture.ran((NodeRun(position, inputs, outputs),))
+        self._dump.end()
+        return [each.bytes for each in absent], self._inside(self._graph, capture)
+
+    def _inside(self, graph: Graph, capture: Observer) -> int:
+        """Return the number of tensors that the branches and loops in a graph write if each runs once."""
+        count = 0
+        for body in graph.bodies:
+            inner = capture.enter(body)
+            if inner is None or not self._is_certain:
+                continue
+            for node in itertools.compress(body.nodes, inner.interest.positions):
+                sides = node.inputs * inner.interest.inputs + node.declared_outputs * inner.interest.outputs
+                count += len(list(filter(None, sides)))
+            count += self._inside(body, inner)
+        return count
+
+
+def _parameters(graph: Graph, plan: DumpPlan) -> frozenset[str]:
+    """Return the names of the weights and inputs that have files of their own after an iteration."""
+    if plan.context.device_target is DeviceTarget.ASCEND or not plan.what.keeps_outputs:
+        return frozenset()
+    return frozenset(select(graph, plan, frozenset()).parameters)
+
+
+class _NoRounding(Ascend):
+    """A device without arithmetic, for rehearsals: it gives zeros of the right types and shapes."""
+
+    def held(self, array: np.ndarray, dtype: DType) -> np.ndarray:
+        return np.zeros(array.shape, dtype.numpy)  # so rows of statistics are always equal
+
+    def laid_out(self, array: np.ndarray, tensor: DeviceTensor) -> np.ndarray:
+        if formats.find(tensor.format).shape_rule is not None:
+            raise FormatError(f"only the shape of {tensor.format} is known")
+        dtype = dtypes.from_numpy(array.dtype)
+        return np.zeros(formats.shape(tensor.format, array.shape, dtype, tensor.groups), array.dtype)
+
+
+class _OnePlaceMemory:
+    """A device memory that gives every tensor the same address: addresses in files have a fixed size."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.blocks = {value.name: _ONE_PLACE for value in graph.inputs}
+
+    def block(self, _position: int, _io: IO, _slot: int) -> Block:
+        return _ONE_PLACE
+
+    def inside(self, _index: int) -> _OnePlaceMemory:
+        return self
+
+
+_SOME_TIME: Final = "20000101000000"
+_ONE_PLACE: Final = Block(BASE, 0)
+
+
+class Absent(NamedTuple):
+    """A value that no array is made of (too large, or of unknown size); ``bytes`` is None if unknown."""
+
+    name: str
+    bytes: int | None
+
+
+class UnfilledTensors:
+    """Makes tensors of a graph's shapes for rehearsals; their memory is reserved, but never touched."""
+
+    def __init__(self, graph: Graph, settled: Graph) -> None:
+        """Take shapes from a graph, dynamic ones from ``settled``, the same graph with all sizes known."""
+        self._graph = graph
+        self._settled = settled
+
+    def of(self, names: Sequence[str], absent: list[Absent]) -> list[np.ndarray | None]:
+        """Return a tensor for each value; None where no array can be made, such values go to ``absent``."""
+        return [self._of(name, absent) if name else None for name in names]
+
+    def _of(self, name: str, absent: list[Absent]) -> np.ndarray | None:
+        if name in self._graph.weights:
+            return self._graph.weights[name]
+        value_type = self._graph.type_of(name)
+        if not value_type.is_settled and self._settled.type_of(name).is_settled:
+            value_type = self._settled.type_of(name)
+        if value_type.kind in {"sequence", "map"}:
+            return None  # the dump holds tensors only
+        if value_type.dtype is STRING:
+            return np.empty(1, value_type.dtype.numpy)  # gets no file, whatever its shape
+        sizes = tuple(size for size in value_type.shape or () if isinstance(size, int))
+        if value_type.dtype is None or not value_type.is_settled:
+            absent.append(Absent(name, None))
+            return None
+        item_bytes = value_type.dtype.numpy.itemsize
+        if not is_array(sizes, item_bytes):
+            absent.append(Absent(name, math.prod(sizes) * item_bytes))
+            return None
+        return np.zeros(sizes, value_type.dtype.numpy)  # Linux gives zeroed pages only when they are touched
+
+
+class _OneSinkProcess(Process):
+    """A process with one given sink for all networks."""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def sink(self, plan: DumpPlan) -> Sink:  # noqa: ARG002 - the signature of a process
+        return self._sink
+
+    def configured(self, plan: DumpPlan) -> str:  # noqa: ARG002 - the signature of a process
+        return _SOME_TIME
+
+
+class _CountingFiles(DiskFiles):
+    """Sizes of the files that would be written, by path; contents only of files that are read again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: dict[str, int] = {}
+
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        self.replace(directory, name, buffers)
+
+    def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+        self.sizes[f"{directory}/{name}"] = size_of(buffers)
+
+    def stream(self, directory: str, name: str, pieces: Iterable[Any], mode: int = 0) -> int:
+        del mode
+        size = self.sizes[f"{directory}/{name}"] = sum(size_of((piece,)) for piece in pieces)
+        return size
+
+    def append(self, directory: str, name: str, rows: bytes, header: bytes) -> bool:
+        path = f"{directory}/{name}"
+        is_new = path not in self.sizes
+        self.sizes[path] = (self.sizes.get(path) or len(header)) + len(rows)
+        return is_new
+
+    def exists(self, directory: str, name: str) -> bool:
+        return f"{directory}/{name}" in self.sizes
+
+    def read(self, directory: str, name: str) -> bytes:  # noqa: ARG002 - the signature of files
+        return b""
+
+    def close(self) -> None:
+        self.sizes.clear()

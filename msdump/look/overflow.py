@@ -1,0 +1,386 @@
+"""The report on operators that overflowed: a device's records, joined to the operators' dump files.
+
+A record holds the task and the stream of the operator; the dump file with both in its name and in
+the same directory is the operator's. One block for each record, oldest first:
+
+    =================================================[1]==================================================
+    [Mul] Default/Mul-op9
+     [AIC][TaskId:9][StreamId:2][Status:2048]
+     [timestamp:1612439563338030]
+     Mul.Default_Mul-op9.9.2.1612439563338032.output.0.npy
+     -[Format: ND] [Shape: (1, 3)] [Dtype: float16] [Max: inf] [Min: 1.0] [Mean: inf]
+
+Where a loop left several files of an operator, a record belongs to the one that was written after it,
+and the name is followed by the number of the pass: ``[Mul] Default/Mul-op9, pass 2``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump import dtypes, reading
+from msdump.convert import Source, Target, convert_file
+from msdump.encode import Unit, dump_data
+from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.judge import DumpedOperand, read_operands
+from msdump.read import (
+    Folder,
+    FolderKind,
+    NamedFile,
+    Overflow,
+    load_file,
+    parse_file_name,
+    read_folder,
+    read_overflow,
+)
+from msdump.record import IO
+from msdump.return_codes import ReturnCode
+from msdump.store import operator_names
+
+Task = tuple[int | None, int | None]
+"""Number of a task, and of its stream."""
+
+_TASK: Final = ("task_id", "stream_id")
+_UNITS: Final = frozenset(unit.name for unit in Unit)
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowUnit:
+    """A unit of a device that reports an overflow.
+
+    Attributes:
+        unit: AIC, AIV, AICPU or SDMA; the name of a section, "AI Core", on older devices.
+        fields: Fields of the record about this unit: ``task_id``, ``stream_id``, ``status``, ...
+    """
+
+    unit: str
+    fields: Mapping[str, Any]
+
+    @property
+    def task(self) -> Task:
+        """Task and stream of the operator; None in place of anything but numbers."""
+        task, stream = (self.fields.get(name) for name in _TASK)
+        return task if isinstance(task, int) else None, stream if isinstance(stream, int) else None
+
+    def __str__(self) -> str:
+        """Return the line of a report."""
+        task, stream = (self.fields.get(name) for name in _TASK)
+        return f"[{self.unit}][TaskId:{task}][StreamId:{stream}][Status:{self.fields.get('status')}]"
+
+
+def overflowed_tasks(overflows: Iterable[Overflow]) -> Counter[Task]:
+    """Return the number of overflow records of each task, without records that name no unit."""
+    tasks: Counter[Task] = Counter()
+    for overflow in overflows:
+        with contextlib.suppress(ToolError):
+            tasks.update(unit.task for unit in reporting_units(overflow.path, overflow.fields))
+    return tasks
+
+
+def find(directory: str) -> list[NamedFile]:
+    """Return the files of records in a directory and everything below, oldest first.
+
+    Raises:
+        ToolError: There is no such directory, or one below cannot be listed.
+    """
+    if not os.path.isdir(directory):
+        raise ToolError(ReturnCode.PATH, f"{directory}: no such directory")
+
+    def refuse(error: OSError) -> None:
+        raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror or error}") from error
+
+    records = [
+        record for folder, _, files in reading.walk(directory, refuse) for record in _records(folder, files)
+    ]
+    return sorted(records, key=lambda record: (record.timestamp, record.path))
+
+
+def _records(folder: str, files: list[str]) -> Iterator[NamedFile]:
+    """Yield the overflow records of a directory: binary ones, and JSON forms without a binary record."""
+    by_name: dict[str, NamedFile] = {}
+    # JSON forms first, so that the binary record of the same name replaces its JSON form.
+    for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
+        parsed = parse_file_name(f"{folder}/{file}", file.removesuffix(operator_names.OVERFLOW_JSON))
+        if parsed is not None and parsed[1].op_type == operator_names.OP_DEBUG.op_type:
+            by_name[parsed[1].name] = parsed[1]
+    yield from by_name.values()
+
+
+def reporting_units(path: str, record_json: Mapping[str, Any]) -> list[OverflowUnit]:
+    """Return the units of a device that report an overflow in a record, given as its JSON form.
+
+    >>> fields = {"task_id": 9, "stream_id": 2, "status": 2048}
+    >>> print(*reporting_units("", {"AI Core": fields, "L2 Atomic Add": {"status": 0}}))
+    [AI Core][TaskId:9][StreamId:2][Status:2048]
+
+    Raises:
+        ToolError: No unit reports one; the message names the file at ``path``.
+    """
+    # vendor: records of older devices have no magic number but a section for each unit.
+    if "magic" not in record_json:
+        units = [
+            OverflowUnit(name, fields) for name, fields in record_json.items() if isinstance(fields, dict)
+        ]
+        reporting = [unit for unit in units if unit.fields.get("status")]
+        if not reporting:
+            raise ToolError(ReturnCode.OVERFLOW_TYPE, f"{path}: no unit has a status other than 0")
+        return reporting
+    details = record_json.get("acc_list")
+    unit = details.get("acc_type") if isinstance(details, dict) else None
+    fields = details.get("data") if isinstance(details, dict) else None
+    if unit not in _UNITS or not isinstance(fields, dict):
+        raise ToolError(
+            ReturnCode.OVERFLOW_TYPE, f"{path}: unit {unit!r}; there are {', '.join(sorted(_UNITS))}"
+        )
+    # vendor: in records of version 1 the status of AIC and AIV is a list of four numbers.
+    if not np.any(fields.get("status", 0)):
+        raise ToolError(ReturnCode.OVERFLOW_STATUS, f"{path}: the status of {unit} is 0: no overflow")
+    return [OverflowUnit(unit, fields)]
+
+
+_BAR: Final = "=" * 49
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSummary:
+    """A tensor of an operator that overflowed.
+
+    Attributes:
+        file: The file of its elements, in the directory of results.
+        io: Input or output.
+        slot: Number of the input or output.
+        format: Memory format.
+        shape: Shape in that format.
+        dtype: Element type of the file, "" where it cannot be read.
+        extremes: Largest and smallest element and their mean, with NaN and infinities; None without elements.
+        fault: Why its elements cannot be read, "" where they can.
+    """
+
+    file: str
+    io: IO
+    slot: int
+    format: str
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    extremes: tuple[np.generic, np.generic, np.generic] | None = None
+    fault: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Yield its lines of the report."""
+        yield f" {self.file}"
+        if self.fault:
+            yield f" -[{self.fault}]"
+            return
+        head = f"[Format: {self.format}] [Shape: {self.shape}] [Dtype: {self.dtype}]"
+        if self.extremes is None:
+            yield f" -{head} [no elements]"
+        else:
+            high, low, mean = self.extremes
+            yield f" -{head} [Max: {high!s}] [Min: {low!s}] [Mean: {mean!s}]"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOverflow:
+    """An overflow, and the operator that it is of.
+
+    Attributes:
+        units: The units of the device that report it.
+        timestamp: When, in microseconds since the epoch.
+        op_type: Type of the operator, "" where it was not dumped.
+        name: Its full name, "" where it was not dumped.
+        pass_number: Number of its pass of a loop, None where it ran once or was not dumped.
+        tensors: Its tensors, inputs first.
+    """
+
+    units: Sequence[OverflowUnit]
+    timestamp: int
+    op_type: str = ""
+    name: str = ""
+    pass_number: int | None = None
+    tensors: tuple[TensorSummary, ...] = ()
+
+    def text(self, number: int) -> str:
+        """Return its block of the report, given its number there, from 1."""
+        return "".join(f"{line}\n" for line in (f"{_BAR}[{number}]={_BAR}", *self._lines()))
+
+    def _lines(self) -> Iterator[str]:
+        if self.name:
+            number = "" if self.pass_number is None else f", pass {self.pass_number}"
+            yield f"[{self.op_type}] {self.name}{number}"
+        yield from (f" {unit}" for unit in self.units)
+        yield f" [timestamp:{self.timestamp}]"
+        for tensor in self.tensors:
+            yield from tensor.lines()
+
+
+@dataclass(slots=True)
+class OverflowReport:
+    """The operators of a dump that overflowed.
+
+    Attributes:
+        overflows: The overflow of each record that could be read, oldest first.
+        errors: Messages about the others, and about files that could not be converted.
+        code: Return code of the first error.
+        record_count: Number of records of overflows in the directory and below.
+        summary: File of the summary; None where there are no records.
+    """
+
+    overflows: list[OperatorOverflow] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    code: ReturnCode = ReturnCode.DONE
+    record_count: int = 0
+    summary: str | None = None
+
+    @property
+    def blocks(self) -> list[str]:
+        """The text of each overflow."""
+        return [overflow.text(number) for number, overflow in enumerate(self.overflows, 1)]
+
+    def fail(self, code: ReturnCode, message: str) -> None:
+        """Add an error."""
+        self.errors.append(message)
+        self.code = self.code or code
+
+
+def analyse(records: list[NamedFile], output: str, count: int = 0) -> OverflowReport:
+    """Return a report on the oldest ``count`` records, 0: all; files are converted into ``output``."""
+    # Records often share a directory, so each directory is listed only once (``cache``).
+    report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_beside)
+    for record in records[: count or None]:
+        try:
+            overflow = _overflow(record, results, folder_of(str(Path(record.path).parent)))
+        except ToolError as error:
+            report.fail(ReturnCode(error.code), str(error))
+        except (DumpReadError, FormatError) as error:
+            report.fail(ReturnCode.PARSE, str(error))
+        else:
+            report.overflows.append(overflow)
+    # A tensor that cannot be converted does not spoil the block of its operator.
+    for failure in results.failures:
+        report.fail(*failure)
+    return report
+
+
+class _Results:
+    """Converts files into a directory; further files of the same name go into numbered directories in it."""
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._numbers: dict[str, dict[str, int]] = {}
+        self.failures: list[tuple[ReturnCode, str]] = []
+
+    def place(self, path: str) -> str:
+        """Return the path of a converted file below the directory, without the suffix that is added to it."""
+        name = Path(path).name
+        numbers = self._numbers.setdefault(name, {})
+        number = numbers.setdefault(path, len(numbers))
+        return f"{number}/{name}" if number else name
+
+    def convert(self, path: str) -> None:
+        directory = Path(self._output, self.place(path)).parent
+        result = convert_file(Target(), Source(path, str(directory)))
+        for failure in result.failures:
+            self.failures.append((ReturnCode(failure.code), f"{path}: {failure.tensor}: {failure.message}"))
+
+
+_Beside = tuple[Folder | None, Mapping[Task, Sequence[NamedFile]]]
+"""The directory of a record, None without dump files, and its dump files by task, oldest first."""
+
+
+def _overflow(record: NamedFile, results: _Results, beside: _Beside) -> OperatorOverflow:
+    units = reporting_units(record.path, read_overflow(record.path))
+    if not record.path.endswith(operator_names.OVERFLOW_JSON):  # else it is in JSON already
+        results.convert(record.path)
+    folder, by_task = beside
+    runs = _runs(by_task.get(units[-1].task, ()), units[-1])
+    if folder is None or not runs:
+        return OperatorOverflow(units, record.timestamp)
+    # In a loop the operator left files of several passes. A device records an overflow before it dumps the
+    # operator: take the nearest later files, else the nearest earlier ones.
+    time = record.timestamp
+    files = min(runs, key=lambda files: (files[-1].timestamp < time, abs(files[-1].timestamp - time)))
+    if folder.kind is FolderKind.DUMPS:
+        results.convert(files[-1].path)
+    return OperatorOverflow(
+        units,
+        record.timestamp,
+        files[-1].op_type,
+        _full_name(folder, files[-1]),
+        files[-1].pass_number if len(runs) > 1 else None,
+        tuple(_summary(folder, results, tensor) for tensor in read_operands(folder, files)),
+    )
+
+
+def _beside(path: str) -> _Beside:
+    """Return the dump files in the directory of a record."""
+    try:
+        folder = read_folder(path)
+    except ToolError as error:
+        if error.code == ReturnCode.FILE_NAME:
+            return None, {}
+        raise
+    by_task: dict[Task, list[NamedFile]] = {}
+    for file in sorted(folder.files, key=attrgetter("timestamp", "name")):
+        if file.op_type != operator_names.OP_DEBUG.op_type:
+            by_task.setdefault((file.task_id, file.stream_id), []).append(file)
+    return folder, by_task
+
+
+def _runs(files: Iterable[NamedFile], fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
+    """Return the files of each pass of the operator that overflowed; none where it was not dumped."""
+    passes: dict[int, list[NamedFile]] = {}
+    # If several operators have this task and stream, the first one that ran is taken.
+    operators: dict[tuple[object, ...], list[NamedFile]] = {}
+    for file in files:
+        if _fits_part(file, fault):
+            operators.setdefault((file.op_name, file.part), []).append(file)
+    for file in next(iter(operators.values()), ()):
+        passes.setdefault(file.pass_number, []).append(file)
+    return [tuple(each) for each in passes.values()]
+
+
+def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
+    """Return whether context and thread in a file's name are the overflow's; True for a name without them."""
+    fault_parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
+    return not file.part or all(
+        fault_part in {_NO_PART, file_part}
+        for fault_part, file_part in zip(fault_parts, file.part[1:], strict=False)
+    )
+
+
+_NO_PART: Final = 65535  # vendor: number that stands for no context or no thread
+
+
+def _full_name(folder: Folder, file: NamedFile) -> str:
+    """Return the operator's full name from a dump file's header; for .npy files the one in the file name."""
+    if folder.kind is not FolderKind.DUMPS:
+        return file.op_name
+    header, _ = dump_data.read_header(load_file(file.path), file.path)
+    return header.op_name or file.op_name
+
+
+def _summary(folder: Folder, results: _Results, tensor: DumpedOperand) -> TensorSummary:
+    file = Path(tensor.path).name
+    if folder.kind is FolderKind.DUMPS:
+        file = f"{results.place(tensor.path)}.{tensor.io}.{tensor.index}.npy"
+    try:
+        # Widened, because numpy's mean of float16 overflows and ml_dtypes' types have no such sums.
+        raw = tensor.array
+        array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
+    except (DumpReadError, FormatError) as error:
+        return TensorSummary(file, tensor.io, tensor.index, tensor.format, fault=str(error))
+    with np.errstate(all="ignore"):
+        extremes = (array.max(), array.min(), array.mean()) if array.size else None
+    return TensorSummary(
+        *(file, tensor.io, tensor.index, tensor.format, array.shape, str(array.dtype), extremes)
+    )

@@ -1,0 +1,280 @@
+"""Files of statistics as tables that DuckDB reads, the irregular ones written anew in memory.
+
+DuckDB's reader stops at a row that does not fit or at other titles further down. Such a file is read here:
+a table for the rows of each line of titles, without rows and cells that cannot be read, which are reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from msdump import dtypes, reading
+from msdump.encode import dump_message
+from msdump.judge import reports
+from msdump.look.query import engine
+from msdump.look.query.columns import NUMBER, REAL, TEXT, VIEWS, column_of
+from msdump.read import no_table
+from msdump.statistics import STATISTICS
+
+_HEAD: Final = 1 << 16  # bytes read to find the line of titles
+_TAIL: Final = 1 << 16
+_ACL: Final = "Input/Output"
+_FIRST_TITLES: Final = ("Op Type", _ACL)
+NOTHING: Final = ["", "null", "-", "NA"]
+"""Cells of statistics that were not computed."""
+
+_COLUMNS: Final[Mapping[str, str]] = {
+    "Op Type": "op_type",
+    "Op Name": "op_name",
+    "Task ID": "task_id",
+    "Stream ID": "stream_id",
+    "Timestamp": "timestamp",
+    "IO": "io",
+    "Input/Output": "io",
+    "Slot": "slot",
+    "Index": "slot",
+    "Data Size": "bytes",
+    "Data Type": "dtype",
+    "Format": "format",
+    "Shape": "shape",
+    **{each.title: column_of(each) for each in STATISTICS},
+    "Nan Count": "nan_count",  # acl's spelling, as is the next
+    "l2norm": "l2norm",
+}
+"""View's column by title, for MindSpore's files and for acl's (one file for each operator)."""
+
+_TYPES: Final = {column.name: column.type for column in VIEWS["statistics"]} | {"shape": TEXT}
+
+_ACL_TYPES: Final = "case {{}} {} else lower({{}}) end".format(
+    " ".join(
+        f"when 'DT_{name}' then '{row.name}'"
+        for row in dtypes.DTYPES
+        for name, number in dump_message.DATA_TYPES.items()
+        if row.dump == number
+    )
+)
+"""Element types by the names that acl's files have."""
+
+_EXPRESSIONS: Final[Mapping[str, str]] = {
+    "io": "lower({})",
+    "dtype": "lower({})",
+    # "(2,3)" of MindSpore, "2x3" of acl, "()" and "-" of scalars
+    "shape": "try_cast('[' || translate(coalesce({}, ''), 'x()', ',') || ']' as bigint[])",
+}
+"""SQL that converts the text of a cell to the column's type, by column."""
+
+# extremes of truth values on a device are the texts True and False
+_REAL: Final = "case {0} when 'True' then 1.0 when 'False' then 0.0 else cast({0} as double) end"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of statistics, or the rows of one.
+
+    Attributes:
+        path: The file in the dump.
+        readable: The path that DuckDB reads: ``path``, or a rewritten copy in memory for an irregular table.
+        titles: The titles of its columns.
+        place: Cells that follow from the file's place in the dump, such as rank and iteration, by column.
+    """
+
+    path: str
+    readable: str
+    titles: tuple[str, ...]
+    place: Mapping[str, Any] = field(repr=False)
+
+
+def tables_of(
+    path: str, place: Mapping[str, Any], memory: engine.MemoryFiles, fault: Callable[[str], None]
+) -> Iterator[Table]:
+    """Yield the table of a file of statistics, none where it has no row yet; ``fault`` gets messages.
+
+    A last row without a line feed is no row: a run goes on, or was killed, while it was written. The file
+    is then read from a copy in memory that ends before it.
+    """
+    try:
+        with reading.open_file(path) as file:
+            head = file.read(_HEAD)
+            if why := no_table(head):
+                fault(f"{path}: {why}; left out")
+                return
+            size = file.seek(0, os.SEEK_END)
+            end = _end(file, size)
+            readable = memory.path_of(path)
+            if end < size:
+                fault(f"{path}: the last row has no line feed yet and is left out")
+                file.seek(0)
+                readable = memory.hold([file.read(end)])
+    except OSError as error:
+        fault(f"{path}: cannot be read: {error.strerror or error}")
+        return
+    titles = titles_of(head.partition(b"\n")[0])
+    if not end or titles is None:
+        return
+    for title in titles:
+        if title and title not in _COLUMNS:
+            fault(f"{path}: the column {title!r} is not known and is left out")
+    yield Table(path, readable, titles, place)
+
+
+def _end(file: Any, size: int) -> int:
+    """Return the number of bytes up to the last line feed, included; 0 without one."""
+    start = size
+    while start > 0:
+        step = min(_TAIL, start)
+        start -= step
+        file.seek(start)
+        place = file.read(step).rfind(b"\n")
+        if place >= 0:
+            return int(start + place + 1)
+    return 0
+
+
+def titles_of(line: bytes) -> tuple[str, ...] | None:
+    """Return the titles in the first line of a file, None where it holds something else."""
+    try:
+        cells = _cells(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return None
+    return tuple(cells) if cells and cells[0] in _FIRST_TITLES else None
+
+
+def _cells(line: str) -> list[str]:
+    """Return the cells of a line; one cell, which fits no titles, where csv cannot split it."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")]), [])
+    except csv.Error:
+        return [line]
+
+
+def first_names(paths: Iterable[str]) -> Iterator[str]:
+    """Yield names of operators from the first rows of ``statistic.csv`` files."""
+    for path in paths:
+        with contextlib.suppress(OSError), reading.open_file(path) as file:
+            lines = file.read(_HEAD).rpartition(b"\n")[0].decode(errors="replace").splitlines()
+            for row in csv.DictReader(lines):
+                yield row.get("Op Name") or ""
+
+
+def type_of(title: str) -> str:
+    """Return the type of the cells below a title."""
+    return _TYPES.get(_COLUMNS.get(title, ""), TEXT)
+
+
+def select(tables: Sequence[Table], places: str) -> str:
+    """Return the SQL that reads tables of the same titles and joins their rows of the table ``places``."""
+    titles = tables[0].titles
+    types = {
+        f"c{number}": TEXT if type_of(title) == REAL else type_of(title)
+        for number, title in enumerate(titles)
+    }
+    files = ", ".join(engine.pattern(table.readable) for table in tables)
+    cells: dict[str, str] = {}
+    for number, title in enumerate(titles):
+        if name := _COLUMNS.get(title):
+            cells.setdefault(name, _expression(f"t.c{number}", name, is_acl=titles[0] == _ACL))
+    shown = "".join(f', {text} as "{name}"' for name, text in cells.items())
+    # a second line of titles, written by a later run, raises an error: the file is not plain
+    plain = f"case when t.c0 = {engine.literal(titles[0])} then error('titles') else true end"
+    return (
+        f"select p.* exclude (readable){shown} from read_csv([{files}], columns = {engine.struct(types)}, "
+        f"header = true, auto_detect = false, delim = ',', quote = '\"', escape = '\"', "
+        f"nullstr = {NOTHING}, filename = '_file') t "
+        f"join {places} p on p.readable = t._file where {plain}"
+    )
+
+
+def _expression(cell: str, name: str, *, is_acl: bool) -> str:
+    if _TYPES[name] == REAL:
+        return _REAL.format(cell)
+    expression = _ACL_TYPES if is_acl and name == "dtype" else _EXPRESSIONS.get(name, "{}")
+    return expression.replace("{}", cell)
+
+
+def plain(
+    table: Table, connection: Any, memory: engine.MemoryFiles, fault: Callable[[str], None]
+) -> Iterator[Table]:
+    """Yield a table that DuckDB can read, or its readable rows, a table for each line of titles."""
+    if not engine.fault(
+        connection, select([table], f"(select {engine.literal(table.readable)} as readable)")
+    ):
+        yield table
+        return
+    for titles, rows in sections(table.path, fault):
+        for row in rows:
+            for number, (title, cell) in enumerate(zip(titles, row, strict=True)):
+                if not _fits(type_of(title), cell):
+                    fault(f"{table.path}: {title} is {cell[:40]!r}, no number; it is left out")
+                    row[number] = ""
+        path = memory.hold(line.encode() for line in reports.csv_lines([titles, *rows]))
+        yield replace(table, readable=path, titles=tuple(titles))
+
+
+def sections(path: str, fault: Callable[[str], object]) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield each line of titles of a file of statistics and the rows below it, if there are any.
+
+    A later run into the same file may have other titles. Rows that do not fit their titles are left out, and
+    a last row without a line feed, which a run that goes on has half written; ``fault`` gets messages.
+    """
+    try:
+        data = reading.read_bytes(path)
+    except OSError as error:
+        fault(f"{path}: cannot be read: {error.strerror or error}")
+        return
+    if why := no_table(data):
+        fault(f"{path}: {why}; left out")
+        return
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        fault(f"{path}: the last row has no line feed yet and is left out")
+    titles: list[str] = []
+    rows: list[list[str]] = []
+    for row in [*_rows(data[:end].decode("utf-8-sig", errors="replace")), [_FIRST_TITLES[0]]]:
+        if row[0] not in _FIRST_TITLES:
+            rows.append(row)
+            continue
+        if fitting := _fitting(titles, rows, path, fault):
+            yield titles, fitting
+        titles, rows = row, []
+
+
+def _rows(text: str) -> list[list[str]]:
+    """Return the cells of all lines but empty ones."""
+    lines = text.split("\n")
+    try:
+        rows = [*csv.reader(lines)]
+    except csv.Error:  # a cell beyond csv's limit of size
+        rows = []
+    # an unclosed quote swallows the lines behind it: then parse one line at a time
+    if len(rows) != len(lines):
+        rows = [_cells(line) if '"' in line else line.rstrip("\r").split(",") for line in lines if line]
+    return [*filter(None, rows)]
+
+
+def _fitting(
+    titles: Sequence[str], rows: Sequence[list[str]], path: str, fault: Callable[[str], object]
+) -> list[list[str]]:
+    """Return the rows that have a cell for each title; others are reported."""
+    width = len(titles)
+    # vendor: rows end with a comma, the line of titles does not
+    fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
+    unfit = len(rows) - len(fitting)
+    if unfit:
+        fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
+    return fitting
+
+
+def _fits(kind: str, cell: str) -> bool:
+    if cell in NOTHING or (kind == REAL and cell in {"True", "False"}):
+        return True
+    try:
+        if kind == NUMBER:
+            return cell.isascii() and abs(int(float(cell))) < 1 << 63
+        return kind != REAL or (cell.isascii() and float(cell) is not None)
+    except (ValueError, OverflowError):
+        return False

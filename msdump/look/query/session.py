@@ -1,0 +1,446 @@
+"""A session of questions: the views over all sources, each made when a question first mentions it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from msdump.errors import DumpReadError, ToolError
+from msdump.executors import ExecutorChoice
+from msdump.judge import reports
+from msdump.look.query import csv_tables, engine, sources, views
+from msdump.look.query.columns import TEXT, VIEWS, Column
+from msdump.look.query.csv_tables import Table
+from msdump.look.query.sources import (
+    FORMAT,
+    MANIFEST,
+    QuestionedKind,
+    QuestionedSource,
+    check_pack,
+    select_pack,
+)
+from msdump.look.query.views import OpenedDump
+from msdump.read import Iteration, check_whole, open_dump
+from msdump.return_codes import ReturnCode
+from msdump.store import STATISTICS
+from msdump.store.write import make_output
+
+_SELECT: Final = re.compile(
+    r"(?:\s|--.*\n)*(?:\(|(?:select|from|with|values|table|(un)?pivot)\b)", re.IGNORECASE
+)
+"""Matches statements that return many rows; DuckDB counts DESCRIBE as the same type of statement."""
+
+_ZONED: Final = re.compile(r"(TIMESTAMP\w*) WITH TIME ZONE")
+"""Matches types of moments: cast to the type without a zone, as DuckDB needs pytz to convert them."""
+
+_BITS: Final = 63  # of an integer column (BIGINT), without the sign
+
+_WORD: Final = re.compile(r"[a-z]+")
+_ROWS: Final[Mapping[str, Callable[[OpenedDump], Iterator[engine.Cells]]]] = MappingProxyType(
+    {
+        "tensors": views.tensor_rows,
+        "operators": views.operator_rows,
+        "files": views.file_rows,
+        "runs": views.run_rows,
+    }
+)
+"""Functions that yield the rows of a dump's views, all except ``statistics``."""
+
+_OF_PLACE: Final = frozenset({"dump", "network", "directory", "path", "rank", "graph", "iteration"})
+_OF_OPERATOR: Final = frozenset({"op_type", "op_name", "task_id", "stream_id", "timestamp"})
+"""Columns of ``statistics`` that come from the names of acl's tables, in addition to ``_OF_PLACE``."""
+
+_UNTIMED: Final = """
+select * exclude (first, last) replace (
+    coalesce(started, make_timestamp(first)) as started, coalesce(ended, make_timestamp(last)) as ended)
+from _runs left join (
+    select dump, directory, min(timestamp) as first, max(timestamp) as last
+    from statistics group by dump, directory) using (dump, directory)
+"""
+"""SQL of the view of runs: a run without files gets its times from its rows of statistics."""
+
+_SAVED: Final = f"""
+select distinct dump, directory, op_type, op_name, io, slot from statistics
+where parse_filename(path) = '{STATISTICS}'
+"""
+"""SQL of the tensors with a row in a table of statistics; all others are measured from their files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows that answer a question.
+
+    Attributes:
+        columns: Names and types of the columns; no two have the same name.
+        fetch: Returns the next rows, at most the given number.
+    """
+
+    columns: tuple[tuple[str, str], ...]
+    fetch: Callable[[int], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack that was written.
+
+    Attributes:
+        path: The directory.
+        rows: Number of rows of each view that has some.
+        warnings: Parts of the sources that could not be read.
+    """
+
+    path: str
+    rows: Mapping[str, int]
+    warnings: list[str]
+
+
+class Session:
+    """A database of views over sources.
+
+    Attributes:
+        faults: Messages about parts of the sources that could not be read.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[QuestionedSource],
+        *,
+        measures: bool,
+        executor: ExecutorChoice,
+        progress: Callable[[int], object] = lambda _: None,
+        is_read_only: bool = False,
+    ) -> None:
+        """Open the sources.
+
+        Args:
+            sources: Dumps, packs and results of comparisons.
+            measures: Whether tensors without a row of statistics are measured, which reads their files.
+            executor: Workers that measure.
+            progress: Called with the bytes of each directory of tensors that was measured.
+            is_read_only: Whether questions see the sources alone: no file, no setting, no other database.
+
+        Raises:
+            NotAvailableError: DuckDB is not installed.
+            DumpReadError: A source cannot be read.
+        """
+        self._connection = engine.connect()
+        self._memory = engine.MemoryFiles()
+        self._open = ExitStack()
+        self._open.callback(self._memory.close)
+        self._open.callback(self._connection.close)
+        self._sources = sources
+        self._measured = partial(views.measured_rows, executor=executor, progress=progress)
+        self._measures = measures
+        self._is_read_only = is_read_only
+        self._tables: list[Table] = []
+        self._is_plain = False
+        self._is_checked = False
+        self._made: dict[str, list[str]] = {}  # parts of the views
+        self._find_fault: Callable[[str], str] | None = None  # of packs, once one is damaged
+        self.faults: dict[str, None] = {}
+        with self._open:
+            dumps = self._of(QuestionedKind.DUMP)
+            self._dumps = [
+                OpenedDump(each.label, each.path, open_dump(each.path), self.faults) for each in dumps
+            ]
+            for source in self._of(QuestionedKind.PACK):
+                check_pack(source.path)
+            if is_read_only:
+                with _told():
+                    self._prepare(" ".join(VIEWS))
+                self._connection.execute("set enable_external_access = false; set lock_configuration = true")
+            self._open = self._open.pop_all()
+
+    def __enter__(self) -> Self:
+        """Return the session."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the database and the files in memory."""
+        self._open.close()
+
+    def ask(self, question: str) -> Answer:
+        """Return the answer to the last of the statements in a text of SQL.
+
+        Raises:
+            ToolError: The text is no SQL, or names a view or column that is not there.
+            DumpReadError: A source cannot be read.
+        """
+        with _told():
+            statements = self._connection.extract_statements(question)
+            if any(map(_is_of_extensions, statements)):
+                message = "a question installs, updates and loads no extensions"
+                raise ToolError(ReturnCode.PARAMETER, message)
+            if not statements:
+                raise ToolError(ReturnCode.PARAMETER, "the question is empty")
+            self._prepare(question)
+            return [self._run(statement) for statement in statements][-1]
+
+    def save(self, question: str, path: str) -> int:
+        """Write the answer to a question as a Parquet file and return the number of its rows.
+
+        Raises:
+            ToolError: As for ``ask``, or the file cannot be written.
+        """
+        # DuckDB would put a file in the place of a pipe or a device
+        if os.path.exists(path) and not os.path.isfile(path):
+            message = f"{path}: not a regular file: a Parquet file cannot be written there; give another path"
+            raise ToolError(ReturnCode.WRITE, message)
+        text = question.strip().rstrip(";")
+        options = "format parquet, use_tmp_file true"
+        ((count,),) = self.ask(
+            f"copy ({text}\n) to {engine.literal(os.path.realpath(path))} ({options})"
+        ).fetch(1)
+        return int(count)
+
+    def write_pack(self, folder: str) -> Pack:
+        """Write every view that has rows as Parquet files, a directory for each rank.
+
+        Raises:
+            ToolError: The directory holds something, cannot be written to, or there is nothing to pack.
+        """
+        reports.check_empty(folder)
+        try:
+            make_output(folder)
+        except OSError as error:
+            message = f"{folder}: cannot be made: {error.strerror or error}"
+            raise ToolError(ReturnCode.WRITE, message) from error
+        rows = {view: self._write_view(view, folder) for view in VIEWS}
+        packed = {view: count for view, count in rows.items() if count}
+        if not packed:
+            raise ToolError(ReturnCode.NO_DUMP_FILE, "nothing to pack: the dumps have no files")
+        manifest = {"format": FORMAT, "msdump": metadata.version("msdump"), "rows": packed}
+        reports.write(folder, MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
+        return Pack(folder, packed, [*self.faults])
+
+    def _write_view(self, view: str, folder: str) -> int:
+        # count reads every cell before a file is written: an unreadable one makes the session rewrite tables
+        ((count, *_),) = self.ask(f"select count(*), count(columns(*)) from {view}").fetch(1)
+        if count:
+            place = os.path.join(folder, view)  # noqa: PTH118 - the text as it was given
+            options = "format parquet, partition_by (rank), write_partition_columns true"
+            self.ask(f"copy (from {view}) to {engine.literal(place)} ({options})")
+        return int(count)
+
+    def _of(self, kind: QuestionedKind) -> Iterator[QuestionedSource]:
+        return (source for source in self._sources if source.kind is kind)
+
+    def _run(self, statement: Any) -> Answer:
+        library = engine.library()
+        try:
+            return self._answer(statement)
+        except (library.BinderException, library.CatalogException, library.ParserException):
+            raise  # an error of the question
+        except library.Error:
+            has_files = self._tables or any(self._of(QuestionedKind.PACK))
+            if self._is_plain or self._is_read_only or not has_files:
+                raise
+        # a table or a pack has an unreadable cell: rewrite tables in memory, leave out files of packs
+        self._make_plain()
+        self._find_fault = partial(engine.fault, self._connection)
+        for view, parts in self._made.items():
+            if view == "statistics":
+                self._make_statistics()
+            else:
+                self._view(view, parts)
+        return self._answer(statement)
+
+    def _make_plain(self) -> None:
+        self._tables = [
+            each
+            for table in self._tables
+            for each in csv_tables.plain(table, self._connection, self._memory, self._fault)
+        ]
+        self._is_plain = True
+
+    def _answer(self, statement: Any) -> Answer:
+        # An unreadable row may be the last one: the answer is computed completely before a row is shown.
+        is_select = _SELECT.match(statement.query)
+        if is_select:
+            query = statement.query.strip().rstrip(";")
+            self._connection.execute(f"create or replace temp table _answer as ({query}\n)")
+            statement = "from _answer"
+        result = self._connection.execute(statement)
+        columns = _unique((title, str(kind)) for title, kind, *_ in result.description or ())
+        if not is_select:
+            rows = iter(result.fetchall())  # the few rows of DESCRIBE, SUMMARIZE, EXPLAIN
+            return Answer(columns, lambda count: [*islice(rows, count)])
+        quoted = ((title.replace('"', '""'), _ZONED.sub(r"\1", kind), kind) for title, kind in columns)
+        in_utc = ", ".join(f'cast("{name}" as {new}) as "{name}"' for name, new, old in quoted if new != old)
+        if in_utc:
+            result = self._connection.execute(f"select * replace ({in_utc}) from _answer")
+        return Answer(columns, partial(_fetch, result))
+
+    def _prepare(self, question: str) -> None:
+        """Make the views that a question mentions."""
+        words = {*_WORD.findall(question.lower())} & VIEWS.keys()
+        if not words:  # for SHOW TABLES: all views, empty unless a question mentioned them
+            text = "; ".join(f"create view if not exists {view} as {_nothing(view)}" for view in VIEWS)
+            self._connection.execute(text)
+        if "runs" in words:  # times of runs come from statistics, too
+            words |= {"statistics"}
+        for view in VIEWS:
+            if view in words and view not in self._made:
+                self._make(view)
+        if not self._is_checked and not self._made.keys().isdisjoint(("statistics", "tensors")):
+            self._is_checked = True
+            self._check_whole()
+
+    def _check_whole(self) -> None:
+        """Log the tensors of the dumps that lost their file or their row of statistics."""
+        filed = {
+            (each.label, each.below(directory.path)): directory
+            for each in self._dumps
+            for directory in each.iterations()
+            if _has_both(directory)
+        }
+        if not filed:
+            return
+        self._prepare("statistics")
+        rows: defaultdict[tuple[str, str], set[tuple[Any, ...]]] = defaultdict(set)
+        (statement,) = self._connection.extract_statements(_SAVED)
+        for label, folder, *tensor in self._run(statement).fetch(sys.maxsize):
+            rows[label, folder].add(tuple(tensor))
+        for place, directory in filed.items():
+            check_whole(directory.tensor_files, rows[place], directory.path)
+
+    def _make(self, view: str) -> None:
+        if view == "statistics":
+            self._tables = [
+                table for each in self._dumps for table in views.statistic_tables(each, self._memory)
+            ]
+            self._is_plain = False
+            if self._is_read_only:
+                self._make_plain()
+            if self._measures:
+                rows = (row for each in self._dumps for row in self._measured(each))
+                self._insert("_measured", VIEWS[view], rows)
+            self._make_statistics()
+        elif view == "comparisons":
+            results = self._of(QuestionedKind.COMPARISON)
+            rows = (row for each in results for row in sources.comparison_rows(each.path, each.label))
+            self._insert("_comparisons", VIEWS[view], rows)
+            self._view(view, ["select * from _comparisons"])
+        else:
+            of_dumps = (row for each in self._dumps for row in _ROWS[view](each))
+            self._insert(f"_{view}", VIEWS[view], of_dumps)
+            self._view(view, [_UNTIMED if view == "runs" else f"select * from _{view}"])
+
+    def _make_statistics(self) -> None:
+        groups: dict[tuple[str, ...], list[Table]] = {}
+        for table in self._tables:
+            groups.setdefault(table.titles, []).append(table)
+        parts = ["select * from _measured"] if self._measures else []
+        for number, (titles, group) in enumerate(groups.items()):
+            told = _OF_PLACE if "Op Name" in titles else _OF_PLACE | _OF_OPERATOR
+            readable = Column("readable", TEXT, "the path that it is read by")
+            names = (readable, *(each for each in VIEWS["statistics"] if each.name in told))
+            rows = ({**table.place, "readable": table.readable} for table in group)
+            self._insert(f"_places_{number}", names, rows)
+            parts.append(csv_tables.select(group, f"_places_{number}"))
+        self._view("statistics", parts)
+
+    def _insert(self, table: str, columns: Sequence[Column], rows: Iterable[engine.Cells]) -> None:
+        engine.insert(self._connection, table, columns, filter(self._fits, rows))
+
+    def _fits(self, row: engine.Cells) -> bool:
+        """Return whether the database can hold the numbers of a row; a fault names the place of any other."""
+        for name, cell in row.items():
+            for each in cell if isinstance(cell, list | tuple) else (cell,):
+                if isinstance(each, int) and abs(each) >> _BITS:
+                    place = "/".join(str(row[part]) for part in ("dump", "directory") if part in row)
+                    self._fault(f"{place}: {name} {each} is no number of 64 bits; it is left out")
+                    return False
+        return True
+
+    def _view(self, view: str, parts: list[str]) -> None:
+        """Make a view of parts, and of packs; a column that a part lacks is NULL."""
+        of_packs = (
+            select_pack(source.path, view, self._fault, self._find_fault)
+            for source in self._of(QuestionedKind.PACK)
+        )
+        selects = [*(self._typed(view, part) for part in parts), *filter(None, of_packs)]
+        text = " union all ".join(selects) or _nothing(view)
+        kind = "temp table" if self._is_read_only else "view"
+        try:
+            self._connection.execute(f"create or replace {kind} {view} as {text}")
+        except engine.library().Error:
+            if self._find_fault is not None:
+                raise
+            self._find_fault = partial(engine.fault, self._connection)
+            self._view(view, parts)
+        self._made[view] = parts
+
+    def _typed(self, view: str, part: str) -> str:
+        told = {title for title, *_ in self._connection.execute(f"{part} limit 0").description}
+        cells = (f'"{each.name}"' if each.name in told else _null(each) for each in VIEWS[view])
+        return f"select {', '.join(cells)} from ({part})"
+
+    def _fault(self, message: str) -> None:
+        self.faults[message] = None
+
+
+def _has_both(directory: Iteration) -> bool:
+    """Return whether a directory holds a table of statistics beside files of tensors."""
+    try:
+        return os.path.isfile(f"{directory.path}/{STATISTICS}") and bool(directory.tensor_files)
+    except DumpReadError:  # reported by the view of tensors
+        return False
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise errors of DuckDB, and of cells that Python has no value for, as a ToolError."""
+    try:
+        yield
+    except (engine.library().Error, UnicodeEncodeError, OverflowError) as error:
+        raise ToolError(ReturnCode.PARAMETER, f"the question fails: {engine.message(error)}") from error
+
+
+def _fetch(result: Any, count: int) -> list[tuple[Any, ...]]:
+    with _told():
+        rows: list[tuple[Any, ...]] = result.fetchmany(count)
+        return rows
+
+
+def _is_of_extensions(statement: Any) -> bool:
+    try:
+        return bool(statement.type == engine.library().StatementType.LOAD)
+    except ValueError:  # UPDATE EXTENSIONS is not among the library's types
+        return True
+
+
+def _null(column: Column) -> str:
+    return f'cast(null as {column.type}) as "{column.name}"'
+
+
+def _nothing(view: str) -> str:
+    """Return the SQL of a view without rows."""
+    return f"select {', '.join(map(_null, VIEWS[view]))} where false"
+
+
+def _unique(columns: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return columns with a number behind a name that comes again.
+
+    >>> _unique([("a", "BIGINT"), ("a", "VARCHAR")])
+    (('a', 'BIGINT'), ('a_1', 'VARCHAR'))
+    """
+    kinds: dict[str, str] = {}
+    for title, kind in columns:
+        name, number = title, 0
+        while name in kinds:
+            number += 1
+            name = f"{title}_{number}"
+        kinds[name] = kind
+    return tuple(kinds.items())

@@ -1,0 +1,346 @@
+"""Views of dumps as rows: tensors, runs, files, operators, statistics, with the columns of their place."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from msdump import dtypes, reading
+from msdump.errors import DumpReadError, FormatError
+from msdump.executors import ExecutorChoice, directory_size, map_items
+from msdump.look.query import engine
+from msdump.look.query.columns import column_of
+from msdump.look.query.csv_tables import Table, first_names, tables_of
+from msdump.read import (
+    Dump,
+    Execution,
+    GraphOperator,
+    Iteration,
+    OperatorGraph,
+    Rank,
+    Record,
+    locate,
+    locate_below,
+)
+from msdump.statistics import STATISTICS
+from msdump.store import Key, OperatorName, PathKind, TensorName, layouts, names
+
+
+@dataclass
+class OpenedDump:
+    """A dump with its label.
+
+    Attributes:
+        label: Value of the column ``dump``.
+        path: Its directory, as the user names it.
+        dump: The dump.
+        faults: Messages about unreadable parts, to which views add.
+    """
+
+    label: str
+    path: str
+    dump: Dump
+    faults: dict[str, None]
+
+    def fault(self, message: str) -> None:
+        """Add a message to the faults; a repeated one is kept once."""
+        self.faults[message] = None
+
+    def iterations(self) -> Iterator[Iteration]:
+        """Yield the directories of iterations, as ``directories`` does."""
+        return map(replace, self.dump.all_iterations)
+
+    def directories(self) -> Iterator[Iteration]:
+        """Yield the directories of tensors: iterations, executions of models, constants.
+
+        Each is a new object: its cached lists and tensors are freed with it, so memory stays bounded.
+        """
+        yield from self.iterations()
+        yield from map(replace, self.dump.constants)
+
+    def place(self, directory: Iteration) -> dict[str, Any]:
+        """Return the columns of a directory of tensors."""
+        return self.place_of(directory.key) | {"directory": self.below(directory.path)}
+
+    def place_of(self, key: Key) -> dict[str, Any]:
+        """Return the columns dump, rank, network, graph and iteration of a place in a dump's tree."""
+        is_model = key.net is None
+        return {
+            "dump": self.label,
+            "rank": key.device if key.rank is None else key.rank,
+            "network": key.model if is_model else key.net,
+            "graph": key.model_id if is_model and key.graph is None else key.graph,
+            "iteration": None if key.kind is PathKind.CONSTANTS else key.iteration,
+        }
+
+    def below(self, path: str) -> str:
+        """Return a path relative to the dump's directory."""
+        return os.path.relpath(path, self.dump.path)
+
+
+def tensor_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+    """Yield a row for each tensor that was saved, execution by execution, in their order."""
+    for directory in opened.directories():
+        place = opened.place(directory)
+        for execution in executions(directory, opened.fault):
+            for record in execution.records:
+                yield place | tensor_row(record, opened.fault)
+    for file in opened.dump.failures:  # exception dumps of failing operators
+        place = opened.place_of(file.directory.key) | {
+            "directory": opened.below(file.path.rpartition("/")[0])
+        }
+        try:
+            for record in file.records:
+                yield place | tensor_row(record, opened.fault)
+        except DumpReadError as error:
+            opened.fault(str(error))
+
+
+def executions(directory: Iteration, fault: Callable[[str], object]) -> tuple[Execution, ...]:
+    """Return the executions with files in a directory; none, and report a fault, for an unreadable one."""
+    try:
+        return directory.file_executions
+    except DumpReadError as error:
+        fault(str(error))
+        return ()
+
+
+def tensor_row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]:
+    """Return the columns of a tensor; a torn file has no shape, and is a fault."""
+    dtype, shape = None, None
+    try:
+        dtype, shape = record.dtype, record.shape
+    except DumpReadError as error:
+        fault(str(error))
+    return _name_columns(record.name) | {
+        "io": str(record.io),
+        "slot": record.slot,
+        "full_name": record.full_name,
+        "scope": record.scope or None,
+        "execution": record.execution,
+        "pass": record.pass_number,
+        "dtype": dtype,
+        "shape": shape,
+        "format": record.format,
+        "bytes": None if dtype is None or shape is None else packed_size(dtype, shape),
+        "path": record.path,
+    }
+
+
+def _name_columns(name: TensorName | OperatorName) -> dict[str, Any]:
+    fields = ("op_type", "op_name", "task_id", "stream_id", "timestamp")
+    return {field: getattr(name, field) for field in fields}
+
+
+def packed_size(dtype: str, shape: tuple[int, ...]) -> int | None:
+    """Return the bytes of a tensor, small types packed as on a device; None for texts and unknown types."""
+    try:
+        return dtypes.from_name(dtype).packed_size(math.prod(shape))
+    except FormatError:
+        return None
+
+
+def run_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+    """Yield a row for each execution that left tensors in a directory, and for each directory without any."""
+    for directory in opened.iterations():
+        place = opened.place(directory) | _run_columns(opened, directory)
+        saved = [each for each in executions(directory, opened.fault) if each.records]
+        for execution in saved:
+            times = [record.timestamp for record in execution.records]
+            yield place | {
+                "execution": execution.number,
+                "is_whole": execution.is_whole,
+                "started": moment(min(times)),
+                "ended": moment(max(times)),
+                "tensors": len(times),
+            }
+        if not saved:
+            yield place | {"tensors": 0}
+
+
+def moment(microseconds: int) -> str:
+    """Return a time of UTC as SQL has it.
+
+    >>> moment(1795219089580885)
+    '2026-11-20T23:58:09.580885'
+    """
+    return (datetime(1970, 1, 1) + timedelta(microseconds=microseconds)).isoformat()  # noqa: DTZ001 - UTC
+
+
+def _run_columns(opened: OpenedDump, directory: Iteration) -> dict[str, Any]:
+    """Return the columns from the path of a directory and the metadata of its rank."""
+    key = directory.key
+    rank = None if key.rank is None else opened.dump.ranks.get(key.rank)
+    device, config = None, None
+    try:
+        device, config = (None, None) if rank is None else (rank.device, rank.config)
+    except DumpReadError as error:
+        opened.fault(str(error))
+    known = device if isinstance(device, dict) else {}
+    return {
+        "step": key.step,
+        "time": key.time,
+        "device_target": known.get("device_target"),
+        "version": known.get("ms_version"),
+        "config": None if config is None else json.dumps(config),
+        "path": directory.path,
+    }
+
+
+def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+    """Yield a row for each file below a dump, sorted by directory and name."""
+    top = opened.dump.path
+    place = locate(top) or locate_below(top)
+    root = top if place is None else place[0]
+
+    def note(error: OSError) -> None:
+        opened.fault(f"{error.filename}: {error.strerror or error}")
+
+    for folder, _, listed in reading.walk(top, note):
+        below = os.path.relpath(folder, root)
+        prefix = "" if below == "." else f"{below}/"
+        directory = None if not prefix else layouts.parse(below, is_directory=True)
+        where = {"dump": opened.label} if directory is None else opened.place_of(directory)
+        told = where | {"directory": opened.below(folder)}
+        for name in listed:
+            yield told | _file(f"{folder}/{name}", layouts.parse(prefix + name, is_directory=False), opened)
+
+
+def _file(path: str, key: Key | None, opened: OpenedDump) -> dict[str, Any]:
+    """Return the columns of a file: its place (``key``, None for a foreign file), kind, name and size."""
+    told = {} if key is None else {k: v for k, v in opened.place_of(key).items() if v is not None}
+    kind = "foreign" if key is None else key.kind.name.lower()
+    row = told | {"kind": kind, "name": path.rpartition("/")[2], "path": path}
+    try:
+        status = os.lstat(path)
+    except OSError as error:  # a run in progress may have replaced it
+        opened.fault(f"{path}: {error.strerror or error}")
+        return row
+    return row | {"bytes": status.st_size, "modified": moment(status.st_mtime_ns // 1000)}
+
+
+def operator_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+    """Yield a row for each operator of the graph files; without one, of the execution order's names."""
+    for rank in opened.dump.ranks.values():
+        yield from _of_rank(opened, rank)
+    for model in (*opened.dump.all_models, *opened.dump.captured):
+        place = {"dump": opened.label, "rank": model.device, "network": model.name, "graph": model.model_id}
+        graph = model.operator_graph
+        if graph is not None:
+            yield from _operators(graph, place, _names_in_files(model.iterations))
+
+
+def _of_rank(opened: OpenedDump, rank: Rank) -> Iterator[dict[str, Any]]:
+    with_tensors = {
+        number: graph for network in rank.networks.values() for number, graph in network.graphs.items()
+    }
+    # a graph without a dump belongs to the rank's network if there is only one
+    only = next(iter(rank.networks)) if len(rank.networks) == 1 else None
+    for number in rank.compiled_graphs:
+        dumped = with_tensors.get(number)
+        network = only if dumped is None else dumped.network
+        place = {"dump": opened.label, "rank": rank.number, "network": network, "graph": number}
+        spelled = _names_in_files(() if dumped is None else dumped.iterations.values())
+        if number in rank.operator_graphs:
+            yield from _operators(rank.operator_graphs[number], place, spelled)
+        else:
+            for position, full_name in enumerate(rank.order_unless_damaged(number) or ()):
+                yield place | {"execution_order": position} | _named(full_name, spelled)
+
+
+def _names_in_files(iterations: Iterable[Iteration]) -> frozenset[str]:
+    """Return names of operators as the files of the first readable iteration spell them."""
+    for iteration in iterations:
+        try:
+            in_files = frozenset(name.op_name for name, _ in iteration.named_files)
+            return in_files or frozenset(first_names(iteration.statistic_files.values()))
+        except DumpReadError:  # reported by the view of tensors
+            continue
+    return frozenset()
+
+
+def _named(full_name: str, spelled: frozenset[str]) -> dict[str, Any]:
+    """Return the columns of an operator's names; ``op_name`` is the name that files have."""
+    scope, _, last = full_name.rpartition("/")
+    full, last = names.sanitize(full_name), names.sanitize(last)
+    op_name = last if full not in spelled and last in spelled else full
+    return {"full_name": full_name, "scope": scope, "op_name": op_name}
+
+
+def _operators(
+    graph: OperatorGraph, place: dict[str, Any], spelled: frozenset[str]
+) -> Iterator[dict[str, Any]]:
+    for position, operator in enumerate(graph.operators.values()):
+        numbers = {"execution_order": position, "caller": graph.caller or None}
+        yield place | numbers | _named(operator.full_name, spelled) | _operator_columns(operator)
+
+
+def _operator_columns(operator: GraphOperator) -> dict[str, Any]:
+    return {
+        "op_type": operator.op_type,
+        "source": operator.source_line or None,
+        "inputs": [source.name for source in operator.inputs],
+        "input_kinds": [str(source.kind) for source in operator.inputs],
+        "input_slots": [source.slot for source in operator.inputs],
+        "output_dtypes": [form.dtype for form in operator.outputs],
+        "onnx_name": operator.onnx_name or None,
+        "attributes": operator.attributes or None,
+    }
+
+
+def statistic_tables(opened: OpenedDump, memory: engine.MemoryFiles) -> Iterator[Table]:
+    """Yield the files of statistics of a dump."""
+    for directory in opened.iterations():
+        place = opened.place(directory)
+        try:
+            paths = directory.statistic_files
+        except DumpReadError as error:
+            opened.fault(str(error))
+            continue
+        for operator, path in paths.items():
+            told = place | {"path": path} | ({} if operator is None else _name_columns(operator))
+            yield from tables_of(path, told, memory, opened.fault)
+
+
+def measured_rows(
+    opened: OpenedDump,
+    executor: ExecutorChoice,
+    progress: Callable[[int], object],
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each tensor without a row of statistics, which reads its file."""
+    directories = opened.dump.all_iterations
+    everything = map_items(
+        _measured,
+        map(replace, directories),
+        size=lambda each: directory_size(each.path),
+        executor=executor,
+        name=lambda each: each.path,
+        paths=(opened.path,),
+        progress=progress,
+    )
+    for directory, found in zip(directories, everything, strict=True):
+        rows, faults = found
+        for fault in faults:
+            opened.fault(fault)
+        place = opened.place(directory)
+        yield from (place | row for row in rows)
+
+
+def _measured(directory: Iteration) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return rows of measured tensors, and faults; called in worker processes."""
+    rows: list[dict[str, Any]] = []
+    faults: dict[str, None] = {}
+    for execution in executions(directory, faults.setdefault):
+        for record in execution.records:
+            try:
+                if directory.row_of(record) is None:
+                    numbers = {column_of(each): record.stats.get(each.category) for each in STATISTICS}
+                    rows.append(tensor_row(record, faults.setdefault) | numbers)
+            except DumpReadError as error:
+                faults.setdefault(str(error))
+    return rows, [*faults]

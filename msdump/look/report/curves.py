@@ -1,0 +1,283 @@
+"""Curves of a report: losses and gradient norms, device memory, histograms of elements."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from msdump import dtypes
+from msdump.device import DeviceMemory
+from msdump.errors import DumpReadError, FormatError
+from msdump.graph import written_inputs
+from msdump.look import watching
+from msdump.look.query import packed_size
+from msdump.look.report.operators import ReportedOperator
+from msdump.look.report.series import Fault, StatisticSeries
+from msdump.read import Iteration, MeasuredRecord, OperatorGraph, Record, SourceKind, ValueForm
+from msdump.record import IO
+from msdump.watch import Role, subject
+
+_MOST_INPUTS: Final = 16  # inputs of an optimizer that are searched for the gradient
+
+_Place = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingCurve:
+    """A curve of a training, such as the loss, over its iterations.
+
+    Attributes:
+        name: "loss" or "gradient norm".
+        rank: Number of the rank.
+        of: The operator of the loss; how many gradients the norm is of.
+        values: By iteration; NaN where nothing was dumped.
+    """
+
+    name: str
+    rank: int
+    of: str
+    values: tuple[float, ...]
+
+
+def training_curves(
+    operators: Sequence[ReportedOperator],
+    series: StatisticSeries,
+    graphs: Mapping[_Place, OperatorGraph],
+) -> list[TrainingCurve]:
+    """Return the losses and the norms of all gradients that optimizers read, by rank."""
+    rows = {(each.operator, each.io, each.slot): row for row, each in enumerate(series.tensors)}
+    return [*_losses(operators, series, graphs), *_norms(operators, series, rows)]
+
+
+def _losses(
+    operators: Sequence[ReportedOperator],
+    series: StatisticSeries,
+    graphs: Mapping[_Place, OperatorGraph],
+) -> Iterator[TrainingCurve]:
+    table = next((series.numbers[name] for name in ("avg", "max", "min") if name in series.numbers), None)
+    for row, tensor in enumerate(series.tensors):
+        operator = operators[tensor.operator]
+        if table is None or tensor.io is not IO.OUTPUT:
+            continue
+        graph = graphs.get((operator.rank, operator.place))
+        is_loss = watching.is_loss_output(graph, operator.described, tensor.slot)
+        told = subject(operator.op_type, operator.name, tensor.io, tensor.slot, is_loss=is_loss)
+        # without a graph file only the shape distinguishes the loss from the second output, a gradient
+        if Role.LOSS in told.roles and (is_loss or tensor.shape in {"", "1"}):
+            yield TrainingCurve("loss", operator.rank, operator.name, tuple(table[row].tolist()))
+
+
+def _norms(
+    operators: Sequence[ReportedOperator],
+    series: StatisticSeries,
+    rows: Mapping[tuple[int, IO, int], int],
+) -> Iterator[TrainingCurve]:
+    norms = series.numbers.get("l2norm")
+    if norms is None:
+        return
+    by_rank: dict[int, list[int]] = {}
+    for place, operator in enumerate(operators):
+        row = _gradient(operators, place, rows)
+        if row is not None:
+            by_rank.setdefault(operator.rank, []).append(row)
+    for rank, members in by_rank.items():
+        known = norms[members]
+        sums = np.sqrt(np.nansum(known**2, axis=0))
+        sums[np.isnan(known).all(axis=0)] = np.nan
+        struck = np.isnan(known) & (series.states[members] > 0)
+        sums[struck.any(axis=0)] = np.nan
+        yield TrainingCurve("gradient norm", rank, f"{len(members)} gradients", tuple(sums.tolist()))
+
+
+def _gradient(
+    operators: Sequence[ReportedOperator], place: int, rows: Mapping[tuple[int, IO, int], int]
+) -> int | None:
+    """Return the row of the gradient that an optimizer reads: its input, else the producer's output."""
+    operator = operators[place]
+    slot = _gradient_slot(operator.op_type)
+    if slot is None:
+        return None
+    row = rows.get((place, IO.INPUT, slot))
+    sources = () if operator.described is None else operator.described.inputs
+    if row is None and slot < len(sources) and sources[slot].kind is SourceKind.OPERATOR:
+        writers = (each for each in operator.reads if operators[each].name == sources[slot].name)
+        row = next((rows.get((each, IO.OUTPUT, sources[slot].slot)) for each in writers), None)
+    return row
+
+
+@functools.cache
+def _gradient_slot(op_type: str) -> int | None:
+    """Return the number of the gradient input of an optimizer; None for other operators."""
+    slots = range(_MOST_INPUTS)
+    return next((slot for slot in slots if Role.GRADIENT in subject(op_type, "", IO.INPUT, slot).roles), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCurve:
+    """Device memory while the operators of a graph run.
+
+    Attributes:
+        rank: Number of the rank.
+        place: Network and graph.
+        weights: Bytes of weights and graph inputs, which lie there all the time.
+        in_use: Bytes that are reserved while each operator runs, in the order of execution.
+        unknown: Number of outputs without a size in the graph file; they are left out.
+    """
+
+    rank: int
+    place: str
+    weights: int
+    in_use: tuple[int, ...]
+    unknown: int
+
+
+DumpedForms = Mapping[tuple[str, int], tuple[str, str]]
+"""Element type and shape of outputs that were dumped, by operator and number."""
+
+
+def memory_curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForms) -> MemoryCurve:
+    """Return the memory of a graph: each output is reserved from its operator to the last reader.
+
+    Sizes that the graph file lacks are taken from dumped outputs.
+    """
+    memory, unknown = DeviceMemory(), 0
+    for name, form in (*graph.weights.items(), *graph.inputs.items()):
+        unknown += not _reserve(memory, ("", name), form)
+    weights = memory.in_use
+    last = {
+        source.name: position
+        for position, operator in enumerate(graph.operators.values())
+        for source in operator.inputs
+        if source.kind is SourceKind.OPERATOR
+    }
+    kept = {each.name for each in graph.outputs if each.kind is SourceKind.OPERATOR}
+    in_use = []
+    held: dict[int, list[tuple[str, int]]] = {}
+    for number, (name, operator) in enumerate(graph.operators.items()):
+        if not written_inputs(operator.op_type):  # outputs written in place take no memory of their own
+            for slot, form in enumerate(operator.device_outputs or operator.outputs):
+                is_known = _reserve(memory, (name, slot), form) or _reserve(
+                    memory, (name, slot), _form(dumped.get((name, slot)))
+                )
+                unknown += not is_known
+                if is_known and name not in kept:
+                    held.setdefault(last.get(name, number), []).append((name, slot))
+        in_use.append(memory.in_use)
+        for key in held.pop(number, ()):
+            memory.release(key)
+    return MemoryCurve(rank, place, weights, tuple(in_use), unknown)
+
+
+def _form(dumped: tuple[str, str] | None) -> ValueForm:
+    if dumped is None or not dumped[0]:
+        return ValueForm()
+    dtype, shape = dumped
+    return ValueForm(dtype, tuple(int(size) for size in shape.split("x") if size.isdigit()))
+
+
+def _reserve(memory: DeviceMemory, key: tuple[str, str | int], form: ValueForm) -> bool:
+    if not form.dtype or form.shape is None or any(size < 0 for size in form.shape):
+        return False
+    nbytes = packed_size(form.dtype.lower(), form.shape)
+    if nbytes is None:
+        return False
+    memory.allocate(key, nbytes)
+    return True
+
+
+_BINS: Final = 48
+_SAMPLED: Final = 1 << 20  # elements of a tensor that are counted at most
+
+
+@dataclass(frozen=True, slots=True)
+class TensorHistogram:
+    """The elements of a tensor in bins of equal width.
+
+    Attributes:
+        operator: Place of its operator in the list.
+        tensor: Which, ``output:0``.
+        iteration: Number of the iteration.
+        low: Where the first bin begins.
+        high: Where the last bin ends.
+        counts: Number of elements in each bin, of the finite ones.
+        golden: The same of golden's tensor, in the same bins; none where there is none.
+        sampled: Number of elements that were counted.
+        size: Number of elements that there are.
+        nonfinite: Number of counted elements that are NaN or infinite.
+    """
+
+    operator: int
+    tensor: str
+    iteration: int
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    golden: tuple[int, ...]
+    sampled: int
+    size: int
+    nonfinite: int
+
+
+def operator_histograms(
+    operator: int, names: tuple[str, ...], directory: Iteration, golden: Iteration | None, fault: Fault
+) -> Iterator[TensorHistogram]:
+    """Yield the histograms of an operator's outputs in an iteration; none where only statistics were saved.
+
+    Names are full and as files spell them; ``golden`` is the same iteration of the golden dump.
+    """
+    try:
+        records = _outputs(directory, names)
+        others = {} if golden is None else {each.slot: each for each in _outputs(golden, names)}
+        for record in records:
+            mine = _elements(record)
+            if mine is not None:
+                other = others.get(record.slot)
+                theirs = None if other is None else _elements(other)
+                yield _histogram(operator, record, directory.number, mine, theirs)
+    except (DumpReadError, FormatError) as error:
+        fault(str(error))
+
+
+def _outputs(directory: Iteration, names: tuple[str, ...]) -> list[Record]:
+    records = next(filter(None, (directory.tensors_of(name) for name in names)), ())
+    kept = [each for each in records if not isinstance(each, MeasuredRecord)]
+    last = {(each.io, each.slot): each for each in kept}  # the last pass of a loop replaces earlier ones
+    outputs = [each for (io, _), each in last.items() if io == "output"]
+    return outputs or [*last.values()]
+
+
+def _elements(record: Record) -> tuple[np.ndarray, int] | None:
+    """Return a sample of a tensor's elements as float64, and their number; None if empty, text or complex."""
+    array = watching.elements(record)
+    is_small_float = dtypes.from_numpy(array.dtype).name.startswith(("bfloat", "float", "hifloat"))
+    if not array.size or (array.dtype.kind in "SUOcV" and not is_small_float):
+        return None
+    step = -(-array.size // _SAMPLED)
+    sample = array.reshape(-1)[::step]
+    return dtypes.widen(sample, dtypes.from_numpy(sample.dtype)).astype(np.float64), array.size
+
+
+def _histogram(
+    operator: int,
+    record: Record,
+    iteration: int,
+    mine: tuple[np.ndarray, int],
+    golden: tuple[np.ndarray, int] | None,
+) -> TensorHistogram:
+    values, size = mine
+    finite = values[np.isfinite(values)]
+    others = np.empty(0) if golden is None else golden[0][np.isfinite(golden[0])]
+    both = np.concatenate((finite, others))
+    low, high = (float(both.min()), float(both.max())) if both.size else (0.0, 0.0)
+    span = (low, high) if np.isfinite(high - low) else (low / 2, high / 2)
+    counts = np.histogram(finite, _BINS, span)[0] if both.size else np.zeros(_BINS, int)
+    theirs = () if golden is None else tuple(np.histogram(others, _BINS, span)[0].tolist())
+    place = f"{record.io}:{record.slot}"
+    return TensorHistogram(
+        *(operator, place, iteration, *span, tuple(counts.tolist()), theirs),
+        *(values.size, size, values.size - finite.size),
+    )

@@ -1,0 +1,144 @@
+"""A report by operator: statistics of tensors over the iterations, also as the rows of a csv table."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from msdump.judge import reports
+from msdump.look.report.collecting import DumpReport
+from msdump.look.report.operators import ReportedOperator
+from msdump.look.report.problems import OperatorVerdict
+from msdump.look.report.series import TensorState
+
+_TITLES: Final = (
+    *("Rank", "Network", "Order", "Operator", "Type", "Scope", "Source", "Tensor", "DataType", "Shape"),
+    *("Iteration", "Verdict", "Distance", "OwnError", "Microseconds", "Problem", "Holds"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorOverTime:
+    """The statistics of a tensor over the iterations.
+
+    Attributes:
+        tensor: Which input or output, "output:0".
+        dtype: Element type, "" where it is not known.
+        shape: Its shape, "2x3"; empty of a scalar.
+        holds: By iteration: NaN and infinities in it, "" for none; null where it was not dumped.
+        statistics: By category and iteration; null where a statistic was not computed.
+    """
+
+    tensor: str
+    dtype: str
+    shape: str
+    holds: list[str | None]
+    statistics: dict[str, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorOverTime:
+    """An operator of the dump, or of a graph of which nothing was dumped.
+
+    Attributes:
+        operator: The operator.
+        microseconds: Mean time of a run; None where it was not measured.
+        verdict: The gravest of its verdicts; None without a comparison.
+        distances: Distance of its outputs from golden's by iteration; None without a comparison.
+        tensors: Its tensors, outputs first.
+    """
+
+    operator: ReportedOperator
+    microseconds: float | None
+    verdict: OperatorVerdict | None
+    distances: list[float | None] | None
+    tensors: list[TensorOverTime]
+
+
+def operators_over_time(report: DumpReport) -> Iterator[OperatorOverTime]:
+    """Yield all operators in the order of execution."""
+    rows: list[list[int]] = [[] for _ in report.operators]
+    for row, tensor in enumerate(report.series.tensors):
+        rows[tensor.operator].append(row)
+    for number, operator in enumerate(report.operators):
+        distances = None
+        if report.distances is not None:
+            distances = [None if math.isnan(value) else value for value in report.distances[number].tolist()]
+        yield OperatorOverTime(
+            operator,
+            report.times.get(number),
+            report.verdicts.get(number),
+            distances,
+            [_tensor_over_time(report, row) for row in rows[number]],
+        )
+
+
+def _tensor_over_time(report: DumpReport, row: int) -> TensorOverTime:
+    series = report.series
+    tensor = series.tensors[row]
+    states = [TensorState(state) for state in series.states[row].tolist()]
+    return TensorOverTime(
+        f"{tensor.io}:{tensor.slot}",
+        tensor.dtype,
+        tensor.shape,
+        [" ".join(state.words) if state else None for state in states],
+        {
+            category: [
+                _statistic(category, value, state)
+                for value, state in zip(values[row].tolist(), states, strict=True)
+            ]
+            for category, values in series.numbers.items()
+        },
+    )
+
+
+def _statistic(category: str, value: float, state: TensorState) -> float | None:
+    """Return a statistic; None for NaN, which means not computed unless the tensor has NaN."""
+    is_one = TensorState.NAN in state and not category.endswith("count")
+    return None if math.isnan(value) and not is_one else value
+
+
+def lines(report: DumpReport) -> Iterator[str]:
+    """Return the lines of the csv file: titles, then operators in their order, tensor by tensor.
+
+    An operator without a tensor has one row. ``Problem`` and ``Verdict`` are the operator's,
+    ``Distance`` is that of the iteration, ``Holds`` names NaN and infinities.
+    """
+    titles = (*_TITLES, *report.series.numbers)
+    rows = ((*row, *("",) * (len(titles) - len(row))) for row in _rows(report))
+    return reports.csv_lines(itertools.chain((titles,), rows), "\r\n")
+
+
+def _rows(report: DumpReport) -> Iterator[tuple[object, ...]]:
+    faults: dict[int, str] = {}
+    for problem in report.problems:
+        faults.setdefault(problem.operator, problem.text)
+        if problem.operator < 0:  # a problem without an operator of the dump
+            yield ("", "", "", problem.name, *("",) * (_TITLES.index("Problem") - 4), problem.text)
+    for number, each in enumerate(operators_over_time(report)):
+        operator = each.operator
+        named = (
+            *(operator.rank, operator.place, operator.order, operator.name),
+            *(operator.op_type, operator.scope, operator.source_line),
+        )
+        verdict, own_error = "", ""
+        if each.verdict is not None:
+            verdict, own_error = each.verdict.worst.verdict, _text(each.verdict.own_error)
+        rest = (own_error, _text(each.microseconds), faults.get(number, ""))
+        if not each.tensors:
+            yield (*named, "", "", "", "", verdict, "", *rest)
+        for tensor in each.tensors:
+            form = (tensor.tensor, tensor.dtype, tensor.shape)
+            for column, iteration in enumerate(report.series.iterations):
+                holds = tensor.holds[column]
+                if holds is not None:
+                    distance = _text(None if each.distances is None else each.distances[column])
+                    statistics = (_text(values[column]) for values in tensor.statistics.values())
+                    yield (*named, *form, iteration, verdict, distance, *rest, holds, *statistics)
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.6g}"

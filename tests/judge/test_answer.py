@@ -1,0 +1,168 @@
+"""The sentences of a comparison's answer."""
+
+from dataclasses import replace
+
+import pytest
+
+from msdump.judge import TensorError, answer
+from msdump.judge.verdict import (
+    Finding,
+    OperatorPlace,
+    Report,
+    TensorEvidence,
+    TensorResult,
+    TensorVerdict,
+    Verdict,
+)
+from msdump.record import IO
+
+AGREES, DIFFERS = TensorVerdict.AGREES, TensorVerdict.DIFFERS
+
+
+def output(distance=0.0, verdict=AGREES, limit=2**-8, *, name="logits", misplaced=0):
+    """Return the verdict on an output of a network."""
+    error = TensorError(not distance, distance, misplaced=misplaced)
+    return TensorResult(TensorEvidence(IO.OUTPUT, 0, error=error, name=name), verdict, limit=limit)
+
+
+def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
+    """Return the verdict on an operator."""
+    return Finding(OperatorPlace(name, op_type, name, iteration=iteration), verdict)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told"),
+    [
+        ([], ""),
+        ([TensorResult(TensorEvidence(IO.OUTPUT, 0), TensorVerdict.UNCHECKED)], ""),
+        ([output(verdict=TensorVerdict.EQUAL)], "the outputs are equal"),
+        ([output(8e-4), output()], "the outputs agree (error 0.0008, limit 0.0039 of float16)"),
+        ([output(8e-4, limit=0.01)], "the outputs agree (error 0.0008, limit 0.01)"),
+        ([output(0.1, limit=0.5)], "the outputs agree (error 0.1, limit 0.5)"),
+        ([output(0.12, DIFFERS)], "output logits differs by 0.12 (limit 0.0039 of float16)"),
+        ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
+        (
+            [output(), *(output(1.0, DIFFERS, None, name=name) for name in "abcde")],
+            "output a differs by 1, output b differs by 1, output c differs by 1 and 2 more",
+        ),
+        (
+            [output(each, DIFFERS, None) for each in (0.1, 0.3, 0.2)],
+            "output logits differs by 0.3",
+        ),
+        (
+            [output(0.5, DIFFERS, None, misplaced=3)],
+            "output logits differs in NaN or infinities at 3 elements",
+        ),
+    ],
+)
+def test_what_the_outputs_do(outputs, told):
+    """A sentence says which outputs differ and by how much, or how much of the allowance they take."""
+    assert told == answer.tell_outputs(outputs)
+
+
+@pytest.mark.parametrize(
+    ("names", "groups"),
+    [
+        (["h.0-Block/norm-RMSNorm/Pow-op0"] * 2, [2]),
+        ([f"h.{number}-Block/norm-RMSNorm/Pow-op0" for number in range(2)], [1, 1]),
+        ([f"h.{number}-Block/norm-RMSNorm/Pow-op0" for number in range(3)], [3]),
+        ([f"h.{number}-Block/Pow-op0" for number in range(3)], [3]),
+        ([f"a{number}/Pow-op0" for number in range(3)], [1, 1, 1]),
+    ],
+)
+def test_operators_that_are_at_fault_alike(names, groups):
+    """One operator of several runs is one group, and so are three of one type in scopes of one class."""
+    found = answer.group_alike(names, str, lambda name: answer.kind_of_fault(name, "Pow", "nonfinite"))
+
+    assert groups == [len(group) for group in found]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["past.1.key"], "the network's input past.1.key differs"),
+        (["a", "b"], "the network's inputs a, b differ"),
+        (["a", "b", "c", "d"], "the network's inputs a, b, c and 1 more differ"),
+    ],
+)
+def test_inputs_that_differ(names, told):
+    """Inputs of the network that differ are called by their names, whoever is accused, and come first."""
+    report = Report(inputs=names)
+    report.add(finding("Default/Pow-op0"))
+
+    assert told == answer.meaning(report)
+    assert "feed both sides the same inputs" == answer.next_step(report, answer.Compared())
+
+
+@pytest.mark.parametrize(
+    ("verdict", "has_rerun", "means", "step"),
+    [
+        (Verdict.EQUAL, False, "", ""),
+        (Verdict.AGREES, True, "", ""),
+        (Verdict.OWN, False, "", "--model MODEL.onnx"),
+        (Verdict.OWN, True, "", "msdump extract"),
+        (Verdict.NONFINITE, True, "", "--advise"),
+        (Verdict.WEIGHT, False, "", "same weights"),
+        (Verdict.MISSING, False, "", "exported"),
+        (Verdict.ACCUMULATED, False, "rounding errors add up", "--model MODEL.onnx"),
+        (Verdict.ACCUMULATED, True, "rounding errors add up", "--advise"),
+        (Verdict.INHERITED, True, "already differ", "same inputs"),
+        (Verdict.UNREADABLE, True, "all readable tensors", "dump again"),
+        (Verdict.UNCHECKED, False, "was not compared", ""),
+    ],
+)
+def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
+    """A verdict without a fault is explained, and every finding has a next step that fits it."""
+    report = Report()
+    report.add(finding("Default/Pow-op0", verdict))
+
+    told = answer.meaning(report), answer.next_step(report, answer.Compared(has_rerun=has_rerun))
+
+    assert (bool(means), bool(step)) == tuple(map(bool, told))
+    assert means in told[0]
+    assert step in told[1]
+
+
+def test_random_numbers_need_a_seed():
+    """The next step after random numbers is a seed for the first operator that draws them."""
+    report = Report()
+    for name in ("a", "b"):
+        report.add(replace(finding(name, Verdict.UNCHECKED), note="random"))
+
+    assert "give a a `seed` attribute, as msdump run --seed does: two runs then draw equal numbers" == (
+        answer.next_step(report, answer.Compared())
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "compared", "step"),
+    [
+        (
+            Verdict.NONFINITE,
+            answer.Compared("a b", "Ascend:O2", ("--dim", "N=4"), has_rerun=True),
+            "run msdump diff 'a b' --mine Ascend:O2 --dim N=4 --advise 0.01 to find the operators to keep",
+        ),
+        (
+            Verdict.NONFINITE,
+            answer.Compared(),
+            "run msdump diff MODEL.onnx --mine VARIANT --advise 0.01 to find the operators to keep",
+        ),
+        (Verdict.NONFINITE, answer.Compared("a.onnx", "CPU"), ""),
+        (
+            Verdict.WEIGHT,
+            answer.Compared("a.onnx", has_rerun=True, are_models=True),
+            "give both models the same weights",
+        ),
+        (
+            Verdict.OWN,
+            answer.Compared("a.onnx", dump="d", has_rerun=True),
+            "run msdump extract d Default/Pow-op0 -o DIRECTORY --model a.onnx to write it as a model",
+        ),
+    ],
+)
+def test_next_commands_name_the_files(verdict, compared, step):
+    """Commands of next steps name the known files and the variant; unknown ones stand in capitals."""
+    report = Report()
+    report.add(finding("Default/Pow-op0", verdict))
+
+    assert step == answer.next_step(report, compared)

@@ -1,0 +1,200 @@
+"""Differences of two operator graphs, and none that compilation explains."""
+
+import json
+from itertools import permutations
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+
+from msdump.cli import main
+from msdump.execute import WeightCopies
+from msdump.graph import compile_graph, loader
+from msdump.judge import list_facts
+from msdump.judge.diff import make_side, models, pair_models
+from msdump.judge.pair import GraphSide, align, joined_parts, operator_graphs
+from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
+from tests.faults.networks import SOUND, network
+from tests.texts import parsed
+
+MODES = ("float32", "Ascend", "Ascend:force_fp16", "Ascend:allow_fp32_to_bf16", "Ascend:O1", "Ascend:O2")
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_pairs_have_no_facts(name, tmp_path):
+    """Fusion, folding, casts and inserted transfers of one model in any two modes are no facts."""
+    onnx.save(network(name).model, tmp_path / "net.onnx")
+    model = loader.load(tmp_path / "net.onnx")
+    trains = network(name).trains
+    compiled = {
+        mode: operator_graphs(make_side(model, models.parse(mode), WeightCopies(), trains=trains).graph)
+        for mode in MODES
+    }
+
+    for mine, golden in permutations(MODES, 2):
+        for number in compiled[mine].keys() & compiled[golden].keys():
+            sides = (GraphSide(compiled[mode][number]) for mode in (mine, golden))
+            assert () == facts_of(*sides), f"{mine} beside {golden}"
+
+
+def facts_of(mine, golden):
+    """Return the facts of two graphs that are matched."""
+    return list_facts(mine, golden, align(mine, golden))
+
+
+GOLDEN = """g (float[4,8] x, float[4,8] z) => (float[4,8] y) {
+    [a] a = Tanh(x) [b] b = Sub(a, z) [c] c = LeakyRelu<alpha = 0.1>(b) [d] d = Abs(c) [e] e = Mul(d, z)
+    [f] f = Add(e, b) [g] y = Sigmoid(f) }"""
+
+CHANGES = {
+    "attribute": ("alpha = 0.1", "alpha = 0.3", "c", "negative_slope 0.3, in golden 0.1"),
+    "dropped": (
+        *("d = Abs(c) [e] e = Mul(d, z)", "e = Mul(c, z)", "d"),
+        "input 0 of Default/Mul-op0 is from Default/LeakyRelu-op0, in golden from this operator",
+    ),
+    "first dropped": (
+        *("[a] a = Tanh(x) [b] b = Sub(a, z)", "[b] b = Sub(x, z)", "a"),
+        "input 0 of Default/Sub-op0 is from input x, in golden from this operator",
+    ),
+    "last dropped": (
+        *("f = Add(e, b) [g] y = Sigmoid(f)", "y = Add(e, b)", "g"),
+        "output 0 of the network is from Default/Add-op0, in golden from this operator",
+    ),
+    "inserted": (
+        *("[e] e = Mul(d, z)", "[n] n = Neg(d) [e] e = Mul(n, z)", "n"),
+        "input 0 of Default/Mul-op0 is from this operator, in golden from Default/Abs-op0",
+    ),
+    "inserted before its like": (
+        *("[a] a = Tanh(x)", "[n] n = Tanh(x) [a] a = Tanh(n)", "n"),
+        "input 0 of Default/Tanh-op1 is from this operator, in golden from input x",
+    ),
+    "rewired": (
+        *("Abs(c)", "Abs(a)", "d"),
+        "input 0 is from Default/Tanh-op0, in golden from Default/LeakyRelu-op0",
+    ),
+    "swapped": ("Sub(a, z)", "Sub(z, a)", "b", "inputs 0 and 1 are swapped"),
+    "replaced": ("Tanh(x)", "Softsign(x)", "a", "Softsign in place of Default/Tanh-op0 (Tanh)"),
+    "commutative": ("Add(e, b)", "Add(b, e)", "", ""),
+    "identity": (
+        *("d = Abs(c) [e] e = Mul(d, z)", "i = Identity(c) [i] d = Abs(i) [e] e = Mul(d, z)"),
+        *("", ""),
+    ),
+}
+"""Text in GOLDEN and its replacement, the node of the fact, and the text of the fact ("" for none)."""
+
+
+@pytest.mark.parametrize(("before", "after", "node", "text"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_one_fact_and_accused(before, after, node, text, tmp_path):
+    """One changed operator is one fact, not one for each that reads it, and the only one that is accused."""
+    onnx.save(parsed(GOLDEN), tmp_path / "golden.onnx")
+    onnx.save(parsed(GOLDEN.replace(before, after)), tmp_path / "mine.onnx")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "in.npz", **{name: rng.standard_normal((4, 8), np.float32) for name in "xz"})
+
+    arguments = ["diff", f"{tmp_path}/mine.onnx", f"{tmp_path}/golden.onnx", "--json"]
+    done = CliRunner().invoke(main, [*arguments, "--inputs", f"{tmp_path}/in.npz"])
+
+    told = json.loads(done.stdout)
+    assert [(node, text)] * bool(node) == [(each["onnx_name"], each["text"]) for each in told["facts"]]
+    accused = [each["onnx_name"] for each in told["operators"] if each["operator"] in told["accused"]]
+    assert ([node] * bool(node), int(bool(node))) == (accused, done.exit_code)
+
+
+KERNELS = """g (float[4,8] x, float[8,8] v, float[8,8] w) => (float[4,8] y) {
+    [a] a = MatMul(x, v) [b] b = Add(a, x) [c] c = Relu(b)
+    [d] d = MatMul(c, w) [e] e = Add(d, c) [f] f = Relu(e)
+    [s] s = Softmax(f) [h] h = Tanh(s) [i] i = Abs(h) [j] j = Softmax(i) [k] y = MatMul(j, v) }"""
+
+CHANGED_KERNELS = {
+    "a kernel's operand dropped": (
+        *("[d] d = MatMul(c, w) [e] e = Add(d, c)", "[e] e = Add(c, c)"),
+        "missing Default/MatMul-op1",
+    ),
+    "a value inside of a kernel is read": ("MatMul(j, v)", "MatMul(h, v)", "wiring Default/MatMul-op2"),
+    "a part of a kernel dropped": (
+        "[h] h = Tanh(s) [i] i = Abs(h)",
+        "[i] i = Abs(s)",
+        "replaced Default/Abs-op0",
+    ),
+    "a part of a kernel replaced": ("Tanh(s)", "Sigmoid(s)", "replaced Default/Sigmoid-op0Abs-op0"),
+}
+"""Text in KERNELS and its replacement, and the fact of the compiled graphs."""
+
+
+@pytest.mark.parametrize(("before", "after", "told"), CHANGED_KERNELS.values(), ids=CHANGED_KERNELS)
+def test_a_change_of_a_compiled_graph_is_one_fact(before, after, told):
+    """The change is one fact; kernels behind it that are fused otherwise are none."""
+    mine, golden = (
+        GraphSide(operator_graphs(compile_graph(loader.load(parsed(text))))[0])
+        for text in (KERNELS.replace(before, after), KERNELS)
+    )
+
+    assert [told] == [f"{fact.kind} {fact.operator}" for fact in facts_of(mine, golden)]
+
+
+def test_a_region_with_one_operator_more():
+    """Transfers that a device inserts do not hide the operator that golden's region has alone."""
+    x = ValueSource(SourceKind.INPUT, "x")
+
+    def row(*names):
+        operators, before = {}, x
+        for name in names:
+            op_type = "".join(part.rpartition("-op")[0] for part in joined_parts(name)) or "TransData"
+            operators[name] = GraphOperator(name, op_type, (before,))
+            before = ValueSource(SourceKind.OPERATOR, name)
+        return GraphSide(OperatorGraph(operators, {"x": ValueForm()}, outputs=(before,)))
+
+    mine = row("Softmax-op0", "Add-op1Elu-op0", "Sqrt-op0")
+    golden = row(
+        *("Softmax-op0", "Add-op1", "trans_TransData_0", "InstanceNorm-op0", "Elu-op0", "trans_TransData_1"),
+        "Sqrt-op0",
+    )
+
+    assert ["missing InstanceNorm-op0"] == [f"{each.kind} {each.operator}" for each in facts_of(mine, golden)]
+
+
+def test_weights_that_no_graph_names():
+    """Weights with names after their readers are not distinguished by these names."""
+
+    def chain(types):
+        operators, weights, before = {}, {}, ValueSource(SourceKind.INPUT, "x")
+        for number, op_type in enumerate(types):
+            name = f"{op_type}-op{types[:number].count(op_type)}"
+            weights[f"{name}/input1"] = ValueForm("float32", (4,))
+            read = ValueSource(SourceKind.WEIGHT, f"{name}/input1")
+            operators[name] = GraphOperator(name, op_type, (before, read))
+            before = ValueSource(SourceKind.OPERATOR, name)
+        graph = OperatorGraph(operators, {"x": ValueForm()}, weights, outputs=(before,), is_inferred=True)
+        return GraphSide(graph)
+
+    golden = ["Conv2D", "PReLU", "Conv2D", "Dense", "Conv2D", "LayerNorm", "Conv2D"]
+    mine = golden[:2] + golden[3:]
+
+    told = [f"{each.kind} {each.operator}" for each in facts_of(chain(mine), chain(golden))]
+
+    assert ["missing Conv2D-op1"] == told
+
+
+def test_weights_are_compared_by_their_bits(tmp_path):
+    """A weight of other bits is a fact, one that is rounded to float16 is none."""
+    weight = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)
+    kinds = {"golden": weight, "rounded": weight.astype(np.float16).astype(np.float32), "wrong": weight * 2}
+    text = "g (float[4,8] x) => (float[4,8] y) { [m] y = MatMul(x, w) }"
+    for name, array in kinds.items():
+        onnx.save(parsed(text, w=array), tmp_path / f"{name}.onnx")
+    golden, rounded, wrong = (loader.load(tmp_path / f"{name}.onnx") for name in kinds)
+
+    assert () == pair_models(rounded, golden).facts
+    assert ["weight"] == [fact.kind for fact in pair_models(wrong, golden).facts]
+
+
+def test_an_operator_among_constants_is_a_fact():
+    """Where both models compute a constant, an operator more is none that was folded."""
+    text = "g (float[2,2] x) => (float[2,2] y) { [p] p = Neg(w) [q] q = Exp(p) y = MatMul(x, q) }"
+    wider = text.replace("[q] q = Exp(p)", "[t] t = Tanh(p) [q] q = Exp(t)")
+    weight = np.float32([[1, 2], [3, 4]])
+
+    pair = pair_models(*(loader.load(parsed(each, w=weight)) for each in (wider, text)))
+
+    assert [("extra", "t")] == [(fact.kind, fact.onnx_name) for fact in pair.facts]
