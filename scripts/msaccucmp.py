@@ -1,4 +1,4 @@
-"""CANN's msaccucmp on any computer: ``msaccucmp.py {compare,convert,overflow,file_compare}``."""
+"""CANN's ``msaccucmp.py convert`` on any computer."""
 
 from __future__ import annotations
 

@@ -61,10 +61,9 @@ SHOWN_BY_EXAMPLE = (
     "msdump.store.write.rows",
     "msdump.store.write.sinks",
     "msdump.read.folder",
-    "msdump.judge.graph_rules",
     "msdump.convert.format",
     "msdump.convert.file",
-    "msdump.judge.scores",
+    "msdump.judge.errors",
     "msdump.wire",
 )
 """Modules of formats, names, grammars and layouts: an example says more than their rules."""

@@ -18,9 +18,11 @@ from msdump.config.acl import faults as acl_file
 from msdump.convert import Target, convert_files, find_sources, load_function
 from msdump.errors import MsdumpError
 from msdump.graph import loader
-from msdump.judge import inputs, read_rules
-from msdump.judge.compare import cann
-from msdump.read import Iteration, Record, open_dump, read_overflow
+from msdump.judge import inputs
+from msdump.judge.compare import measure_files
+from msdump.judge.pair import read_identities
+from msdump.judge.verdict import Limits
+from msdump.read import FolderKind, Iteration, Record, open_dump, read_overflow
 from msdump.return_codes import ReturnCode
 from msdump.store import Key, PathKind, TensorName
 
@@ -138,9 +140,9 @@ READERS = {
     "tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).array),
     "header of a tensor": ("Add.a.0.0.1.output.0.DefaultFormat.npy", lambda path: record(path).shape),
     "converted": ("Add.a.1.2.3", converted),
-    "compared": ("a.npy", lambda path: cann.compare_files(str(path), str(path))),
+    "compared": ("a.npy", lambda path: measure_files(str(path), str(path), Limits())),
     "overflow": ("Opdebug.Node_OpDebug.1.2.3", lambda path: read_overflow(str(path))),
-    "rules": ("graph.json", lambda path: read_rules(str(path))),
+    "graph file": ("graph.json", lambda path: read_identities(str(path), FolderKind.DUMPS, FolderKind.DUMPS)),
     "inputs": ("x.npz", lambda path: inputs.from_file(network(path.parent), str(path))),
     "script": (
         "convert_a_to_b.py",
@@ -170,7 +172,7 @@ def test_every_reader_refuses_what_is_no_file(tmp_path, reader, plant):
 
 
 @pytest.mark.parametrize(
-    "reader", ["configuration of a dump", "execution order", "rules", "configuration", "acl"]
+    "reader", ["configuration of a dump", "execution order", "graph file", "configuration", "acl"]
 )
 def test_a_file_that_is_read_as_a_whole_is_bounded(tmp_path, reader):
     """A file of a terabyte is refused by its size, before anything of it is read."""

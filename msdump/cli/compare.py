@@ -16,7 +16,7 @@ from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave
 from msdump.cli.verdicts import COMPARED, SHAPES, ComparedDumps, ComparisonView
 from msdump.errors import DumpReadError, InputError, plural
 from msdump.executors import ExecutorChoice
-from msdump.judge import ALL, answer, reports
+from msdump.judge import SCORES, answer, errors, reports
 from msdump.judge.compare import (
     ComparedFolder,
     DumpComparison,
@@ -330,9 +330,9 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
         )
         documents.put(DOCUMENT, ComparedDumps(report))
         leave(FAILED if result.is_bad else 0)
-    scores = result.evidence.scores  # empty if nothing was compared
-    for name, score in zip(ALL[: len(scores)], scores, strict=True):
-        print(f"{name}: {score}")
+    if result.evidence.error is not None:  # None if nothing was compared
+        for name, score in zip(SCORES, errors.scores(result.evidence.error), strict=True):
+            print(f"{name}: {score}")
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
     if result.is_bad:
         leave(FAILED)

@@ -15,7 +15,7 @@ from msdump.cli import messages, sections, streams
 from msdump.cli.options import applied
 from msdump.cli.output import Shape
 from msdump.errors import ToolError
-from msdump.judge import ALL, Fact, TensorError, answer
+from msdump.judge import SCORES, Fact, TensorError, answer, errors
 from msdump.judge.compare import shape_text, tensor_reason
 from msdump.judge.verdict import (
     COSINE,
@@ -310,8 +310,9 @@ def _tensor(tensor: TensorResult) -> str:
 
 
 def _scores(tensor: TensorResult) -> dict[str, str]:
-    """Scores as CANN's comparison prints them, by algorithm; none where they were not computed."""
-    return dict(zip(ALL, tensor.evidence.scores, strict=False))
+    """Numbers of the error by name, with six decimals; none where nothing was compared."""
+    error = tensor.evidence.error
+    return {} if error is None else dict(zip(SCORES, errors.scores(error), strict=True))
 
 
 COMPARED: Final = (

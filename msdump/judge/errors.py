@@ -1,9 +1,8 @@
 """How far two tensors are apart: sums and extremes over their elements, and the numbers that follow.
 
-One pass in float64, block by block, serves the verdicts (``measure``) and CANN's formulas (``sums``, see
-``scores``). Verdicts leave out elements that are NaN or infinite, of which misplaced ones are counted, and
-masked lanes: attention adds -1e4, -65504, -3.4e38 or -inf to the scores of tokens that are not there, and
-such elements would outweigh all others in a norm. CANN's formulas take all elements, as float32.
+Elements that are NaN or infinite are left out, of which misplaced ones are counted, and so are masked lanes:
+attention adds -1e4, -65504, -3.4e38 or -inf to the scores of tokens that are not there, and such elements
+would outweigh all others in a norm.
 """
 
 from __future__ import annotations
@@ -21,13 +20,10 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.errors import FormatError
-from msdump.statistics import address, from_float16, total, total_of_products, total_of_squares
+from msdump.statistics import address, from_float16, total_of_products, total_of_squares
 
 SHORTER: Final = ("float32", "float16", "bfloat16")
 """Element types that devices round weights to."""
-
-ALMOST_ZERO: Final = float(np.finfo(np.float64).eps)
-"""A golden element up to this magnitude has no relative error."""
 
 MASK: Final = -8192.0
 """Upper bound of masked elements: the mildest mask in use is -1e4, and scores are added to it."""
@@ -38,8 +34,6 @@ _NEAR: Final = 2.0**-6  # masked elements of the two sides differ by at most bfl
 _GAP: Final = 16.0  # large numbers are masks only if all others are this many times smaller
 _LINES: Final = ("row", "column")
 _FEW: Final = 8  # a matrix differs in few rows if it differs in at most this part of them
-_FLOOR: Final = float(np.finfo(np.float32).eps)  # least density of a divergence, relative to the range
-_LEAST_SPREAD: Final = 1e-3  # of the squares; smaller deviations are summed directly, to keep digits
 _BLOCK: Final = 1 << 16  # elements that stay in a core's cache while all sums over them are taken
 _EXPONENT: Final = np.uint64(0x7FF0_0000_0000_0000)  # mask of the exponent bits of float64
 
@@ -86,6 +80,18 @@ class TensorError:
 
 SAME: Final = TensorError(is_same=True)
 
+SCORES: Final = ("CosineSimilarity", "MaxAbsoluteError", "RelativeEuclideanDistance")
+"""Titles of the numbers that ``scores`` returns."""
+
+
+def scores(error: TensorError) -> tuple[str, ...]:
+    """Return the numbers of an error that other tools print, too, with six decimals.
+
+    >>> dict(zip(SCORES, scores(measure(np.float32([3, 4]), np.float32([3, 5])))))["MaxAbsoluteError"]
+    '1.000000'
+    """
+    return tuple(f"{number:.6f}" for number in (error.cosine, error.largest, error.distance))
+
 
 @dataclass(slots=True)
 class Side:
@@ -95,18 +101,11 @@ class Side:
         low: Smallest element, NaN if any element is.
         high: Largest element, NaN if any element is.
         squares: Sum of the squares.
-        total: Sum of the elements; only set by ``sums``.
-        deviations: Sum of the squared distances from the mean; only set by ``sums``.
-        densities: Sum of the densities of CANN's divergence in units of the range; only set by ``sums``.
     """
 
     low: float = math.nan
     high: float = math.nan
     squares: float = 0.0
-    total: float = 0.0
-    deviations: float = 0.0
-    densities: float = 0.0
-    _counted: int = 0
 
     @property
     def norm(self) -> float:
@@ -117,20 +116,6 @@ class Side:
     def is_finite(self) -> bool:
         """Whether no element is NaN or infinite."""
         return math.isfinite(self.low) and math.isfinite(self.high)
-
-    def add_moments(self, values: np.ndarray, squares: float, spare: np.ndarray) -> None:
-        """Add total and deviations of float64 elements, given their squares' sum and scratch memory."""
-        sum_of_values, count = total(values), len(values)
-        mean = sum_of_values / count
-        deviations = squares - mean * sum_of_values
-        if not deviations >= _LEAST_SPREAD * squares:  # also if NaN
-            deviations = total_of_squares(np.subtract(values, mean, out=spare))
-        if self._counted:  # the means of the parts differ: Chan, Golub, LeVeque, "Updating Formulae", 1979
-            shift = mean - self.total / self._counted
-            deviations += shift * shift * self._counted * count / (self._counted + count)
-        self.deviations += deviations
-        self.total += sum_of_values
-        self._counted += count
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +142,8 @@ class PairSums:
         is_same: Whether every element has the same bits.
         products: Sum of ``x * y``.
         differences: Sum of ``(x - y)^2``.
-        distances: Sum of ``|x - y|``; only set by ``sums``.
         largest: Largest ``|x - y|``.
-        ratios: Sum of ``|x / y - 1|`` where y is not almost zero; only set by ``sums``.
-        largest_ratio: The largest ``|x / y - 1|``; 0 except by ``sums``.
-        entropy: Sum of ``p * log(p / q)`` over the densities in units of the range; only set by ``sums``.
-        misplaced: As in ``TensorError``; only set by ``measure``, as the next two.
+        misplaced: As in ``TensorError``.
         nonfinite: As in ``TensorError``.
         masked: As in ``TensorError``.
         changed: As in ``TensorError``.
@@ -180,11 +161,7 @@ class PairSums:
     is_same: bool = False
     products: float = 0.0
     differences: float = 0.0
-    distances: float = 0.0
     largest: float = 0.0
-    ratios: float = 0.0
-    largest_ratio: float = 0.0
-    entropy: float = 0.0
     misplaced: int = 0
     nonfinite: int = 0
     masked: int = 0
@@ -194,11 +171,6 @@ class PairSums:
     peak: float = 0.0
     power: float = 1.0
     has_masks: bool = False
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether verdicts use every element: all are finite, and no golden one is as low as a mask."""
-        return self.x.is_finite and self.y.is_finite and self.y.low > MASK
 
     @property
     def distance(self) -> float:
@@ -215,14 +187,6 @@ class PairSums:
             return float(np.clip(self.products / norms, -1, 1))
         # The cosine of two zero tensors is 1 by convention, of one zero tensor it is undefined.
         return 1.0 if self.x.squares == self.y.squares else math.nan
-
-    @property
-    def divergence(self) -> float:
-        """Kullback-Leibler divergence of the densities, which are divided by their sums."""
-        with np.errstate(all="ignore"):
-            divergence = self.entropy / np.float64(self.x.densities)
-            divergence += np.log(self.y.densities / np.float64(self.x.densities))
-        return 0.0 if divergence < 0 else float(divergence)  # a negative divergence is rounding
 
     @property
     def least_power(self) -> float:
@@ -291,37 +255,8 @@ def _error(x: np.ndarray, y: np.ndarray, unit: LastPlace | None, *, drops_masks:
     sums = PairSums(len(x), unit=unit)
     with np.errstate(all="ignore"):
         _find_scale(sums, x, y, drops_masks=drops_masks)
-        _add_blocks(sums, x, y, is_verdict=True)
+        _add_blocks(sums, x, y)
     return sums.error
-
-
-def sums(dumped: np.ndarray, golden: np.ndarray, dtype: str = "") -> PairSums:
-    """Return the sums of CANN's formulas over all elements of two tensors that float32 holds.
-
-    Args:
-        dumped: The tensor that is examined, at least one element.
-        golden: The tensor that it is compared with; as many elements, in the same order.
-        dtype: As of ``measure``.
-    """
-    x, y = _in_one_type(dumped, golden)
-    found = PairSums(len(x), unit=_coarser_unit(dtype, dumped.dtype, golden.dtype))
-    found.is_same = are_same(x, y)
-    with np.errstate(all="ignore"):
-        found.y.low, found.y.high = _extremes(y)
-        found.x.low, found.x.high = (found.y.low, found.y.high) if found.is_same else _extremes(x)
-        found.peak = max(-found.y.low, found.y.high)
-        if found.is_same and found.y.is_finite:  # all differences are 0, and no NaN enters the sums
-            for block in _blocks(y):
-                values, spare = _MEMORY.doubles[:2, : len(block)]
-                np.copyto(values, block)
-                squares = total_of_squares(values)
-                found.y.squares += squares
-                found.y.add_moments(values, squares, spare)
-            found.x, found.products = found.y, found.y.squares
-            found.y.densities = 1.0
-        else:
-            _add_blocks(found, x, y, is_verdict=False)
-    return found
 
 
 def is_rounding(
@@ -502,10 +437,8 @@ class _Memory(threading.local):
 
     def __init__(self) -> None:
         self.doubles = np.empty((4, _BLOCK))
-        self.singles = np.empty((4, _BLOCK), np.float32)
-        self.truths = np.empty(_BLOCK, np.bool_)
+        self.singles = np.empty((2, _BLOCK), np.float32)
         self.least = np.empty(_BLOCK)  # numpy takes the larger of two arrays faster than with a scalar
-        self.floors = np.empty((2, _BLOCK), np.float32)
 
 
 _MEMORY: Final = _Memory()
@@ -565,21 +498,16 @@ def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray, *, drops_masks: bo
         sums.has_masks, sums.peak = True, outside
 
 
-def _add_blocks(sums: PairSums, x: np.ndarray, y: np.ndarray, *, is_verdict: bool) -> None:
-    """Add all elements, after the extremes of the sides and the scale are known.
-
-    A verdict leaves out elements that are not finite; CANN's formulas take further sums.
-    """
+def _add_blocks(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
+    """Add all elements, after the extremes of the sides and the scale are known."""
     _MEMORY.least[: len(x)] = sums.least_power
-    for side, floor in zip((sums.x, sums.y), _MEMORY.floors, strict=True):
-        floor[: len(x)] = _floor(side)
     for a, b in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
-        _add_block(sums, a, b, is_verdict=is_verdict)
+        _add_block(sums, a, b)
         if sums.unit is None:
             sums.changed += int(np.count_nonzero(a != b))
 
 
-def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, *, is_verdict: bool) -> None:
+def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
     a, b, apart, spare = _MEMORY.doubles[:, : len(x)]
     np.copyto(a, x, casting="unsafe")
     np.copyto(b, y, casting="unsafe")
@@ -592,29 +520,21 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray, *, is_verdict: bool
         np.divide(b, sums.power, out=b)
     squares = total_of_squares(a), total_of_squares(b)
     # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
-    if is_verdict and not math.isfinite(sum(squares)):
+    if not math.isfinite(sum(squares)):
         _leave_out(sums, a, b)
         squares = total_of_squares(a), total_of_squares(b)
     sums.x.squares += squares[0]
     sums.y.squares += squares[1]
     sums.products += total_of_products(a, b)
-    if not is_verdict:
-        sums.x.add_moments(a, squares[0], spare)
-        sums.y.add_moments(b, squares[1], spare)
     np.subtract(a, b, out=apart)
     sums.differences += total_of_squares(apart)
     np.abs(apart, out=apart)
     sums.largest = float(np.maximum(sums.largest, apart.max()))
-    if not is_verdict:
-        sums.distances += total(apart)
     if sums.unit is not None:
         # Without sign and fraction the power of two at or below the magnitude is left.
         powers = np.bitwise_and(b.view(np.uint64), _EXPONENT, out=spare.view(np.uint64)).view(np.float64)
         np.maximum(powers, _MEMORY.least[: len(powers)], out=powers)
         sums.units = max(sums.units, float(np.divide(apart, powers, out=apart).max()))
-    if not is_verdict:
-        _add_ratios(sums, x, y)
-        _add_densities(sums, x, y)
 
 
 def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
@@ -626,41 +546,3 @@ def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
     sums.misplaced += int(np.count_nonzero(misplaced))
     sums.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
     a[~finite] = b[~finite] = 0
-
-
-def _add_ratios(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
-    """Add relative errors of float32 elements, each rounded to float32 as CANN's tool does."""
-    ratios, spare = _MEMORY.singles[2:, : len(x)]
-    np.divide(x, y, out=ratios)
-    np.subtract(ratios, np.float32(1), out=ratios)
-    np.abs(ratios, out=ratios)
-    counts = np.greater(np.abs(y, out=spare), np.float32(ALMOST_ZERO), out=_MEMORY.truths[: len(x)])
-    # Ratios to a golden zero count as 0. Bits that are all set or all clear clear them twenty times faster
-    # than a mask of mixed truth values; a factor of 0 would turn their infinities into NaN.
-    bits = np.negative(counts.view(np.int8), out=spare.view(np.int32))
-    np.bitwise_and(ratios.view(np.int32), bits, out=ratios.view(np.int32))
-    sums.ratios += total(ratios)
-    sums.largest_ratio = float(np.maximum(sums.largest_ratio, ratios.max()))
-
-
-def _floor(side: Side) -> float:
-    # vendor: tensors are scaled to 0..1, unless all elements are equal: such a tensor has range 1
-    return _FLOOR * ((side.high - side.low) or 1.0)
-
-
-def _add_densities(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
-    """Add the densities of float32 elements: moved to the range from 0, and raised to a floor."""
-    moved = []
-    for side, values, floor, out in zip(
-        (sums.x, sums.y), (x, y), _MEMORY.floors, _MEMORY.singles[2:], strict=True
-    ):
-        density = out[: len(x)]
-        # vendor: equal elements are not moved; activations often begin at zero
-        is_moved = side.low not in {0, side.high}
-        from_zero = np.subtract(values, np.float32(side.low), out=density) if is_moved else values
-        np.maximum(from_zero, floor[: len(x)], out=density)
-        side.densities += total(density)
-        moved.append(density)
-    p, q = moved
-    logarithms = np.log(np.divide(p, q, out=q), out=q)
-    sums.entropy += total_of_products(p, logarithms)

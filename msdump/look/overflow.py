@@ -230,14 +230,12 @@ class OverflowReport:
     Attributes:
         overflows: The overflow of each record that could be read, oldest first.
         errors: Messages about the others, and about files that could not be converted.
-        code: Return code of the first error.
         record_count: Number of records of overflows in the directory and below.
         summary: File of the summary; None where there are no records.
     """
 
     overflows: list[OperatorOverflow] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    code: ReturnCode = ReturnCode.DONE
     record_count: int = 0
     summary: str | None = None
 
@@ -245,11 +243,6 @@ class OverflowReport:
     def blocks(self) -> list[str]:
         """The text of each overflow."""
         return [overflow.text(number) for number, overflow in enumerate(self.overflows, 1)]
-
-    def fail(self, code: ReturnCode, message: str) -> None:
-        """Add an error."""
-        self.errors.append(message)
-        self.code = self.code or code
 
 
 def analyse(records: list[NamedFile], output: str, count: int = 0) -> OverflowReport:
@@ -259,15 +252,12 @@ def analyse(records: list[NamedFile], output: str, count: int = 0) -> OverflowRe
     for record in records[: count or None]:
         try:
             overflow = _overflow(record, results, folder_of(str(Path(record.path).parent)))
-        except ToolError as error:
-            report.fail(ReturnCode(error.code), str(error))
-        except (DumpReadError, FormatError) as error:
-            report.fail(ReturnCode.PARSE, str(error))
+        except (DumpReadError, FormatError, ToolError) as error:
+            report.errors.append(str(error))
         else:
             report.overflows.append(overflow)
     # A tensor that cannot be converted does not spoil the block of its operator.
-    for failure in results.failures:
-        report.fail(*failure)
+    report.errors += results.failures
     return report
 
 
@@ -277,7 +267,7 @@ class _Results:
     def __init__(self, output: str) -> None:
         self._output = output
         self._numbers: dict[str, dict[str, int]] = {}
-        self.failures: list[tuple[ReturnCode, str]] = []
+        self.failures: list[str] = []
 
     def place(self, path: str) -> str:
         """Return the path of a converted file below the directory, without the suffix that is added to it."""
@@ -290,7 +280,7 @@ class _Results:
         directory = Path(self._output, self.place(path)).parent
         result = convert_file(Target(), Source(path, str(directory)))
         for failure in result.failures:
-            self.failures.append((ReturnCode(failure.code), f"{path}: {failure.tensor}: {failure.message}"))
+            self.failures.append(f"{path}: {failure.tensor}: {failure.message}")
 
 
 _Beside = tuple[Folder | None, Mapping[Task, Sequence[NamedFile]]]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from msdump.cli import accucmp
+from msdump.return_codes import ReturnCode
 from tests.judge import dumped
-from tests.judge.compare.cann import compared
 from tests.judge.dumped import IMAGE, NAME
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -29,30 +29,29 @@ def program(*arguments):
 
 def test_log_has_the_documented_form(tmp_path):
     """Every line of the log has date, process, level and message; the last has the seconds."""
-    mine, golden = compared.network(tmp_path / "mine"), compared.network(tmp_path / "golden", compared.near)
+    dumped.image_file(tmp_path / "in" / NAME)
 
-    done = program("compare", "-m", mine, "-g", golden, "-out", tmp_path / "out")
+    done = program("convert", "-d", tmp_path / "in", "-out", tmp_path / "out")
 
     lines = done.stderr.splitlines()
     assert (0, "") == (done.returncode, done.stdout)
     assert [] == [line for line in lines if not re.fullmatch(LINE, line)]
     assert re.search(r"\[INFO\] The command was completed and took \d+ seconds\.$", lines[-1])
-    assert "Compared 7 tensors; 0 tensors or operators could not be compared." in done.stderr
+    assert "Converted 1 dump files to " in done.stderr
 
 
 def test_exit_code_is_the_return_code(tmp_path):
     """The program exits with the return code of its command."""
-    done = program("compare", "-m", tmp_path / "missing", "-g", tmp_path, "-out", tmp_path / "out")
+    done = program("convert", "-d", tmp_path / "missing", "-out", tmp_path / "out")
 
     assert 3 == done.returncode
-    assert f"[ERROR] {tmp_path}/missing: no such directory" in done.stderr
+    assert f"[ERROR] {tmp_path}/missing: " in done.stderr
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("nonsense",), ("compare",), ("compare", "-m", "a"), ("compare", "-m", "a", "-g", "b", "-x"),
-     ("compare", "-m", "a", "-g", "b", "-o", "1", "-i", "1"), ("convert",), ("overflow", "-d", "a"),
-     ("file_compare", "-m", "a", "-g", "b"), ("compare", "-m", "a", "-g", "b", "-v", "3")],
+    [(), ("nonsense",), ("compare", "-m", "a", "-g", "b"), ("convert",), ("convert", "-d", "a", "-x"),
+     ("convert", "-d", "a", "-o", "1", "-i", "1"), ("convert", "-d", "a", "-v", "3")],
     ids=lambda arguments: " ".join(arguments) or "nothing",
 )  # fmt: skip
 def test_wrong_command_line(arguments, capsys):
@@ -66,21 +65,21 @@ def test_wrong_command_line(arguments, capsys):
 
 def test_fault_of_the_program_is_no_traceback_alone(tmp_path, monkeypatch, capsys):
     """A fault in the program itself is logged and has the code 1."""
-    monkeypatch.setitem(accucmp._COMMANDS, "overflow", lambda _given: 1 / 0)
+    monkeypatch.setattr(accucmp, "find_sources", lambda *_given: 1 / 0)
 
-    assert 1 == accucmp.run(["overflow", "-d", str(tmp_path), "-out", "out"])
+    assert 1 == accucmp.run(["convert", "-d", str(tmp_path), "-out", "out"])
     assert "[ERROR] internal error: ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_interruption(tmp_path, monkeypatch, capsys):
     """Ctrl-C ends the command with 130."""
 
-    def interrupted(_given):
+    def interrupted(*_given):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(accucmp._COMMANDS, "overflow", interrupted)
+    monkeypatch.setattr(accucmp, "find_sources", interrupted)
 
-    assert 130 == accucmp.run(["overflow", "-d", str(tmp_path), "-out", "out"])
+    assert 130 == accucmp.run(["convert", "-d", str(tmp_path), "-out", "out"])
     assert "[ERROR] interrupted" in capsys.readouterr().err
 
 
@@ -131,3 +130,10 @@ class TestConvert:
         assert 11 == code
         assert f"{image.parent}/bad: file: " in log
         assert "1 dump files failed; see" in log
+
+
+def test_page_lists_codes_of_the_program():
+    """The page on msaccucmp gives return codes their meaning, and has no code that does not exist."""
+    page = (SCRIPT.parents[1] / "docs" / "reference" / "msaccucmp.md").read_text(encoding="utf-8")
+
+    assert {*map(int, re.findall(r"^\| (\d+) \| [a-z]", page, re.MULTILINE))} < {*map(int, ReturnCode)}

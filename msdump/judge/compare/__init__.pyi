@@ -1,6 +1,3 @@
-from . import cann as cann
-from .cann import ElementPairs as ElementPairs
-from .cann import Options as Options
 from .comparison import DumpComparison as DumpComparison
 from .comparison import findings_table as findings_table
 from .comparison import shape_text as shape_text
@@ -8,9 +5,6 @@ from .comparison import tensor_reason as tensor_reason
 from .executions import measure_files as measure_files
 from .folders import ComparedFolder as ComparedFolder
 from .folders import missing_operators as missing_operators
-from .pairs import Pair as Pair
-from .pairs import Sides as Sides
-from .pairs import open_sides as open_sides
 from .reruns import Rerunning as Rerunning
 from .statistics import RowSide as RowSide
 from .statistics import StatisticRow as StatisticRow

@@ -9,7 +9,7 @@ from typing import Final
 
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
-from msdump.judge import Fact, list_facts, scores
+from msdump.judge import SCORES, Fact, errors, list_facts
 from msdump.judge.compare.executions import (
     MeasuredExecution,
     match_executions,
@@ -367,7 +367,7 @@ def _network_outputs(
 _TITLES: Final = (
     *("Directory", "Order", "Operator", "Type", "Pass", "Tensor", "Shape", "DataType", "GoldenDataType"),
     "Verdict",
-    *scores.ALL,
+    *SCORES,
     *("Distance", "Limit", "Note"),
     *("OperatorVerdict", "OperatorNote", "ScaledError", "Ulps", "Masked", "OwnError"),
     *("FullName", "Scope", "Source", "Iteration", "Rank", "Execution"),
@@ -394,7 +394,7 @@ def _rows(finding: Finding) -> Iterator[Sequence[object]]:
             *(place.label, place.order, place.name, place.op_type, number),
             *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), evidence.dtype, evidence.golden_dtype),
             tensor.verdict,
-            *(evidence.scores or ("",) * len(scores.ALL)),
+            *(("",) * len(SCORES) if evidence.error is None else errors.scores(evidence.error)),
             "" if evidence.error is None else f"{evidence.error.distance:.6g}",
             "" if tensor.limit is None else f"{tensor.limit:.6g}",
             tensor_reason(finding, tensor),
@@ -413,7 +413,7 @@ def _where(place: OperatorPlace) -> tuple[object, ...]:
 
 def _absent(finding: Finding) -> Sequence[object]:
     place, verdict = finding.place, finding.verdict
-    numbers = ("",) * (len(scores.ALL) + 2)
+    numbers = ("",) * (len(SCORES) + 2)
     own = (place.label, "", place.name, place.op_type, "", "", "", "", "", verdict, *numbers, "")
     return (*own, verdict, finding.note, "", "", "", "", *_where(place))
 

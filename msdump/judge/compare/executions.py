@@ -12,6 +12,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.device import INSERTED_PREFIX, is_settled
+from msdump.encode import npy
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.executors import ExecutorChoice, file_size, map_items
 from msdump.judge import (
@@ -24,10 +25,8 @@ from msdump.judge import (
     is_square,
     is_transposed,
     read_operands,
-    scores,
     swap_last_axes,
 )
-from msdump.judge.compare import cann
 from msdump.judge.pair import (
     INPUTS,
     IdentifiedTensors,
@@ -47,10 +46,10 @@ from msdump.judge.verdict import (
     coarser,
     joined,
 )
-from msdump.read import Folder, FolderKind, NamedFile
+from msdump.read import Folder, FolderKind, NamedFile, load_file
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
-from msdump.store import operator_names
+from msdump.store import SUFFIX, operator_names
 
 Place = tuple[NamedFile, IO, int]
 """Where a tensor stands: its file, whether it is an input or an output, and its number."""
@@ -281,13 +280,29 @@ def measure_executions(
     )
 
 
+def read_file(path: str) -> np.ndarray:
+    """Return the tensor of a .npy file.
+
+    Raises:
+        ToolError: It is missing, has another name, or is no .npy file.
+    """
+    if not path.endswith(SUFFIX):
+        raise ToolError(ReturnCode.FILE_TYPE, f"{path}: only .npy files can be compared")
+    try:
+        return npy.decode(load_file(path), path)
+    except DumpReadError as error:
+        raise ToolError(ReturnCode.DUMP_DATA, str(error)) from error
+    except FormatError as error:
+        raise ToolError(ReturnCode.DATA_TYPE, str(error)) from error
+
+
 def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     """Return the verdict on the tensors in two .npy files.
 
     Raises:
         ToolError: A file is missing or is no .npy file.
     """
-    dumped_array, golden_array = cann.read_file(dumped), cann.read_file(golden)
+    dumped_array, golden_array = read_file(dumped), read_file(golden)
     dumped_dtype, golden_dtype = (
         dtypes.from_numpy(array.dtype).name for array in (dumped_array, golden_array)
     )
@@ -422,17 +437,21 @@ def _measured(
     golden: np.ndarray,
     measured: MeasuredExecution | None = None,
 ) -> TensorEvidence:
-    """Return a tensor with its scores and its error against the counterpart.
+    """Return a tensor with its error against the counterpart.
 
     Raises:
         FormatError: The arrays hold text or differ in their number of elements.
     """
-    # msaccucmp's algorithms refuse truth values; as numbers they can be compared.
-    if dumped.dtype == golden.dtype == np.bool_:
-        dumped, golden = dumped.view(np.uint8), golden.view(np.uint8)
-    found, error = scores.compare_and_measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
-    texts = tuple(score.text for score in found)
-    compared = replace(compared, scores=texts, error=error, note=_note(dumped, golden))
+    for side, array in (("mine", dumped), ("golden", golden)):
+        if array.dtype.kind in "OSUM":
+            raise FormatError(f"{side} holds {array.dtype}; only numbers and truth values can be compared")
+    if dumped.size != golden.size:
+        raise FormatError(
+            f"mine has {dumped.size} elements, shape {dumped.shape},"
+            f" golden {golden.size}, shape {golden.shape}; only tensors of equal size can be compared"
+        )
+    error = errors.measure(dumped, golden, coarser(compared.dtype, compared.golden_dtype))
+    compared = replace(compared, error=error, note=_note(dumped, golden))
     if error.is_same or measured is None or not (compared.is_weight or compared.io is IO.INPUT):
         return compared
     overflows = errors.overflowed(dumped, golden) if error.misplaced else 0

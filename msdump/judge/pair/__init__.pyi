@@ -12,7 +12,6 @@ from .folders import FolderPair as FolderPair
 from .folders import FolderPairs as FolderPairs
 from .folders import is_measured_alone as is_measured_alone
 from .folders import label_folders as label_folders
-from .folders import lowest_folder as lowest_folder
 from .folders import pair_folders as pair_folders
 from .numbering import as_files as as_files
 from .numbering import lost_operators as lost_operators

@@ -140,21 +140,6 @@ def _paired(dumped: str, golden: str, mine: dict[str, str], theirs: dict[str, st
     )
 
 
-def lowest_folder(path: str) -> str:
-    """Return the single directory of dumped operators at or below a path; the path itself without any.
-
-    Raises:
-        ToolError: There are several below the path.
-    """
-    folders = list(_holding(path, _has_dumps))
-    if len(folders) > 1 and path not in folders:
-        raise ToolError(
-            ReturnCode.PARAMETER,
-            f"{path} holds several directories of dump files, {folders[0]} is one; give one",
-        )
-    return folders[0] if len(folders) == 1 else path
-
-
 def label_folders(
     root: str, execution: int | None = None, is_wanted: _IsWanted | None = None
 ) -> tuple[dict[str, str], int | None]:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from msdump.device import INSERTED_PREFIX, is_view
-from msdump.errors import DumpReadError, FormatError
-from msdump.judge import GOLDEN_INPUT, FusionRules, read_operands, read_rules
+from msdump.encode import ge
+from msdump.errors import DumpReadError, FormatError, ToolError
+from msdump.graph import PASSING
+from msdump.judge import read_operands
 from msdump.judge.pair.alignment import Alignment, OperatorPair, align
 from msdump.judge.pair.sides import (
     CAST,
@@ -33,8 +35,9 @@ from msdump.judge.pair.sides import (
     weight_place,
 )
 from msdump.plan import Context, DeviceTarget
-from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource, read_json
 from msdump.record import IO
+from msdump.return_codes import ReturnCode
 from msdump.store import sanitize
 
 if TYPE_CHECKING:
@@ -49,6 +52,12 @@ Identity = tuple[str, ...]
 
 Identify = Callable[[str, IO, int], Identity | None]
 """Gives the identity of an operator's input or output, by the operator's name in files; None: none."""
+
+_GOLDEN_INPUT: Final = "input_"
+"""Prefix of golden tensors that are graph inputs or weights of an operator.
+
+msprobe's offline dump of onnxruntime writes them as ``input_{node}.{index}.{timestamp}.npy``.
+"""
 
 _MODEL_SUFFIXES: Final = (".onnx", ".mindir")
 _Golden = TypeVar("_Golden")
@@ -180,7 +189,7 @@ def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identi
     """
     # Users of GE have only a graph file; the compiled forms of a model are derived from the model.
     if not path.endswith(_MODEL_SUFFIXES):
-        return Identities(_by_rules(read_rules(path)))
+        return Identities(_by_graph_file(path))
     from msdump.graph import loader
 
     # a dump does not say on which device it ran, and a .mindir has composites on Ascend alone
@@ -190,17 +199,85 @@ def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identi
     return Identities(own, other)
 
 
-def _by_rules(rules: FusionRules) -> Identify:
+class _Compiled(NamedTuple):
+    """An operator of GE's graph file.
+
+    Attributes:
+        name: Its name in files.
+        originals: Operators of the original network that it stands for.
+        inputs: Producer and slot of each input.
+        outputs: The original network's output that it holds, by slot.
+        is_added: Whether it is a cast or change of format that the compiler added.
+    """
+
+    name: str
+    originals: tuple[str, ...]
+    inputs: list[tuple[str, int]]
+    outputs: dict[int, Identity]
+    is_added: bool
+
+
+def _by_graph_file(path: str) -> Identify:
+    """Return the identities by GE's graph file, in which outputs name the original network's outputs.
+
+    Raises:
+        ToolError: The file cannot be read, or is no such graph.
+    """
+    try:
+        listed = [operator for graph in read_json(path)["graph"] for operator in graph["op"]]
+        # of operators of one name the first counts
+        operators = {each.name: each for each in map(_compiled, reversed(listed))}
+    except DumpReadError as error:
+        raise ToolError(ReturnCode.JSON, str(error)) from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fault = f"{path}: not a graph file of GE: {type(error).__name__}: {error}"
+        raise ToolError(ReturnCode.JSON, f"{fault}; write one with atc --mode=5 or msdump compile") from error
+    sizes = Counter(each.originals for each in operators.values())
+
     def identify(name: str, io: IO, slot: int) -> Identity | None:
-        operator = rules.by_key.get(name)
+        operator, seen = operators.get(name), set[str]()
+        # only casts that the compiler added are skipped: a cast of the model has a golden tensor
+        while operator is not None and (io is IO.INPUT or operator.is_added):
+            if operator.name in seen or slot >= len(operator.inputs):
+                return None  # a damaged file may have a ring of casts
+            seen.update([operator.name] if io is IO.OUTPUT else [])
+            (producer, slot), io = operator.inputs[slot], IO.OUTPUT
+            operator = operators.get(producer)
         if operator is None:
             return None
-        find = rules.input_origin if io is IO.INPUT else rules.output_origin
-        # only casts that the compiler added are skipped: a cast of the model has a golden tensor
-        origin = find(operator, slot, attrgetter("is_added"))
-        return None if origin is None else (sanitize(origin.name), IO.OUTPUT, str(origin.index))
+        known = operator.outputs.get(slot) or operator.outputs.get(0)  # one that is not described: the first
+        if known is None and len(operator.originals) == 1 == sizes[operator.originals]:
+            return (sanitize(operator.originals[0]), IO.OUTPUT, str(slot))
+        return known
 
     return identify
+
+
+def _compiled(message: Mapping[str, Any]) -> _Compiled:
+    """Return an operator of a graph file; a KeyError or TypeError where it is malformed.
+
+    An operator without a list of originals stands for the original of its own name; one with an empty list
+    was added by the compiler.
+    """
+    name, attributes = message["name"], _attributes(message)
+    listed = attributes.get(ge.ORIGINAL_NAMES)
+    originals = (name,) if listed is None else tuple(filter(None, listed["list"].get("s", ())))
+    outputs: dict[int, Identity] = {}
+    for slot, described in enumerate(message.get("output_desc", ())):
+        origin = _attributes(described)
+        source = origin.get(ge.ORIGIN_NAME, {}).get("s") or (name if listed is None else "")
+        if source and "attr" in described:
+            index = origin.get(ge.ORIGIN_INDEX, {}).get("i", slot)
+            outputs[slot] = (sanitize(source), IO.OUTPUT, str(index))
+    edges = (edge.rpartition(":") for edge in message.get("input", ()) if edge)
+    # an edge of slot -1 only orders two operators
+    inputs = [(sanitize(producer), int(slot)) for producer, _, slot in edges if slot != "-1"]
+    is_added = message["type"] in PASSING and not (listed and originals)
+    return _Compiled(sanitize(name), originals, inputs, outputs, is_added)
+
+
+def _attributes(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {item["key"]: item["value"] for item in message.get("attr", ())}
 
 
 def _by_model(graphs: Sequence[Graph], kinds: Sequence[FolderKind]) -> Iterator[Identify]:
@@ -230,7 +307,7 @@ def _by_model(graphs: Sequence[Graph], kinds: Sequence[FolderKind]) -> Iterator[
 
 def _value_of(values: Mapping[_Tensor, Identity], name: str, io: IO, slot: int) -> Identity | None:
     # An offline dump of onnxruntime stores graph inputs and weights as outputs called input_{reader}.
-    as_input = (name.removeprefix(GOLDEN_INPUT), IO.INPUT, slot) if name.startswith(GOLDEN_INPUT) else None
+    as_input = (name.removeprefix(_GOLDEN_INPUT), IO.INPUT, slot) if name.startswith(_GOLDEN_INPUT) else None
     return (as_input and values.get(as_input)) or values.get((name, io, slot))
 
 

@@ -143,7 +143,6 @@ class TensorEvidence:
         shape: Shape of the tensor on the host, where it is known.
         dtype: Element type, "" if unknown.
         golden_dtype: Element type of the counterpart, "" if there is none.
-        scores: Results of all comparison algorithms as text; empty if nothing was compared.
         error: Measured error, None if nothing was compared.
         fault: Verdict if it does not depend on numbers (a file cannot be read); None: the error decides.
         note: Remark beside the numbers, "" for none.
@@ -162,7 +161,6 @@ class TensorEvidence:
     shape: tuple[int, ...] = ()
     dtype: str = ""
     golden_dtype: str = ""
-    scores: tuple[str, ...] = ()
     error: TensorError | None = None
     fault: TensorVerdict | None = None
     note: str = ""

@@ -144,12 +144,6 @@ def compare(case: Case, kind: str) -> Figure:
     return _of_loading(case, kind, ("-m", "msdump", "compare", "{mine}", "{golden}"), 1)  # the tensors differ
 
 
-def accucmp(case: Case, kind: str) -> Figure:
-    """``msaccucmp.py compare`` of them, likewise."""
-    script = str(Path.cwd() / "scripts" / "msaccucmp.py")
-    return _of_loading(case, kind, (script, "compare", "-m", "{mine}", "-g", "{golden}"), 0)
-
-
 def _of_loading(case: Case, kind: str, command: tuple[str, ...], expected: int) -> Figure:
     folders = {
         (form, side): case.folder / form / side for form in ("npy", "bin") for side in ("mine", "golden")

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from msdump.cli import accucmp, main
+from msdump.cli import main
 from msdump.device import formats
 from msdump.encode import DebugRecord, Unit, dump_data, op_debug
 from msdump.errors import ToolError
@@ -74,7 +74,7 @@ def test_block_has_the_documented_form(tmp_path):
         f" {name}.output.0.npy",
         " -[Format: ND] [Shape: (1, 3)] [Dtype: float16] [Max: inf] [Min: 1.0] [Mean: inf]",
     ] == report.blocks[0].splitlines()
-    assert ([], 0, 1) == (report.errors, report.code, report.record_count)
+    assert ([], 1) == (report.errors, report.record_count)
 
 
 def test_record_and_tensors_are_converted(tmp_path):
@@ -244,24 +244,24 @@ def test_json_form_beside_its_record_counts_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "code", "message"),
+    ("damage", "message"),
     [
-        (lambda path: record(path.parent, DebugRecord(Unit.AIC, {}, (0,))), 36, "the status of AIC is 0"),
-        (lambda path: record(path.parent, old_record()), 35, "no unit has a status other than 0"),
-        (lambda path: path.write_bytes(b"\xff" * 30), 4, "not a dump file"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1]), 4, "truncated"),
+        (lambda path: record(path.parent, DebugRecord(Unit.AIC, {}, (0,))), "the status of AIC is 0"),
+        (lambda path: record(path.parent, old_record()), "no unit has a status other than 0"),
+        (lambda path: path.write_bytes(b"\xff" * 30), "not a dump file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "truncated"),
     ],
     ids=["status 0", "older device without a status", "foreign", "torn"],
 )
-def test_bad_records_are_told(tmp_path, damage, code, message):
-    """An unreadable or empty record is an error with its code; the other records have blocks."""
+def test_bad_records_are_told(tmp_path, damage, message):
+    """An unreadable or empty record is an error; the other records have blocks."""
     bad = record(tmp_path / "dump", AIC)
     damage(bad)
     record(tmp_path / "dump", AIC, 9)
 
     report = analyse(tmp_path / "dump")
 
-    assert (code, 1) == (report.code, len(report.blocks))
+    assert 1 == len(report.blocks)
     assert [True] == [str(bad) in error and message in error for error in report.errors]
 
 
@@ -302,7 +302,7 @@ def test_damaged_records_never_crash(tmp_path, at, bits):
 
 
 class TestPrograms:
-    """msdump overflow, and msaccucmp.py overflow."""
+    """``msdump overflow``."""
 
     @pytest.fixture
     def dump(self, tmp_path):
@@ -329,23 +329,3 @@ class TestPrograms:
 
         assert 1 == done.exit_code
         assert "1 of 2 overflows" in done.stdout
-
-    def test_msaccucmp_tells_the_first(self, tmp_path, dump):
-        """msaccucmp.py overflow reports one overflow, or as many as -n says."""
-        code = accucmp.run(["overflow", "-d", str(dump), "-out", str(tmp_path / "out")])
-
-        text = next((tmp_path / "out").glob("overflow_summary_*.txt")).read_text(encoding="utf-8")
-        assert (0, 1) == (code, text.count("[Mul] Default/Mul-op9"))
-
-    @pytest.mark.parametrize(("number", "code"), [("0", 2), ("6", 2), ("x", 2)])
-    def test_msaccucmp_takes_1_to_5(self, dump, number, code):
-        """-n is a number from 1 to 5; anything else is a wrong command line."""
-        with pytest.raises(SystemExit) as raised:
-            accucmp.run(["overflow", "-d", str(dump), "-out", "out", "-n", number])
-
-        assert code == raised.value.code
-
-    def test_msaccucmp_says_that_there_is_none(self, tmp_path, capsys):
-        """Without a record the code is 0 and a warning says so."""
-        assert 0 == accucmp.run(["overflow", "-d", str(tmp_path), "-out", str(tmp_path / "out")])
-        assert "Find [0] overflow node" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from msdump.cli import main
 from msdump.judge.compare import comparison
 from msdump.judge.compare.executions import measure_executions
-from tests.judge.compare.cann.compared import START, table
+from tests.judge.compare.compared import START, table
 
 LONG = np.arange(1, 13, dtype="f4")
 

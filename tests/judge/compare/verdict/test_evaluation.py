@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.judge.compare.cann.compared import START
+from tests.judge.compare.compared import START
 
 PARAMETERS = """\
 # IR entry: @kernel_graphNUMBER

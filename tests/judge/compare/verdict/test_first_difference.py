@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.judge.compare.cann import compared
-from tests.judge.compare.cann.compared import SHORT, START, both, table, tensor, verdicts
+from tests.judge.compare import compared
+from tests.judge.compare.compared import SHORT, START, both, table, tensor, verdicts
 
 LONG = np.arange(1, 13, dtype="f4")
 

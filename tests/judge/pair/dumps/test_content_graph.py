@@ -7,7 +7,7 @@ import pytest
 
 from msdump.judge.pair import graph_of_contents
 from msdump.read import SourceKind, ValueSource, read_folder
-from tests.judge.compare.cann import compared
+from tests.judge.compare import compared
 
 SIZES = {"small": 1_000, "large": 300_001}  # below and above the size that is hashed in full at once
 

@@ -10,7 +10,7 @@ import pytest
 from msdump.judge.pair import read_identities
 from msdump.read import FolderKind
 from msdump.record import IO
-from tests.judge.compare.cann import compared
+from tests.judge.compare import compared
 from tests.texts import parsed
 
 GRAPHS = Path(__file__).resolve().parents[4] / "graphs"
@@ -74,6 +74,7 @@ def test_graph_file(tmp_path):
         compared.operator("floor", "Cast", 2, ["a/conv:0"], ["floor"], [("floor", 0, "ND")]),
         compared.operator("trans_Cast_0", "Cast", 3, ["floor:0"], []),
         compared.operator("fc", "MatMul", 4, ["trans_Cast_0:0"], ["m"], [("m", 1, "ND")]),
+        compared.operator("ring", "Cast", 5, ["ring:0"], []),
     )
 
     found = read_identities(str(rules), DUMPS, GOLDEN)
@@ -83,6 +84,7 @@ def test_graph_file(tmp_path):
     assert found.golden("floor", OUT, 0) == found.dumped("trans_Cast_0", OUT, 0) == found.dumped("fc", IN, 0)
     assert found.golden("m", OUT, 1) == found.dumped("fc", OUT, 0)
     assert found.dumped("a_conv", IN, 0) is None
+    assert found.dumped("ring", OUT, 0) is None
     assert found.dumped("unknown", OUT, 0) is None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 
-import ml_dtypes
 import numpy as np
 
 from msdump.device import formats
@@ -25,11 +24,6 @@ def near(array):
     return (array + (np.arange(array.size).reshape(array.shape) % 3) / 64).astype(array.dtype)
 
 
-def same(array):
-    """Return the array."""
-    return array
-
-
 def device(array, form="ND", groups=0):
     """Return a tensor as it lies on the device, for ``dumped.file``."""
     laid_out = formats.encode(form, array, max(groups, 1)) if form not in {"ND", "NCHW"} else array
@@ -39,23 +33,6 @@ def device(array, form="ND", groups=0):
 def put(folder, name, number, *outputs, inputs=(), op_name="Default/op"):
     """Write a dump file with a timestamp by its place in the execution; return its path."""
     return dumped.file(folder / f"{name}.{START + number}", *outputs, inputs=inputs, op_name=op_name)
-
-
-def network(folder, change=same):
-    """Write the dump of a small network, its tensors changed by a function; return the directory."""
-    image, weight, result, matrix = map(change, (IMAGE, WEIGHT, RESULT, MATRIX))
-    half = matrix.astype(ml_dtypes.bfloat16)
-    put(
-        folder,
-        "Conv2D.Default_conv_Conv2D-op0.1.0",
-        10,
-        device(result, "NC1HWC0"),
-        inputs=[device(image, "NC1HWC0"), device(weight, "FRACTAL_Z")],
-    )
-    put(folder, "MatMul.Default_fc_MatMul-op0.2.0", 20, device(matrix, "FRACTAL_NZ"), inputs=[device(half)])
-    put(folder, "Greater.Default_Greater-op0.3.0", 30, device(matrix > 0))
-    put(folder, "Sum.Default_Sum-op0.4.0", 40, device(np.float32([3.5])))
-    return folder
 
 
 def golden(folder, name, array, index=0):
