@@ -166,21 +166,6 @@ def _context_of(path: str) -> Context:
         return Context()
 
 
-def _cure(rerunning: Rerunning, patches: Sequence[str]) -> None:
-    """Print the error of each network output when some operators' outputs are replaced by golden's."""
-    from msdump.judge.rerun import patch  # imported late, as in ``rerun``
-
-    write = messages.say if documents.wanted() else print
-    for run in rerunning.runs:
-        iteration = run.values.operators[0].iteration
-        place = f", iteration {iteration}" if len(rerunning.runs) > 1 else ""
-        for each in patch.cures(run, patches):
-            write(
-                f"patch     output {each.output}{place}: error {each.without:.3g} without,"
-                f" {each.patched:.3g} with golden's {', '.join(patches)}"
-            )
-
-
 def _print_reruns(rerunning: Rerunning) -> None:
     again = sum(bool(rerun.own) for run in rerunning.runs for rerun in run.reruns)
     mine = f" (MINE ran in {rerunning.mine})" if rerunning.mine not in {None, rerunning.golden} else ""
@@ -202,13 +187,6 @@ def _print_reruns(rerunning: Rerunning) -> None:
 @command_options.execution
 @command_options.golden_execution
 @rerun_options
-@_rerun(
-    "--patch",
-    "patches",
-    multiple=True,
-    metavar="OPERATOR",
-    help="Run the network on from GOLDEN's output of this operator. Needs --model. (repeatable)",
-)
 @verdicts.limits
 @verdicts.statistic_limits
 @sections.limits(
@@ -228,7 +206,6 @@ def command(
     golden_execution: int | None,
     model: str | None,
     arithmetic: str,
-    patches: tuple[str, ...],
     graph: str | None,
     executor: ExecutorChoice,
     limits: Limits,
@@ -255,8 +232,6 @@ def command(
         1  Tensors differ, a tensor could not be compared, or a file could not be read.
         2  Nothing was compared: no tensor has a counterpart, or an option is wrong.
     """
-    if patches and not model:
-        raise click.UsageError("--patch needs --model")
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
@@ -274,8 +249,6 @@ def command(
             comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
         if model:
             rerunning = rerun(comparison, model, arithmetic)
-            if patches:
-                _cure(rerunning, patches)
     except KeyboardInterrupt:
         is_interrupted = True
         messages.say("interrupted: partial results follow")

@@ -101,33 +101,15 @@ def test_operators_of_compiled_graphs_have_the_names_of_nodes(door):
     assert {None} == {*inserted}
 
 
-@pytest.mark.parametrize("mode", ["cpu", "o0-device", "o2-npy"])
-def test_a_patch_shows_the_cure(door, mode):
-    """With golden's output in the place of a faulty operator little of the outputs' error is left."""
-    model, name = epsilon(0.5)
-    golden = door.aside("golden", GRAPHS / "transformer.onnx", FEEDS["transformer"])
-    mine = door.aside("mine", model, FEEDS["transformer"], **MODES[mode])
-    done = command(mine, golden, "--model", GRAPHS / "transformer.onnx", "--patch", name)
-    errors = [
-        tuple(map(float, re.findall(r"error (\S+) without, (\S+) with", line)[0]))
-        for line in done.stdout.splitlines()
-        if line.startswith("patch")
-    ]
-    assert errors, done.output
-    assert [] == [pair for pair in errors if pair[1] >= pair[0] / 2]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--model", "mini"], "is not the model of the dump"),
-        (["--model", "lenet", "--patch", "nowhere"], "--patch: the main graph: no operator 'nowhere'"),
         (["--model", "lenet", "--arithmetic", "float64"], "the variant must be CPU, GPU or Ascend"),
-        (["--patch", "nowhere"], "--patch needs --model"),
     ],
 )
 def test_what_cannot_run_again_is_told(door, options, message):
-    """Another network's model, an operator that is nowhere and another arithmetic are refused."""
+    """Another network's model, and another arithmetic are refused."""
     mine, golden = door.twice(GRAPHS / "lenet.onnx", FEEDS["lenet"])
     options = [GRAPHS / f"{each}.onnx" if each in {"mini", "lenet"} else each for each in options]
     done = command(mine, golden, *options)

@@ -1,4 +1,3 @@
-from . import patch as patch
 from .reexecution import Reexecution as Reexecution
 from .reexecution import Rerun as Rerun
 from .sites import CompiledModel as CompiledModel

@@ -369,14 +369,6 @@ class Reexecution:
         """The examined side's arithmetic; golden's until it is known."""
         return self.mine or self.golden
 
-    def again(self, site: ModelOperator, given: Given) -> tuple[Array, ...]:
-        """Return the outputs of an operator in the examined side's arithmetic.
-
-        Raises:
-            MsdumpError: It cannot run on these inputs.
-        """
-        return self._runners.outputs(site, given, self._arithmetic)
-
     def _first(self, position: int) -> Rerun:
         operator = self.values.operators[position]
         if operator.is_inserted:

@@ -331,18 +331,6 @@ class DumpedValues:
         needed = [name for name in reads(site.node) if name not in graph.weights or name in read]
         return {name: self._value(tensors, site, name, position) for name in needed}
 
-    def held(self, graph: Graph, node: Node) -> dict[str, np.ndarray]:
-        """Return the inputs of an operator that has no files, from other files; raises as ``given`` does."""
-        arrays = {}
-        for name in reads(node):
-            if name in graph.weights:
-                continue
-            holder = self.holder(graph, name, len(self.operators))
-            if holder is None:
-                raise NotDumpedError(f"no file holds {name!r}, which {node.operator.full_name} reads")
-            arrays[name] = self.array(graph, name, holder)
-        return arrays
-
     def _value(
         self, tensors: Mapping[Place, DumpedOperand], site: ModelOperator, name: str, position: int
     ) -> np.ndarray:
