@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
-# Write requirements.lock: the versions that pip chooses today for msdump, its samples, MPI and its tools, the tested
-# version of PyTorch (any build), and the version of Model Explorer without its dependencies.
+# Write requirements.lock: the versions that pip chooses today for msdump, its samples, MPI and its tools, and the tested
+# version of PyTorch (any build).
 set -euo pipefail
 
 torch=2.13.0
-model_explorer=0.1.34
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/setup.sh
@@ -18,7 +17,7 @@ python=$work/venv/bin/python
 
 cd "$root"
 "$python" -m pip install --quiet --dry-run --ignore-installed --report "$work/packages.json" \
-    --editable ".[samples,mpi,frames,query,cluster,tensorboard]" --group dev --group browser \
+    --editable ".[samples,mpi,frames,query,cluster]" --group dev --group browser \
     pip editables
 "$python" - "$work/packages.json" >"$work/requirements.lock" <<'PYTHON'
 import json
@@ -30,5 +29,5 @@ print("# Versions of everything that msdump, its samples, tests and tools use; s
 for package in sorted(packages, key=lambda package: package["name"].lower()):
     print(f"{package['name']}=={package['version']}")
 PYTHON
-printf '%s\n' "torch==$torch" "ai-edge-model-explorer==$model_explorer" >>"$work/requirements.lock"
+printf '%s\n' "torch==$torch" >>"$work/requirements.lock"
 mv "$work/requirements.lock" "$root/requirements.lock"

@@ -35,7 +35,7 @@ def constraints(project: dict[str, Any], locked: Iterable[str]) -> Iterator[str]
 
 
 def _optional(extras: dict[str, list[str]]) -> Iterator[str]:
-    for name in ("samples", "mpi", "frames", "query", "cluster", "tensorboard"):
+    for name in ("samples", "mpi", "frames", "query", "cluster"):
         yield from extras.get(name, ())
 
 

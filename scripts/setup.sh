@@ -62,7 +62,7 @@ pip_install() {
 
 # Make .venv ready: setup_venv [GROUP | +EXTRA]...
 setup_venv() {
-    local name group stamp extras=samples,mpi,frames,query,cluster,tensorboard options=()
+    local name group stamp extras=samples,mpi,frames,query,cluster options=()
     name=$(IFS=-; echo "ready${*:+-}$*")
     stamp=$VENV/$name
     if is_current "$stamp"; then

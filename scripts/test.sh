@@ -4,11 +4,6 @@ set -euo pipefail
 
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 setup_venv test
-if ! "$VENV_PYTHON" -c 'import importlib.metadata as m; m.version("ai-edge-model-explorer")' 2>/dev/null; then
-    # tests use its classes only, without its dependencies of half a gigabyte
-    pip_install --no-deps ai-edge-model-explorer ||
-        echo "test: ai-edge-model-explorer cannot be installed: tests that need it are skipped" >&2
-fi
 
 cd "$MSDUMP_ROOT"
 # Each worker computes with one thread, because all cores have workers; programs of tests use the default. Three workers

@@ -129,7 +129,7 @@ def moved(clone):
     stamp.write_text(stamp.read_text(encoding="utf-8").replace(str(clone), "/elsewhere"), encoding="utf-8")
 
 
-EXTRAS = "samples,mpi,frames,query,cluster,tensorboard"
+EXTRAS = "samples,mpi,frames,query,cluster"
 SECOND = {
     "nothing": (("test",), ("test",), None, 0, False),
     "fewer groups": (("test",), (), None, 0, False),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import webbrowser
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ from msdump.graph import loader
 from msdump.judge import reports
 from msdump.judge.compare import DumpComparison
 from msdump.judge.verdict import Limits
-from msdump.look import export
+from msdump.look import annotation
 from msdump.look.report import (
     DumpReport,
     MemoryCurve,
@@ -60,15 +59,7 @@ class ReportRequest:
     execution: int | None
     golden_execution: int | None
     limits: Limits
-    model_explorer: str | None
     annotate: tuple[str, str] | None
-    tensorboard: str | None
-    tensorboard_tensors: int
-
-    @property
-    def has_exports(self) -> bool:
-        """Whether files for other programs are written."""
-        return any((self.model_explorer, self.annotate, self.tensorboard))
 
 
 _content: Final = sections.Section("Content")
@@ -118,31 +109,11 @@ _report_options: Final = applied(
     ),
     sections.output("--open", "is_opened", is_flag=True, help="Show the page in a browser."),
     _exports(
-        "--model-explorer",
-        type=click.Path(),
-        metavar="DIR",
-        help="Write graphs and node data for Model Explorer.",
-    ),
-    _exports(
         "--annotate",
         type=(click.Path(), click.Path()),
         default=None,
         metavar="MODEL.onnx OUT.onnx",
         help="Write the model with verdicts and statistics of the nodes, for Netron.",
-    ),
-    _exports(
-        "--tensorboard",
-        type=click.Path(),
-        metavar="DIR",
-        help="Write the statistics over iterations as a TensorBoard run.",
-    ),
-    _exports(
-        "--tensorboard-tensors",
-        type=click.IntRange(min=1),
-        default=export.MOST_TENSORS,
-        show_default=True,
-        metavar="N",
-        help="Largest number of tensors in the TensorBoard run. Tensors with NaN or infinities come first.",
     ),
 )
 
@@ -212,29 +183,12 @@ def _plan(dump: Dump, request: ReportRequest) -> DumpPlan | None:
         return None
 
 
-def _write_exports(report: DumpReport, request: ReportRequest) -> Iterator[str]:
-    """Write a report for other programs; yield a line on each that was written."""
-    if request.model_explorer is not None:
-        folder = request.model_explorer
-        paths = [reports.write(folder, name, [text]) for name, text in export.files(report)]
-        yield f"{os.path.dirname(paths[0])}: {plural(len(paths), 'file')}"  # noqa: PTH120 - a text
-    if request.annotate is not None:
-        yield _annotate(report, *request.annotate)
-    if request.tensorboard is not None:
-        points = [*export.scalars(report, request.tensorboard_tensors)]
-        count = export.write(request.tensorboard, points, [*export.histograms(report)])
-        shown, known = export.chosen(report, request.tensorboard_tensors), export.known(report)
-        left_out = f" ({len(known) - len(shown):,} more tensors: --tensorboard-tensors)"
-        rest = left_out if len(shown) < len(known) else ""
-        yield f"{request.tensorboard}: {plural(count, 'event')} of {plural(len(shown), 'tensor')}{rest}"
-
-
 def _annotate(report: DumpReport, model: str, output: str) -> str:
     from msdump.cli import explain  # imported late: few reports annotate a model
 
     folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
     context = explain.context_of(open_dump(report.dump), {})
-    contents, count = loader.annotated(model, export.properties(report), folder, context)
+    contents, count = loader.annotated(model, annotation.node_texts(report), folder, context)
     if not count:
         raise ToolError(
             ReturnCode.PARAMETER,
@@ -312,9 +266,9 @@ def command(*, is_csv: bool, is_opened: bool, **given: Any) -> None:
     else:
         documents.show(DOCUMENT, report, [report.headline])
     _warn(report)
-    for line in _write_exports(report, request):
+    for line in () if request.annotate is None else [_annotate(report, *request.annotate)]:
         messages.say(f"written {line}") if is_data else print(f"written   {line}")
-    if _is_output_given() or not (is_data or (request.has_exports and not is_opened)):
+    if _is_output_given() or not (is_data or (request.annotate and not is_opened)):
         path = _write_page(report, request.output)
         if not is_csv:
             print(f"written   {path}")

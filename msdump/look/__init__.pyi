@@ -1,5 +1,5 @@
+from . import annotation as annotation
 from . import check as check
-from . import export as export
 from . import overflow as overflow
 from . import trend as trend
 from . import watching as watching
