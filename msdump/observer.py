@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ class Interest(NamedTuple):
         outputs: Whether outputs are shown.
         need: The statistics that are wanted in place of elements; None: the elements are wanted.
         one_by_one: Whether each operator is shown before the next one runs, because the observer may change
-            values, or its interest. Else the operators of a segment are shown together, after it.
+            its interest. Else the operators of a segment are shown together, after it.
     """
 
     positions: tuple[bool, ...] = ()
@@ -97,9 +97,7 @@ class Observer:
     def starting(self, position: int, inputs: Arrays) -> None:
         """Observe the inputs of a collective before it runs; ``ran`` or ``failed`` is called afterwards."""
 
-    def ran(
-        self, batch: Sequence[NodeRun], found: TotalsArray | None = None
-    ) -> Mapping[str, np.ndarray] | None:
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Observe operators that have run; If, Loop and Scan come after the operators of their bodies.
 
         Args:
@@ -107,10 +105,6 @@ class Observer:
                 elements; runs with the same types and shapes pass the same object.
             found: The statistics of the tensors of ``batch`` in the order of ``tensors_of``; None if
                 elements are shown.
-
-        Returns:
-            Values of the graph that an operator has overwritten by fault, by name: operators that read them
-            later read these, which the observer keeps until the run has ended.
 
         Raises:
             ElementsNeededError: The statistics do not suffice.

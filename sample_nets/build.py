@@ -14,7 +14,7 @@ from sample_nets.tracing import trace
 
 HERE: Final = Path(__file__).resolve().parent
 CACHE: Final = HERE / ".cache"
-NETWORKS: Final = ("alexnet", "bert", "lenet", "mini", "mobilenetv2", "overflow", "resnet50", "stomp")
+NETWORKS: Final = ("alexnet", "bert", "lenet", "mini", "mobilenetv2", "overflow", "resnet50")
 
 
 def build(name: str, directory: str | Path = CACHE, *, batch: int | str = 1, seed: int = 0) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -444,17 +443,6 @@ def test_torchair_demonstration_says_that_torch_is_missing(clone, tmp_path):
     assert not (clone / "out").exists()
 
 
-def test_watcher_demonstration_finds_the_faulty_kernel(demo, tmp_path):
-    """The watched output is another one after the norm, and after every operator behind it."""
-    done = demo(str(tmp_path / "dump"), script="dump_watcher.sh", STEPS="1")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    watched, verdict = done.stdout.splitlines()[-2:]
-    assert "stomp, execution 0: output 0 of gate/Softmax_node_3" == watched
-    assert verdict.startswith("    overwritten by gate/norm/LayerNormalization_node_4: 4 of 128 elements, ")
-    assert verdict.endswith("; 6 of 6 operators see it so")
-
-
 @pytest.fixture
 def fresh(tmp_path):
     """Return a function that runs a script in a fresh clone, in an empty home."""
@@ -555,53 +543,3 @@ def test_show_says_that_nothing_was_dumped(show, tmp_path):
     nothing = "no tensor of an operator's output was dumped"
     assert (missing.returncode, missing.stderr) == (2, f"msdump: error: {tmp_path}/dump: no dump here\n")
     assert (empty.returncode, empty.stderr) == (1, f"msdump: error: {tmp_path}/dump: {nothing}\n")
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Return a folder in which sample networks are built once."""
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture
-def dump_stomp(tmp_path, models, forks):
-    """Return a function that dumps sample_nets/stomp through acl into tmp_path/output."""
-
-    def run(settings):
-        (tmp_path / "output").mkdir()
-        config = {"dump": {"dump_path": "output", "dump_mode": "output"} | settings}
-        (tmp_path / "acl.json").write_text(json.dumps(config), encoding="utf-8")
-        program = ROOT / "sample_nets" / "stomp" / "run_acl.py"
-        options = ["--config", "acl.json", "--steps", "1", "--cache", models]
-        subprocess.run([forks / "python", program, *options], cwd=tmp_path, check=True, capture_output=True)
-
-    return run
-
-
-@pytest.fixture
-def compare_watched(tmp_path, forks):
-    """Return a function that runs compare_watched.py on the output of the test's folder."""
-    command = [forks / "python", ROOT / "scripts" / "compare_watched.py", "output"]
-    return lambda: subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        pytest.param(
-            {"dump_scene": "watcher", "dump_list": [{"watcher_nodes": ["gate/Mul_node_5"]}]},
-            "stomp, execution 0: output 0 of gate/Mul_node_5\n    unchanged after 4 operators\n",
-            id="sound",
-        ),
-        pytest.param({"dump_list": [{}]}, "no watched operator was dumped\n", id="not the watcher's"),
-    ],
-)
-def test_comparison_of_watched_outputs_says_that_nothing_was_found(
-    dump_stomp, compare_watched, settings, expected
-):
-    """An output that stays as it was, and a dump without watched operators, are reported plainly."""
-    dump_stomp(settings)
-
-    done = compare_watched()
-
-    assert (0, expected, "") == (done.returncode, done.stdout, done.stderr)

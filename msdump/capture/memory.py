@@ -1,4 +1,4 @@
-"""Device memory over a run: addresses of tensors, the limit of the device, and faulty kernels."""
+"""Device memory over a run: addresses of tensors, and the limit of the device."""
 
 from __future__ import annotations
 
@@ -9,106 +9,16 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.compiled import watcher
-from msdump.capture.compiled.watcher import DeviceImage, GraphImage
-from msdump.capture.steps import Memory, memory_of
 from msdump.device import Ascend, MemoryUse, Residence, residence
 from msdump.errors import DeviceMemoryError
 from msdump.graph import Graph, has_content_sizes
-from msdump.graph.kernel import stomped_bytes
 from msdump.observer import Arrays, NodeRun, Observer, places_of, tensors_of
 from msdump.plan import DumpPlan, Scene
 from msdump.statistics import TotalsArray
 
 
-class FaultyMemory:
-    """The memory of a model with faulty kernels, shared by the main graph, branches and loops."""
-
-    def __init__(self, device: Ascend, memory: Memory) -> None:
-        """Prepare the memory of a device.
-
-        Args:
-            device: The emulated device with the main graph.
-            memory: Gives the addresses of the current run.
-        """
-        self._image = DeviceImage()
-        self._main = device.graph.index
-        self._graphs = {
-            inner.graph.index: GraphImage(inner, memory_of(inner, device, memory), self._image)
-            for inner in device.walk()
-        }
-
-    def begin(self, capture: Observer | None) -> FaultyRun:
-        """Clear the memory; return the observer of a run, which also passes operators on to a capture."""
-        self._image.clear()
-        return FaultyRun(self._graphs, self._main, capture)
-
-
-def faulty_memory(device: Ascend, memory: Memory) -> FaultyMemory | None:
-    """Return the memory that a model's faulty kernels write to, None where every kernel is sound."""
-    nodes = (node for inner in device.graph.walk() for node in inner.nodes)
-    return FaultyMemory(device, memory) if any(stomped_bytes(node) for node in nodes) else None
-
-
-class Relay(Observer):
-    """Observes every operator of a graph; passes on to a capture the operators that the capture watches."""
-
-    def __init__(self, capture: Observer | None, count: int) -> None:
-        """Observe ``count`` operators of a graph for a capture; None: pass none of them on."""
-        self._capture = capture or Observer()
-        wanted = self._capture.interest
-        self.interest = wanted._replace(positions=(True,) * count, outputs=True)
-
-    def starting(self, position: int, inputs: Arrays) -> None:
-        """Pass on a collective that is about to run, where the capture watches it."""
-        if self._capture.interest.shows(position):
-            self._capture.starting(position, inputs)
-
-    def ran(
-        self, batch: Sequence[NodeRun], found: TotalsArray | None = None
-    ) -> Mapping[str, np.ndarray] | None:
-        """Pass on the operators that the capture watches; return the result of its ``ran``."""
-        wanted = self._capture.interest
-        # the filter that the execution loop applies for a capture without a relay
-        passed_on = [
-            run if wanted.outputs else run._replace(outputs=()) for run in batch if wanted.shows(run.position)
-        ]
-        if found is not None:
-            found = found.at(places_of(tensors_of(passed_on), tensors_of(batch)))
-        return self._capture.ran(passed_on, found) if passed_on else None
-
-    def failed(self, position: int, inputs: Arrays) -> None:
-        """Pass on a failed operator."""
-        self._capture.failed(position, inputs)
-
-    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
-        """Return True: every operator is watched."""
-        return True
-
-
-class FaultyRun(Relay):
-    """Lets the faulty kernels of one graph overwrite memory, and passes operators on to a capture."""
-
-    def __init__(self, graphs: Mapping[int, GraphImage], index: int, capture: Observer | None) -> None:
-        """Connect a capture with the memory of a graph, given by its index."""
-        self._graphs = graphs
-        self._image = graphs[index]
-        super().__init__(capture, self._image.count)
-        self.interest = self.interest._replace(need=None, one_by_one=True)  # ``ran`` changes values
-
-    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> Mapping[str, np.ndarray]:
-        """Let the capture see an operator, then write its results into memory and beyond."""
-        # the operator's own files show its results; the harm shows in operators that read later
-        super().ran(batch, found)
-        (run,) = batch
-        return self._image.stomp(run.position, self._image.put(run.position, run.outputs))
-
-    def enter(self, body: Graph) -> FaultyRun:
-        """Let faulty kernels and the capture see a branch or the body of a loop."""
-        return FaultyRun(self._graphs, body.index, self._capture.enter(body))
-
-
-class Metered(Relay):
-    """Places the results of every operator of one run in memory; passes operators on to a capture."""
+class Metered(Observer):
+    """Places the results of each operator of a run in memory, and passes operators on to a capture."""
 
     def __init__(
         self,
@@ -125,30 +35,54 @@ class Metered(Relay):
             graph: The graph.
             residence_of: Returns the lifetimes of the values of a branch or loop body.
         """
-        super().__init__(capture, len(graph.nodes))
+        self._capture = capture or Observer()
+        wanted = self._capture.interest
+        self.interest = wanted._replace(positions=(True,) * len(graph.nodes), outputs=True)
         self._memory = memory
         self._residence_of = residence_of
 
-    def ran(
-        self, batch: Sequence[NodeRun], found: TotalsArray | None = None
-    ) -> Mapping[str, np.ndarray] | None:
+    def starting(self, position: int, inputs: Arrays) -> None:
+        """Pass on a collective that is about to run, where the capture watches it."""
+        if self._capture.interest.shows(position):
+            self._capture.starting(position, inputs)
+
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Measure the results of operators, and let the capture see them.
 
         Raises:
             DeviceMemoryError: A tensor does not fit; earlier operators have been passed to the capture.
         """
         if found is not None:
-            answer = super().ran(batch, found)
+            self._pass_on(batch, found)
             for position, _, outputs, _ in batch:  # not if the capture raised: the batch then comes again
                 self._memory.ran(position, outputs)
-            return answer
+            return
         for number, (position, _, outputs, _) in enumerate(batch):
             try:
                 self._memory.ran(position, outputs)
             except DeviceMemoryError:
-                super().ran(batch[:number])
+                self._pass_on(batch[:number])
                 raise
-        return super().ran(batch)  # last: files show the addresses of results
+        self._pass_on(batch)  # last: files show the addresses of results
+
+    def _pass_on(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        wanted = self._capture.interest
+        # the filter that the execution loop applies for a capture alone
+        passed_on = [
+            run if wanted.outputs else run._replace(outputs=()) for run in batch if wanted.shows(run.position)
+        ]
+        if found is not None:
+            found = found.at(places_of(tensors_of(passed_on), tensors_of(batch)))
+        if passed_on:
+            self._capture.ran(passed_on, found)
+
+    def failed(self, position: int, inputs: Arrays) -> None:
+        """Pass on a failed operator."""
+        self._capture.failed(position, inputs)
+
+    def looks_into(self, body: Graph) -> bool:  # noqa: ARG002 - the signature of an observer
+        """Return True: every operator is measured."""
+        return True
 
     def enter(self, body: Graph) -> Metered:
         """Measure a branch or the body of a loop as well, and let the capture see it."""

@@ -18,7 +18,7 @@ import numpy as np
 from msdump.capture.capture import Capture, Marks
 from msdump.capture.compiled.dump import CompiledDump, SingleDump, SingleOperator
 from msdump.capture.graph_files import GraphDump, write_graph_files
-from msdump.capture.memory import FaultyMemory, Rehearse, RunMemory, faulty_memory
+from msdump.capture.memory import Rehearse, RunMemory
 from msdump.capture.process import DumpWriter, Process, claim
 from msdump.capture.selection import inside, operators, selectable, used_items
 from msdump.capture.steps import Memory
@@ -29,7 +29,7 @@ from msdump.device import Ascend, MemoryUse
 from msdump.errors import DumpWriteError
 from msdump.graph import Graph
 from msdump.observer import Observer
-from msdump.plan import Context, DeviceTarget, DumpPlan, Naming, Scene, Tree
+from msdump.plan import Context, DeviceTarget, DumpPlan, Naming, Tree
 from msdump.record import Artifact
 from msdump.selector import IterationSet, PatternKind
 from msdump.store import Layout, PathKind
@@ -276,15 +276,9 @@ class Recorder:
         self._memory = None
         if device is not None:
             self._memory = RunMemory(device, plan, context.memory_limit, can_rehearse=can_rehearse)
-        self._faults = None if device is None else self._faulty_memory(device, plan)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
         self._watch: RunWatch | None = None  # rules and history of the last dumped run
         self._number = 0 if plan is None else next(process.watch(plan).networks)
-
-    def _faulty_memory(self, device: Ascend, plan: DumpPlan | None) -> FaultyMemory | None:
-        """Return the memory that faulty kernels write to; None without any, or with a watcher."""
-        is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
-        return None if is_watched else faulty_memory(device, lambda: self.memory_use)
 
     def _open_dump(
         self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model, variables: Variables
@@ -367,12 +361,10 @@ class Recorder:
     def _run_measured(
         self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute
     ) -> list[Any]:
-        """Run under an observer, and under the observers of device memory."""
+        """Run under an observer, and under the one of device memory."""
         if self._memory is None:
             return execute(observer)
-        if self._faults is not None:
-            observer = self._faults.begin(observer)
-        # the memory's observer comes first: the others need the addresses of results
+        # the memory's observer comes first: the other one needs the addresses of results
         outputs = execute(self._memory.begin(inputs, observer))
         self._memory.end(inputs)  # not after a failure: the addresses are incomplete
         return outputs

@@ -10,7 +10,6 @@ from .ascend import has_float_status as has_float_status
 from .formats import FRACTAL_Z as FRACTAL_Z
 from .memory import BASE as BASE
 from .memory import Block as Block
-from .memory import Contents as Contents
 from .memory import DeviceMemory as DeviceMemory
 from .memory import dead_values as dead_values
 from .meter import MemoryUse as MemoryUse

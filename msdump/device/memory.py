@@ -11,8 +11,6 @@ Only addresses and sizes are kept, no contents.
     True
     >>> memory.in_use, memory.peak, memory.total
     (1536, 1536, 2048)
-
-The bytes of the emulated device memory, read and written by address (the watcher of acl's dump).
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from typing import Final
 
 from msdump.errors import DeviceMemoryError
 from msdump.graph import Graph, reads
-from msdump.record import Buffer
 
 BASE: Final = 0x12C0_C000_0000
 """Where the memory begins; any aligned number that looks like a device address would do."""
@@ -158,36 +155,3 @@ def dead_values(graph: Graph) -> tuple[tuple[str, ...], ...]:
         dead.append(tuple(name for name in names if name not in seen))
         seen.update(names)
     return tuple(reversed(dead))
-
-
-class Contents:
-    """Memory from ``BASE`` on, zero where nothing was written; it grows up to the highest address in use."""
-
-    def __init__(self) -> None:
-        """Start with no bytes."""
-        self._bytes = bytearray()
-
-    def write(self, address: int, data: Buffer) -> None:
-        """Write bytes at an address."""
-        view = memoryview(data)
-        start = self._offset(address, view.nbytes)
-        self._bytes[start : start + view.nbytes] = view
-
-    def fill(self, address: int, size: int, value: int) -> None:
-        """Write one byte ``size`` times from an address on."""
-        start = self._offset(address, size)
-        self._bytes[start : start + size] = bytes([value]) * size
-
-    def read(self, address: int, size: int) -> bytes:
-        """Return a copy of the bytes at an address."""
-        start = self._offset(address, size)
-        return bytes(self._bytes[start : start + size])
-
-    def _offset(self, address: int, size: int) -> int:
-        """Return the offset of an address in the bytes, grown so that ``size`` bytes lie behind it."""
-        start = address - BASE
-        # unwritten memory reads as zeros
-        missing = start + size - len(self._bytes)
-        if missing > 0:
-            self._bytes.extend(bytes(missing))
-        return start

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
-from msdump import dtypes, tracing
+from msdump import tracing
 from msdump.communication import Collectives
 from msdump.device import FloatStatus, dead_values
 from msdump.errors import is_final, is_foreign
-from msdump.execute import values
 from msdump.execute.control import Frame, Frames, RunnableBody, Site, control
 from msdump.execute.host import Exchange, host_operator
 from msdump.execute.kernels import KernelFactory, RoundingsOf, as_the_model_says
@@ -301,12 +300,8 @@ class Program:
 
     def _show(self, operators: Sequence[ProgramOperator], frame: Frame, observer: Observer) -> None:
         batch = node_runs(operators, frame, self._frames, observer.interest)
-        overwritten = observer.ran(batch) if batch else None
-        # the observer returns tensors in device memory that the operator overwrote: later readers get the new
-        # contents, as on the device
-        for name, array in (overwritten or {}).items():
-            if frame[self.slots[name]] is not None:
-                frame[self.slots[name]] = values.from_python(array, dtypes.from_numpy(array.dtype))
+        if batch:
+            observer.ran(batch)
 
     def _compile(self, operator: ProgramOperator, current: Frame) -> Run:
         node = operator.node

@@ -68,9 +68,7 @@ COMMANDS = {
     "sample's help": (sys.executable, "sample_nets/mini/run.py", "--help"),
     "training": (*FORKED, "sample_nets/lenet/train_lenet.py", "--steps", "1", "--cache", "{out}"),
     "acl": (*FORKED, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
-    "compare_watched": (*FORKED, "scripts/compare_watched.py", "{dump}"),
     "show_training": (*FORKED, "scripts/show_training.py", "{dump}"),
-    "compare_watched's help": (sys.executable, "scripts/compare_watched.py", "--help"),
 }
 
 

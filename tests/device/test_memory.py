@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.device import BASE, Contents, DeviceMemory
+from msdump.device import BASE, DeviceMemory
 from msdump.device.memory import DeviceMemoryError
 
 
@@ -118,27 +118,3 @@ def test_freeing_everything_gives_one_piece(sizes, order):
 
     assert (BASE, whole) == (block.address, block.size)
     assert whole == memory.extent
-
-
-@pytest.fixture
-def contents():
-    """Give memory in which nothing was written."""
-    return Contents()
-
-
-def test_memory_is_zero_where_nothing_was_written(contents):
-    """Bytes before, between and behind written ones are zero."""
-    contents.write(BASE + 4, b"\x01\x02")
-
-    assert b"\0\0\0\0\x01\x02\0\0" == contents.read(BASE, 8)
-    assert bytes(3) == contents.read(BASE + 1000, 3)
-
-
-def test_later_bytes_replace_earlier_ones(contents):
-    """A write and a fill change their bytes and nothing else."""
-    contents.write(BASE, b"abcdef")
-
-    contents.fill(BASE + 1, 2, 0x5A)
-    contents.write(BASE + 5, b"g")
-
-    assert b"aZZdeg" == contents.read(BASE, 6)

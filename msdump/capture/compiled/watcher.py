@@ -1,177 +1,27 @@
-"""The watcher: outputs of watched operators, read again from device memory after other operators.
+"""The watcher: outputs of watched operators, written again after other operators.
 
-A kernel that writes into another operator's output shows in the difference between two files of that output:
-one written when the watched operator ran, one after the operator under suspicion.
+On a device a kernel that writes into another operator's output shows in the difference between two files
+of that output. The emulated kernels are sound, so all files of an output hold the same elements.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-import numpy as np
-
-from msdump.capture import writers
 from msdump.capture.compiled import model_selection
 from msdump.capture.compiled.model_selection import warn_of_watch
 from msdump.capture.pipeline import OperatorTensors, Pipeline
-from msdump.capture.steps import Memory, OperatorRecords, to_device_memory
-from msdump.device import Ascend, Contents, Task, formats, moves_nothing
-from msdump.encode import TensorInfo, dump_data
+from msdump.capture.steps import Memory, OperatorRecords
+from msdump.device import Ascend, Task
 from msdump.graph import Graph, Node
-from msdump.graph.kernel import stomped_bytes
-from msdump.observer import Arrays, Interest, NodeRun, Observer
+from msdump.observer import Interest, NodeRun, Observer
 from msdump.plan import DumpPlan, ModelItem
-from msdump.record import Buffer, OperatorRef, TensorRecord
+from msdump.record import OperatorRef, TensorRecord
 from msdump.statistics import TotalsArray
 from msdump.store import CLOCK, is_collective
-
-_STOMP: Final = 0x5A  # the byte that a faulty kernel writes
-
-
-_NO_TIME: Final = 0  # timestamp of results in memory; each file gets its own
-
-
-@dataclass(frozen=True, slots=True)
-class StoredResult:
-    """An operator's result that is stored in device memory.
-
-    Attributes:
-        graph: Index of the operator's graph.
-        value: Name of the result in the graph.
-        record: The result as the host holds it, with the address that it had when it was stored.
-        info: Its fields in the header of a dump file: address, size, shape, format and type on the device.
-    """
-
-    graph: int
-    value: str
-    record: TensorRecord
-    info: TensorInfo
-
-    @property
-    def start(self) -> int:
-        """Address of its first byte."""
-        return self.info.address
-
-    @property
-    def end(self) -> int:
-        """Address behind its last byte."""
-        return self.info.address + self.info.size
-
-    def overlaps(self, start: int, end: int) -> bool:
-        """Return whether it has bytes in a range of addresses."""
-        return self.start < end and start < self.end
-
-
-class DeviceImage:
-    """The results of one run at their addresses: of the main graph, its branches and loops."""
-
-    def __init__(self) -> None:
-        """Start with empty memory."""
-        self.clear()
-
-    def clear(self) -> None:
-        """Empty the memory."""
-        self._contents = Contents()
-        self._results: dict[tuple[int, str], StoredResult] = {}
-        # arrays that ``changed`` returned: kept alive while later operators read them
-        self._overwritten: list[dict[str, np.ndarray]] = []
-        self._unreported: dict[int, dict[str, np.ndarray]] = {}
-
-    def write(self, result: StoredResult, data: Buffer, *, is_view: bool) -> None:
-        """Store the bytes of a result at its address.
-
-        Results that were stored there before are gone, unless the new one is a view of them.
-        """
-        self._contents.write(result.start, data)
-        for old in self._overlapping(result.start, result.end):
-            if not (is_view and old.start == result.start):
-                del self._results[old.graph, old.value]
-        self._results[result.graph, result.value] = result
-
-    def stomp(self, start: int, size: int) -> None:
-        """Overwrite the memory behind a faulty kernel's last result; ``changed`` returns damaged values."""
-        self._contents.fill(start, size, _STOMP)
-        for hit in self._overlapping(start, start + size):
-            array = self._array(hit).astype(hit.record.dtype.numpy, copy=False)  # in the host's type
-            self._unreported.setdefault(hit.graph, {})[hit.value] = array
-
-    def changed(self, graph: int) -> dict[str, np.ndarray]:
-        """Return the values of a graph that were overwritten since the last call for it.
-
-        Values are copies in the host's type and layout; they stay alive until the memory is cleared.
-        """
-        changed = self._unreported.pop(graph, {})
-        if changed:
-            self._overwritten.append(changed)
-        return changed
-
-    def _overlapping(self, start: int, end: int) -> list[StoredResult]:
-        return [result for result in self._results.values() if result.overlaps(start, end)]
-
-    def record(self, result: StoredResult) -> TensorRecord:
-        """Return a result with the present contents of memory, in the device's type and the host's layout."""
-        record = result.record
-        dtype = record.dtype if record.device is None else record.device.element_type(record.dtype)
-        return record._replace(array=self._array(result), dtype=dtype, host=record.array)
-
-    def _array(self, result: StoredResult) -> np.ndarray:
-        """Return the present contents of a result's memory, in the device's type, without padding."""
-        info, part = result.info, result.record.device
-        array = dump_data.tensor(info, memoryview(self._contents.read(info.address, info.size)))
-        if part is None or info.shape == info.original_shape:
-            return array.reshape(info.original_shape)
-        return formats.decode(part.format, array, info.original_shape, part.groups)
-
-
-class GraphImage:
-    """The results of one graph's operators in device memory."""
-
-    def __init__(self, device: Ascend, memory: Memory, image: DeviceImage) -> None:
-        """Prepare the memory of a graph.
-
-        Args:
-            device: The emulated device with the graph.
-            memory: Gives the addresses of the current run.
-            image: The memory.
-        """
-        self._index = device.graph.index
-        self._nodes = device.graph.nodes
-        self._stomps = tuple([stomped_bytes(node) for node in self._nodes])
-        self._records = OperatorRecords(device, memory)
-        self._image = image
-
-    @property
-    def count(self) -> int:
-        """Number of the graph's operators."""
-        return len(self._nodes)
-
-    def put(self, position: int, outputs: Arrays) -> tuple[StoredResult, ...]:
-        """Store the results of an operator that have an address; return them."""
-        node = self._nodes[position]
-        is_view = moves_nothing(node)  # the input's bytes under another name
-        results = []
-        for record in self._records.of(node.operator, position, (), outputs, lambda: _NO_TIME):
-            if record.device is None or not record.device.address:
-                continue
-            pinned = record._replace(device=record.device.pinned())
-            shown = to_device_memory(pinned)
-            result = StoredResult(self._index, node.outputs[record.slot], pinned, writers.info(shown))
-            self._image.write(result, writers.contents(shown), is_view=is_view)
-            results.append(result)
-        return tuple(results)
-
-    def stomp(self, position: int, results: Sequence[StoredResult]) -> dict[str, np.ndarray]:
-        """Let a faulty kernel write past its last result; return the values of the graph that faults changed.
-
-        Args:
-            position: Place of the kernel in the graph's execution order; a sound one writes nothing.
-            results: Its own results, as ``put`` returned them.
-        """
-        if self._stomps[position] and results:
-            self._image.stomp(results[-1].end, self._stomps[position])
-        return self._image.changed(self._index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +102,11 @@ class WatcherRun:
     """The state of one run that the watchers of a model's graphs share.
 
     Attributes:
-        memory: Device memory.
-        watched: Results of watched operators by graph index and position.
+        watched: Outputs of the watched operators that have run, by graph index and position.
         directory: Where files of the run go.
     """
 
-    memory: DeviceImage = field(default_factory=DeviceImage)
-    watched: dict[tuple[int, int], tuple[OperatorRef, Sequence[StoredResult]]] = field(default_factory=dict)
+    watched: dict[tuple[int, int], tuple[OperatorRef, Sequence[TensorRecord]]] = field(default_factory=dict)
     directory: str = ""
 
 
@@ -284,10 +132,10 @@ class WatcherCapture(Observer):
         self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
-        # all operators are observed: any may overwrite a watched output; faulty kernels change values
-        self.interest = Interest((True,) * len(self._nodes), outputs=True, one_by_one=True)
         self._watch = select_watch(device.graph, plan, tuple(task is not None for task in device.tasks))
-        self._image = GraphImage(device, memory, run.memory)
+        shown = tuple(map(operator.or_, self._watch.layers, self._watch.watched))
+        self.interest = Interest(shown, outputs=True)
+        self._records = OperatorRecords(device, memory)
         self._run = run
         self._pipeline = pipeline
         self.bodies: Mapping[int, WatcherCapture] = {}
@@ -299,54 +147,40 @@ class WatcherCapture(Observer):
         self._run.directory = directory
 
     def end(self) -> None:
-        """Empty the emulated memory for the next run."""
-        self._run.memory.clear()
+        """Forget the outputs of the run."""
         self._run.watched.clear()
 
-    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> dict[str, np.ndarray]:
-        """Store results in memory, let a faulty kernel write past them, and read watched outputs.
-
-        Returns:
-            Values that were overwritten, with their present contents.
-        """
+    def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
+        """Write the outputs of a watched operator, or, after a layer, of all watched operators so far."""
         del found
-        ((position, _, outputs, _),) = batch
-        results = self._image.put(position, outputs)
-        if self._watch.watched[position]:
-            operator = self._nodes[position].operator
-            self._run.watched[self._index, position] = operator, results
-        changed = self._image.stomp(position, results)
-        task = self._tasks[position]
-        if task is not None:
-            self._write_outputs(position, task)
-        return changed
+        watched = self._run.watched
+        for position, _, outputs, _ in batch:
+            node, task = self._nodes[position].operator, self._tasks[position]
+            assert task is not None  # the device runs what is shown
+            if self._watch.layers[position]:
+                for ref, records in watched.values():
+                    # vendor: type and outputs of the watched operator, task and stream of the layer
+                    name = f"{node.full_name}_To_{ref.full_name}"
+                    self._write(OperatorRef(ref.op_type, name), task, records)
+                continue
+            records = [
+                # pinned: later operators may get the addresses of another run
+                each._replace(device=each.device.pinned())
+                for each in self._records.at_once(node, position, (), outputs, 0)
+                if each.device is not None and each.device.address
+            ]
+            watched[self._index, position] = node, records
+            self._write(node, task, records)
 
     def looks_into(self, body: Graph) -> bool:
-        """Look into every branch and loop: each operator writes to memory."""
+        """Look into every branch and loop: their operators may be watched, or layers."""
         return body.index in self.bodies
 
     def enter(self, body: Graph) -> WatcherCapture | None:
         """Return the watcher of a branch or the body of a loop."""
         return self.bodies.get(body.index)
 
-    def _write_outputs(self, position: int, task: Task) -> None:
-        """Write the outputs of a watched operator, or, after a layer, of all watched operators."""
-        watched = self._run.watched
-        if self._watch.watched[position]:
-            operator, results = watched[self._index, position]
-            self._write(operator, task, results)
-        elif self._watch.layers[position]:
-            layer = self._nodes[position].operator.full_name
-            for operator, results in watched.values():
-                # vendor: type and outputs of the watched operator, task and stream of the layer
-                name = f"{layer}_To_{operator.full_name}"
-                self._write(OperatorRef(operator.op_type, name), task, results)
-
-    def _write(self, operator: OperatorRef, task: Task, results: Sequence[StoredResult]) -> None:
-        """Write the file of an operator with the present memory contents of results."""
+    def _write(self, ref: OperatorRef, task: Task, records: Sequence[TensorRecord]) -> None:
         moment = CLOCK.now()
-        records = (
-            self._run.memory.record(result)._replace(operator=operator, timestamp=moment)
-            for result in results
-        )
-        self._pipeline.take(self._run.directory, (OperatorTensors(operator, task, records),))
+        shown = [each._replace(operator=ref, timestamp=moment) for each in records]
+        self._pipeline.take(self._run.directory, (OperatorTensors(ref, task, shown),))

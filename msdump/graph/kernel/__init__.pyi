@@ -22,5 +22,4 @@ from .linked import link as link
 from .onenode import Bindings as Bindings
 from .onenode import NodeModel as NodeModel
 from .onenode import ReferenceNode as ReferenceNode
-from .onenode import stomped_bytes as stomped_bytes
 from .onenode import type_text as type_text

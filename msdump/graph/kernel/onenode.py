@@ -42,30 +42,6 @@ def untyped_model(
     return helper.make_model(message, opset_imports=opsets, ir_version=graph.ir_version, functions=functions)
 
 
-KEY: Final = "msdump.stomp"
-"""Metadata of a node: bytes behind its last output that its kernel overwrites, for acl's watcher to find.
-
-The values that the model computes stay the same."""
-
-
-def stomped_bytes(node: Node) -> int:
-    """Return how many bytes behind its last output a node's kernel overwrites, 0 for a sound one.
-
-    Raises:
-        GraphError: The node's metadata ``msdump.stomp`` is no number.
-    """
-    count = 0
-    for part in node.members:
-        for entry in part.proto.metadata_props:
-            if entry.key == KEY:
-                if not entry.value.isdecimal():
-                    raise GraphError(
-                        f"node {part.name!r}: metadata {KEY} = {entry.value!r}: must be a number of bytes"
-                    )
-                count = int(entry.value)
-    return count
-
-
 class ReferenceNode:
     """A node that ONNX's reference evaluator computes on numpy arrays."""
 
