@@ -1,4 +1,5 @@
 from . import compilation as compilation
+from . import runner as runner
 from . import values as values
 from .compilation import emulated as emulated
 from .float64 import doubled as doubled
@@ -24,7 +25,6 @@ from .variants import SINGLE as SINGLE
 from .variants import Change as Change
 from .variants import Float64Kernels as Float64Kernels
 from .variants import Float64Runner as Float64Runner
-from .variants import Noise as Noise
 from .variants import mixed_kernels as mixed_kernels
 from .variants import narrowed as narrowed
 from .variants import optimise as optimise

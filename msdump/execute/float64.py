@@ -1,4 +1,4 @@
-"""Operators in float64: error bounds of each, and numpy definitions that replace ONNX's reference.
+"""Operators in float64: the effect of rounding on each, and numpy definitions that replace ONNX's reference.
 
 ONNX's reference evaluator computes most operators in float64 with numpy. Own definitions replace it where it
 computes in float32 (Erf, Gelu, GroupNormalization), has faults (LRN, LpNormalization; GlobalMaxPool of other
@@ -8,12 +8,11 @@ many times as long (convolutions, poolings, Sigmoid, Einsum).
 
 from __future__ import annotations
 
-import enum
-import itertools
+import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -58,36 +57,8 @@ class Call:
 Compute = Callable[[Call], tuple[Array, ...]]
 """Returns the outputs of a call."""
 
-
-class Kind(enum.Enum):
-    """Effect of rounding on the results of an operator."""
-
-    EXACT = enum.auto()
-    """None: elements are moved, chosen or compared, and every right kernel gives the same."""
-    ROUNDED = enum.auto()
-    """The exact result is rounded once."""
-    LINEAR = enum.auto()
-    """Sums of products, whose terms are rounded and added in any order."""
-    SMOOTH = enum.auto()
-    """Approximations, and results that are made in several steps."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundingRule:
-    """How far rounding may move the results of an operator.
-
-    Attributes:
-        kind: The effect of rounding.
-        terms: Returns from how many elements of the inputs one element of a result is computed.
-        disturbed: Number of leading inputs that are data; the other inputs are parameters such as scales.
-        between: Returns the magnitudes of intermediate numbers that kernels subtract for a result (which
-            cancels digits); 0: no intermediate is larger than the result.
-    """
-
-    kind: Kind
-    terms: Callable[[Call], float] = lambda _: 1.0
-    disturbed: int | None = None
-    between: Callable[[Call], Array | float] = lambda _: 0.0
+Terms = Callable[[Call], float]
+"""Returns from how many elements of the inputs one element of a result is computed."""
 
 
 def doubled(array: Array) -> Array:
@@ -97,14 +68,16 @@ def doubled(array: Array) -> Array:
     return array
 
 
-def _exponential(**defaults: float) -> Callable[[Call], Array]:
-    """Return a ``between`` function: the factor of ``exp(x) - 1`` for negative inputs x, else 0."""
+def one(_: Call) -> float:
+    """Return from how many elements one element of an elementwise result is computed."""
+    return 1.0
 
-    def between(call: Call) -> Array:
-        size = np.prod([abs(call.attribute(name, default)) for name, default in defaults.items()])
-        return np.asarray(np.where(call[0] < 0, size, 0.0))
 
-    return between
+def width(call: Call) -> float:
+    """Return it for operators without a rule: the longest last axis of an input."""
+    return float(
+        max((array.shape[-1] for array in call.inputs if array is not None and array.ndim), default=1)
+    )
 
 
 def _last(call: Call) -> float:
@@ -131,18 +104,39 @@ def _kernel(call: Call) -> float:
     return float(math.prod(call[1].shape[1:]))
 
 
-_EXACT: Final = (
-    *("Identity", "Neg", "Abs", "Floor", "Ceil", "Round", "Sign", "Not", "IsNaN", "Relu", "ThresholdedRelu"),
-    *("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Max", "Min", "Where"),
-    *("Clip", "ReduceMax", "ReduceMin", "MaxPool", "GlobalMaxPool", "Cast", "CastLike"),
+EXACT: Final = frozenset(
+    {
+        *(
+            "Identity",
+            "Neg",
+            "Abs",
+            "Floor",
+            "Ceil",
+            "Round",
+            "Sign",
+            "Not",
+            "IsNaN",
+            "Relu",
+            "Equal",
+            "Greater",
+        ),
+        *("GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor", "Max", "Min", "Where", "Clip", "Cast"),
+        *(
+            "CastLike",
+            "ThresholdedRelu",
+            "ReduceMax",
+            "ReduceMin",
+            "MaxPool",
+            "GlobalMaxPool",
+            "ArgMax",
+            "ArgMin",
+        ),
+        *("TopK", "IsInf", "Hardmax", "Mod", "NonMaxSuppression"),
+    }
 )
-_ROUNDED: Final = ("Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "LeakyRelu", "PRelu")
-_SMOOTH: Final = (
-    *("Exp", "Log", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
-    *("Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Mish", "HardSwish", "Pow", "Gelu", "Swish"),
-    "HardSigmoid",
-)
-_LINEAR: Final[Mapping[str, Callable[[Call], float]]] = {
+"""Operators that move, choose or compare elements: every right kernel gives the same."""
+
+LINEAR: Final[Mapping[str, Terms]] = {
     "Sum": lambda call: float(len(call.inputs)),
     "Mean": lambda call: float(len(call.inputs)),
     "MatMul": lambda call: float(call[0].shape[-1]),
@@ -158,7 +152,19 @@ _LINEAR: Final[Mapping[str, Callable[[Call], float]]] = {
     "AveragePool": lambda call: float(math.prod(call.attribute("kernel_shape"))),
     "GlobalAveragePool": lambda call: float(math.prod(call[0].shape[2:])),
 }
-_SMOOTH_SUMS: Final[Mapping[str, Callable[[Call], float]]] = {
+"""Sums of products, whose terms are rounded and added in any order; from how many one element is computed."""
+
+SMOOTH: Final[Mapping[str, Terms]] = {
+    **dict.fromkeys(
+        ("Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "LeakyRelu", "PRelu", "Exp", "Log", "Sin"), one
+    ),
+    **dict.fromkeys(
+        ("Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Tanh"), one
+    ),
+    **dict.fromkeys(
+        ("Erf", "Sigmoid", "Softplus", "Softsign", "Mish", "HardSwish", "Pow", "Gelu", "Swish"), one
+    ),
+    **dict.fromkeys(("HardSigmoid", "Elu", "Selu", "Celu"), one),
     **dict.fromkeys(
         ("ReduceProd", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"), _reduced
     ),
@@ -168,28 +174,13 @@ _SMOOTH_SUMS: Final[Mapping[str, Callable[[Call], float]]] = {
     "InstanceNormalization": _image,
     "GroupNormalization": _image,
     "LRN": lambda call: float(call.attribute("size")),
-    "LpNormalization": _last,
-    "Softmax": _last,
-    "LogSoftmax": _last,
+    **dict.fromkeys(("LpNormalization", "Softmax", "LogSoftmax"), _last),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), lambda call: float(call[1].shape[-1] + call[2].shape[-1])),
 }
-_SELU_ALPHA: Final = 1.67326319217681884765625
-_SELU_GAMMA: Final = 1.05070102214813232421875
+"""Approximations, and results that are made in several steps; from how many elements one is computed."""
 
-RULES: Final[Mapping[str, RoundingRule]] = {
-    **dict.fromkeys(_EXACT, RoundingRule(Kind.EXACT)),
-    **dict.fromkeys(_ROUNDED, RoundingRule(Kind.ROUNDED)),
-    **dict.fromkeys(_SMOOTH, RoundingRule(Kind.SMOOTH)),
-    **{name: RoundingRule(Kind.LINEAR, terms) for name, terms in _LINEAR.items()},
-    **{name: RoundingRule(Kind.SMOOTH, terms) for name, terms in _SMOOTH_SUMS.items()},
-    "Elu": RoundingRule(Kind.SMOOTH, between=_exponential(alpha=1.0)),
-    "Selu": RoundingRule(Kind.SMOOTH, between=_exponential(alpha=_SELU_ALPHA, gamma=_SELU_GAMMA)),
-    "Celu": RoundingRule(Kind.SMOOTH, between=_exponential(alpha=1.0)),
-    **dict.fromkeys(
-        ("LSTM", "GRU", "RNN"),
-        RoundingRule(Kind.SMOOTH, lambda call: float(call[1].shape[-1] + call[2].shape[-1]), disturbed=1),
-    ),
-}
-"""The operators of ONNX that ONNX's reference or an own definition computes, with the effect of rounding."""
+KNOWN: Final = EXACT | LINEAR.keys() | SMOOTH.keys()
+"""The operators that ONNX's reference or an own definition computes."""
 
 
 _WIDE: Final = (dtypes.from_name("float32"), dtypes.from_name("float64"))
@@ -328,81 +319,95 @@ def _softmax(call: Call) -> tuple[Array]:
     return ((powers / powers.sum(axis=axis, keepdims=True)).reshape(call[0].shape),)
 
 
-_ROWS: Final = 1 << 22  # elements of windows that are unrolled at a time
+class _Axis(NamedTuple):
+    """Windows along one axis: padding before, behind and beyond it (for ``ceil_mode``), count, steps."""
+
+    before: int
+    behind: int
+    beyond: int
+    number: int
+    stride: int
+    dilation: int
+
+    def at(self, place: int) -> slice:
+        """Return the elements at a place of all windows."""
+        start = place * self.dilation
+        return slice(start, start + (self.number - 1) * self.stride + 1, self.stride)
+
+
+def _axes(call: Call, sizes: Sequence[int], kernel: Sequence[int]) -> Iterator[_Axis]:
+    rank, automatic = len(sizes), call.attribute("auto_pad", "NOTSET")
+    pads = call.attribute("pads", (0,) * 2 * rank)
+    rounds = math.ceil if call.attribute("ceil_mode", 0) else math.floor
+    steps = (call.attribute(name, (1,) * rank) for name in ("strides", "dilations"))
+    for axis, (size, taps, stride, dilation) in enumerate(zip(sizes, kernel, *steps, strict=True)):
+        span, before, behind = dilation * (taps - 1) + 1, pads[axis], pads[rank + axis]
+        if automatic != "NOTSET":
+            wanted = (math.ceil(size / stride) - 1) * stride + span - size
+            total = max(wanted, 0) if automatic.startswith("SAME") else 0
+            before = total // 2 if automatic == "SAME_UPPER" else total - total // 2
+            behind = total - before
+        room = size + before + behind - span
+        if room < 0:
+            raise ValueError(f"a window of {span} elements in {size + before + behind}")
+        count = rounds(room / stride) + 1
+        # a window that would begin in the padding at the end is left out
+        count -= rounds is math.ceil and (count - 1) * stride >= size + before
+        yield _Axis(before, behind, max((count - 1) * stride - room, 0), count, stride, dilation)
+
+
+def _taps(
+    call: Call, x: Array, kernel: Sequence[int], fill: float = 0.0, beyond: float = 0.0
+) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """Yield each place of a kernel with the elements of padded images there, of all windows."""
+    axes, around = [*_axes(call, x.shape[2:], kernel)], ((0, 0), (0, 0))
+    padded = np.pad(x, (*around, *((axis.before, axis.behind) for axis in axes)), constant_values=fill)
+    padded = np.pad(padded, (*around, *((0, axis.beyond) for axis in axes)), constant_values=beyond)
+    for place in np.ndindex(*kernel):
+        windows: Any = slice(None), slice(None), *(axis.at(at) for axis, at in zip(axes, place, strict=True))
+        yield place, padded[windows]
 
 
 def conv(call: Call) -> tuple[Array]:
-    """Return a convolution."""
-    x, w = call[0], call[1]
-    frame = _Frame.of(call, x.shape[2:], w.shape[2:])
-    padded = np.pad(x, ((0, 0), (0, 0), *frame.pads))
-    groups = call.attribute("group", 1)
-    windows = frame.windows(padded)
-    depthwise = w.shape[1] == 1
-    y = _depthwise(windows, w) if depthwise else _grouped(windows, w, groups)
-    bias = call.optional(2)
-    return (y if bias is None else y + bias.reshape(-1, *[1] * len(frame.kernel)),)
-
-
-def _depthwise(windows: Array, w: Array) -> Array:
-    """Return the convolution of each channel with its own kernels."""
-    rank = w.ndim - 2
-    repeats = w.shape[0] // windows.shape[1]
-    y = np.zeros((windows.shape[0], w.shape[0], *windows.shape[2 : 2 + rank]))
-    for place in np.ndindex(*w.shape[2:]):
-        taps = np.repeat(windows[(..., *place)], repeats, axis=1)
-        y += taps * w[(slice(None), 0, *place)].reshape(-1, *[1] * rank)
-    return y
-
-
-def _grouped(windows: Array, w: Array, groups: int) -> Array:
-    rank = w.ndim - 2
-    rows = windows.shape[2 : 2 + rank]
-    y = np.empty((windows.shape[0], groups, w.shape[0] // groups, math.prod(rows)))
-    kernels = w.reshape(groups, w.shape[0] // groups, -1)
-    # im2col: rows are channels and kernel positions, columns are outputs, contiguous in memory
-    order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))
-    for number, image in enumerate(windows):
-        for group, channels in enumerate(np.split(image, groups)):
-            y[number, group] = _products(channels.transpose(order), rank, kernels[group])
-    return y.reshape(windows.shape[0], w.shape[0], *rows)
-
-
-def _products(view: Array, rank: int, kernels: Array) -> Array:
-    """Return the matrix product of kernels and windows, some windows at a time to bound memory."""
-    slabs = np.moveaxis(view, -rank, 0)
-    rows = max(1, _ROWS // max(1, math.prod(slabs.shape[1:])))
-    parts = [
-        kernels @ np.moveaxis(slab, 0, -rank).reshape(kernels.shape[1], -1 if slab.size else 0)
-        for slab in (slabs[start : start + rows] for start in range(0, max(len(slabs), 1), rows))
-    ]
-    return np.concatenate(parts, axis=1)
+    """Return a convolution: the sum over the places of its kernel of matrix products over channels."""
+    x, bias, groups, y = call[0], call.optional(2), call.attribute("group", 1), np.zeros(())
+    w: Any = call[1]
+    for place, part in _taps(call, x, w.shape[2:]):
+        channels = part.reshape(len(x), groups, w.shape[1], -1)
+        product = w[:, :, *place].reshape(groups, -1, w.shape[1]) @ channels
+        y = y + product.reshape(len(x), w.shape[0], *part.shape[2:])
+    return (y if bias is None else y + bias.reshape(-1, *[1] * (w.ndim - 2)),)
 
 
 def conv_transpose(call: Call) -> tuple[Array]:
-    """Return a transposed convolution, computed as a convolution of the input with zeros inserted."""
-    x, w, bias = call[0], call[1], call.optional(2)
-    kernel, rank, groups = w.shape[2:], w.ndim - 2, call.attribute("group", 1)
-    strides = call.attribute("strides", (1,) * rank)
-    dilations = call.attribute("dilations", (1,) * rank)
-    sizes = [stride * (size - 1) + 1 for size, stride in zip(x.shape[2:], strides, strict=True)]
-    sparse = np.zeros((*x.shape[:2], *sizes))
-    sparse[:, :, *(slice(None, None, stride) for stride in strides)] = x
-    flipped = np.flip(w, tuple(range(2, w.ndim))).reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)
-    pads = [dilation * (taps - 1) for dilation, taps in zip(dilations, kernel, strict=True)] * 2
-    attributes = {"group": groups, "dilations": dilations, "pads": pads}
-    inner = Call([sparse, flipped.reshape(-1, *flipped.shape[2:])], attributes, call.opset)
-    (y,) = conv(inner)
+    """Return a transposed convolution: each place of its kernel adds to every stride-th element."""
+    x, bias, groups = call[0], call.optional(2), call.attribute("group", 1)
+    w: Any = call[1]
+    rank, sizes = w.ndim - 2, x.shape[2:]
+    strides, dilations = (call.attribute(name, (1,) * rank) for name in ("strides", "dilations"))
+    extra = call.attribute("output_padding", (0,) * rank)
+    steps = [*zip(sizes, strides, dilations, w.shape[2:], extra, strict=True)]
+    full = [
+        (size - 1) * stride + dilation * (taps - 1) + 1 + more for size, stride, dilation, taps, more in steps
+    ]
+    y = np.zeros((len(x), groups * w.shape[1], *full))
+    channels = x.reshape(len(x), groups, w.shape[0] // groups, -1)
+    for place in np.ndindex(*w.shape[2:]):
+        product = w[:, :, *place].reshape(groups, -1, w.shape[1]).swapaxes(1, 2) @ channels
+        starts = [at * dilation for at, dilation in zip(place, dilations, strict=True)]
+        where = (
+            slice(start, start + (size - 1) * stride + 1, stride)
+            for start, size, stride in zip(starts, sizes, strides, strict=True)
+        )
+        y[(slice(None), slice(None), *where)] += product.reshape(len(x), -1, *sizes)
     y = _cropped(call, y, strides)
     return (y if bias is None else y + bias.reshape(-1, *[1] * rank),)
 
 
 def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
-    """Remove the padding from a transposed convolution and append ``output_padding``."""
-    rank = y.ndim - 2
-    extra = call.attribute("output_padding", (0,) * rank)
+    """Remove the padding from a transposed convolution, or choose it for a given shape."""
+    rank, full = y.ndim - 2, y.shape[2:]
     automatic, wanted = call.attribute("auto_pad", "NOTSET"), call.attribute("output_shape")
-    full = [size + more for size, more in zip(y.shape[2:], extra, strict=True)]
     if wanted is None and automatic.startswith("SAME"):
         sizes = zip(call[0].shape[2:], strides, full, strict=True)
         wanted = [min(size * stride, most) for size, stride, most in sizes]
@@ -414,100 +419,28 @@ def _cropped(call: Call, y: Array, strides: Sequence[int]) -> Array:
         # vendor: onnxruntime puts an odd element of padding at the end with SAME_UPPER, else at the beginning
         begins = [each // 2 if automatic == "SAME_UPPER" else each - each // 2 for each in total]
     ends = [at + length for at, length in zip(begins, wanted[-rank:], strict=True)]
-    behind = [(0, max(0, end - size)) for end, size in zip(ends, y.shape[2:], strict=True)]
+    behind = [(0, max(0, end - size)) for end, size in zip(ends, full, strict=True)]
     return np.pad(y, ((0, 0), (0, 0), *behind))[:, :, *map(slice, begins, ends)]
 
 
 def average_pool(call: Call) -> tuple[Array]:
     """Return the means of windows, including padding if ``count_include_pad`` is set."""
-    x = call[0]
-    frame = _Frame.of(call, x.shape[2:], call.attribute("kernel_shape"))
-    counted = np.pad(
-        np.pad(np.ones(x.shape[2:]), frame.given, constant_values=call.attribute("count_include_pad", 0)),
-        frame.beyond,
+    x, kernel = call[0], call.attribute("kernel_shape")
+    ones = np.ones((1, 1, *x.shape[2:]))
+    fill = call.attribute("count_include_pad", 0)
+    total, number = (
+        functools.reduce(np.add, (part for _, part in _taps(call, *each)))
+        for each in ((x, kernel), (ones, kernel, fill))
     )
-    kernel_axes = tuple(range(-len(frame.kernel), 0))
-    total = frame.windows(np.pad(x, ((0, 0), (0, 0), *frame.pads))).sum(axis=kernel_axes)
-    return (total / frame.windows(counted[None, None]).sum(axis=kernel_axes),)
+    return (total / number,)
 
 
 def max_pool(call: Call) -> tuple[Array]:
     """Return the maxima of windows, without indices."""
-    x = call[0]
-    if call.outputs > 1 or x.dtype.kind != "f":
+    if call.outputs > 1 or call[0].dtype.kind != "f":
         raise NotImplementedError("MaxPool with indices, or of integers")
-    frame = _Frame.of(call, x.shape[2:], call.attribute("kernel_shape"))
-    padded = np.pad(x, ((0, 0), (0, 0), *frame.pads), constant_values=-np.inf)
-    return (frame.windows(padded).max(axis=tuple(range(-len(frame.kernel), 0))),)
-
-
-class _Frame:
-    """Geometry of the windows of a convolution or pooling.
-
-    Attributes:
-        kernel: Size of a window by axis.
-        given: Requested padding, before and behind, by axis.
-        beyond: Further padding at the end of each axis, for the last window with ``ceil_mode``.
-    """
-
-    def __init__(
-        self,
-        kernel: Sequence[int],
-        strides: Sequence[int],
-        dilations: Sequence[int],
-        given: Sequence[tuple[int, int]],
-        beyond: Sequence[tuple[int, int]],
-    ) -> None:
-        self.kernel, self._strides, self._dilations = tuple(kernel), strides, dilations
-        self.given, self.beyond = tuple(given), tuple(beyond)
-
-    @classmethod
-    def of(cls, call: Call, sizes: Sequence[int], kernel: Sequence[int]) -> _Frame:
-        """Return the geometry of a call from its attributes and the sizes of the image."""
-        rank = len(sizes)
-        strides = call.attribute("strides", (1,) * rank)
-        dilations = call.attribute("dilations", (1,) * rank)
-        spans = [dilation * (taps - 1) + 1 for dilation, taps in zip(dilations, kernel, strict=True)]
-        pads = call.attribute("pads", (0,) * 2 * rank)
-        given = list(zip(pads[:rank], pads[rank:], strict=True))
-        automatic = call.attribute("auto_pad", "NOTSET")
-        if automatic == "VALID":
-            given = [(0, 0)] * rank
-        elif automatic.startswith("SAME"):
-            shapes = zip(sizes, strides, spans, strict=True)
-            given = [_same(*each, is_upper=automatic == "SAME_UPPER") for each in shapes]
-        beyond = [(0, 0)] * rank
-        if call.attribute("ceil_mode", 0):
-            beyond = [_beyond(*each) for each in zip(sizes, strides, spans, given, strict=True)]
-        return cls(kernel, strides, dilations, given, beyond)
-
-    @property
-    def pads(self) -> tuple[tuple[int, int], ...]:
-        """All padding, before and behind, by axis."""
-        return tuple((a + c, b + d) for (a, b), (c, d) in zip(self.given, self.beyond, strict=True))
-
-    def windows(self, padded: Array) -> Array:
-        """Return a view of the windows of padded images: batch, channel, outputs, places of the kernel."""
-        spans = [d * (k - 1) + 1 for d, k in zip(self._dilations, self.kernel, strict=True)]
-        axes = tuple(range(2, padded.ndim))
-        view = np.lib.stride_tricks.sliding_window_view(padded, spans, axes)
-        steps = itertools.chain(self._strides, self._dilations)
-        return view[(slice(None), slice(None), *(slice(None, None, step) for step in steps))]
-
-
-def _same(size: int, stride: int, span: int, *, is_upper: bool) -> tuple[int, int]:
-    total = max((math.ceil(size / stride) - 1) * stride + span - size, 0)
-    less = total // 2
-    return (less, total - less) if is_upper else (total - less, less)
-
-
-def _beyond(size: int, stride: int, span: int, pads: tuple[int, int]) -> tuple[int, int]:
-    length = size + sum(pads) - span
-    count = math.ceil(length / stride) + 1
-    # a window that would begin in the padding at the end is left out
-    if (count - 1) * stride >= size + pads[0]:
-        count -= 1
-    return 0, max((count - 1) * stride - length, 0)
+    parts = (part for _, part in _taps(call, call[0], call.attribute("kernel_shape"), -np.inf, -np.inf))
+    return (functools.reduce(np.maximum, parts),)
 
 
 OWN: Final[Mapping[str, Compute]] = {
@@ -517,9 +450,7 @@ OWN: Final[Mapping[str, Compute]] = {
     "Gelu": _gelu,
     "Sigmoid": lambda call: (sigmoid(call[0]),),
     "Softsign": lambda call: (call[0] / (1 + np.abs(call[0])),),
-    "Mean": lambda call: (
-        np.asarray(sum(call[slot] for slot in range(len(call.inputs))) / len(call.inputs)),
-    ),
+    "Mean": _mean,
     "GlobalMaxPool": lambda call: (call[0].max(axis=tuple(range(2, call[0].ndim)), keepdims=True),),
     "LpNormalization": _lp_normalization,
     "Einsum": _einsum,

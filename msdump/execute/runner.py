@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,12 +17,19 @@ from msdump.graph import WITH_MEMORY, Graph, Node, collective_call, reads, uses_
 from msdump.graph.kernel import has_foreign_domain
 from msdump.observer import Array
 
+MOST_PACKED: Final = 16 << 20
+"""Most bytes of weights in kept kernels."""
+
+_MOST_KEPT: Final = 1024
+"""Most operators with kept kernels; a session without weights takes some tens of kilobytes."""
+
 
 class OperatorRunner:
     """Runs single operators of one graph; the same inputs give the bits that a run of the network gives.
 
-    Weights that are not given are the graph's, as initializers like in a run. Kernels are cached by the types
-    of given values until ``forget``. Control flow runs as one operator of onnxruntime.
+    Weights that are not given are the graph's, as initializers like in a run. Control flow runs as one
+    operator of onnxruntime. Kernels are cached by the types of given values: those of the first operators,
+    as operators that ran again in one run of a network do so in the next one.
 
     Attributes:
         graph: The graph.
@@ -37,6 +44,7 @@ class OperatorRunner:
         on: Runtime | None = None,
         around: Graph | None = None,
         is_quiet: bool = False,
+        is_bounded: bool = True,
     ) -> None:
         """Compile nothing yet: a kernel is made when its operator first runs.
 
@@ -47,8 +55,11 @@ class OperatorRunner:
             on: The runtime of the operators; None: the CPU's.
             around: The graph around a body.
             is_quiet: Do not warn where ONNX's reference computes an operator.
+            is_bounded: Keep kernels up to a number and to bytes of weights; else all until ``forget``.
         """
-        self._is_quiet = is_quiet
+        self._is_quiet, self._is_bounded = is_quiet, is_bounded
+        self._kept: set[str] = set()
+        self._packed = 0
         self.graph = graph
         self._copies = copies or WeightCopies()
         self._roundings = roundings
@@ -86,6 +97,19 @@ class OperatorRunner:
         except Exception as error:
             shown = [item if isinstance(item, np.ndarray) else None for item in map(given.get, node.inputs)]
             raise failure(node.operator.full_name, shown, error) from error
+        finally:
+            if self._is_bounded and not self._keeps(node):
+                self.forget(node)
+
+    def _keeps(self, node: Node) -> bool:
+        if node.name not in self._kept:
+            weights = self.graph.weights
+            packed = sum(weights[name].nbytes for name in reads(node) if name in weights)
+            if len(self._kept) >= _MOST_KEPT or self._packed + packed > MOST_PACKED:
+                return False
+            self._kept.add(node.name)
+            self._packed += packed
+        return True
 
     def forget(self, node: Node) -> None:
         """Drop the kernels of an operator, and with them their packed copies of weights."""

@@ -1,4 +1,4 @@
-"""Variants of kernels: float64, with simulated rounding errors, mixed precision, optimised sessions."""
+"""Variants of kernels: float64, with bounds of rounding errors, mixed precision, optimised sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,19 @@ from msdump.device import numpy_cast, rounded
 from msdump.dtypes import DType
 from msdump.errors import MsdumpError, UnsupportedOpError, is_final
 from msdump.execute import values
-from msdump.execute.float64 import OWN, RULES, Array, Call, Compute, Kind, RoundingRule, doubled
+from msdump.execute.float64 import (
+    EXACT,
+    KNOWN,
+    LINEAR,
+    OWN,
+    SMOOTH,
+    Array,
+    Call,
+    Compute,
+    doubled,
+    one,
+    width,
+)
 from msdump.execute.kernels import Kernel, KernelFactory
 from msdump.execute.native import native
 from msdump.execute.recurrent import RECURRENT
@@ -36,91 +48,95 @@ _APPROXIMATION: Final = 4
 _PARTIAL: Final = 0.25
 """Share of the square root of terms that a mean or a variance is off by: partial sums are in registers."""
 
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """Adds errors of the size of rounding errors to results (Monte Carlo arithmetic).
-
-    The errors of one operator are bounded by numerical analysis (Higham, Accuracy and Stability of Numerical
-    Algorithms, chapters 3 and 4; for sums by the square root of the number of terms, since errors have both
-    signs). They are added with random signs, so that their effect on later operators of a function or fused
-    kernel can be measured.
-
-    Attributes:
-        unit: Relative error of one rounding of a result: half the distance of its type's numbers around 1.
-        inner: Relative error of one rounding in the arithmetic between inputs and result.
-        floor: Absolute error of one rounding of a result, however small it is: half the type's smallest
-            subnormal number.
-        seed: Seed of the random signs.
-    """
-
-    unit: float = SINGLE
-    inner: float = SINGLE
-    floor: float = 0.0
-    seed: int = 0
-    _generator: np.random.Generator = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Begin with the first sign."""
-        object.__setattr__(self, "_generator", np.random.default_rng(self.seed))
-
-    def added(
-        self, rule: RoundingRule, compute: Compute, call: Call, results: tuple[Array, ...]
-    ) -> tuple[Array, ...]:
-        """Return exact results with errors that a correct kernel might have.
-
-        Args:
-            rule: The effect of rounding on the operator.
-            compute: Computes the operator in float64.
-            call: The operator's inputs and attributes.
-            results: The operator's exact results.
-        """
-        match rule.kind:
-            case Kind.EXACT:
-                return results
-            case Kind.ROUNDED:
-                sizes = [self._rounding(array) for array in results]
-            case Kind.LINEAR:
-                magnitudes = compute(replace(call, inputs=[_magnitude(array) for array in call.inputs]))
-                share = self.inner * (_ROUNDINGS + np.sqrt(rule.terms(call)))
-                sizes = [
-                    share * np.abs(size) + self._rounding(array)
-                    for array, size in zip(results, magnitudes, strict=True)
-                ]
-            case Kind.SMOOTH:
-                own, between = _APPROXIMATION * self.inner, rule.between(call)
-                sizes = [own * (np.abs(array) + between) + self._rounding(array) for array in results]
-                results = compute(replace(call, inputs=self._moved_inputs(rule, call)))
-        return tuple(self._disturbed(array, size) for array, size in zip(results, sizes, strict=True))
-
-    def _moved_inputs(self, rule: RoundingRule, call: Call) -> list[Array | None]:
-        share = self.inner * (1 + _PARTIAL * np.sqrt(rule.terms(call)))
-        data = call.inputs[: rule.disturbed]
-        moved = (None if array is None else self._disturbed(array, share * np.abs(array)) for array in data)
-        return [*moved, *call.inputs[len(data) :]]
-
-    def _rounding(self, result: Array) -> Array:
-        return np.asarray(self.unit * np.abs(result) + self.floor)
-
-    def _disturbed(self, array: Array, size: Array) -> Array:
-        if array.dtype.kind != "f":
-            return array
-        signs = self._generator.integers(0, 2, array.shape, dtype=np.int8) * 2 - 1
-        return np.asarray(array + signs * size)
-
-
-def _magnitude(array: Array | None) -> Array | None:
-    return np.abs(array) if array is not None and array.dtype.kind == "f" else array
-
-
-_CHOICES: Final = frozenset({"ArgMax", "ArgMin", "TopK", "IsInf", "Hardmax", "Mod", "NonMaxSuppression"})
-"""Operators without a rule that choose among their inputs, as the ones that move elements do."""
-
 _REDUCING: Final = frozenset({"add", "mul"})
 """Reductions of scattering operators that round, in any order of the updates."""
 
+_MINUS_ONE: Final = frozenset({"Elu", "Selu", "Celu"})
+"""Operators that subtract 1 from an exponential, with the rounding of a number of about 1."""
+
 Change = Callable[[Node, Mapping[str, Array]], Mapping[str, Array]]
 """Takes an original operator and its results by name; returns what those that read it get."""
+
+
+def _size(array: Array | None) -> Array | None:
+    return np.abs(array) if array is not None and array.dtype.kind == "f" else array
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How far rounding may move the results of operators that run one after the other in a kernel.
+
+    Of sums of products: the unit of each rounding times the products' magnitudes and the square root of their
+    number, since errors have both signs (Higham, Accuracy and Stability of Numerical Algorithms, chapters 3
+    and 4). Of others: a few units of the result, and its change if inputs move by a unit. Bounds of inputs
+    are handed on as the change of a result if the inputs move by them, with signs that are drawn once.
+
+    Attributes:
+        unit: Relative error of one rounding of a result: half the distance of its type's numbers around 1.
+        floor: Absolute error of one rounding of a result, however small it is: half the type's smallest
+            subnormal number.
+        by_name: Bound of each value so far, by element; of integers and truth values whether they may differ.
+    """
+
+    unit: float
+    floor: float
+    by_name: dict[str, Array] = field(default_factory=dict)
+
+    def add(self, step: Node, compute: Compute, call: Call, results: Sequence[Array]) -> None:
+        """Find the bounds of the results of an operator."""
+        inner, inputs = min(self.unit, SINGLE), [*map(self.by_name.get, step.inputs)]
+        own = [self.unit * np.abs(each) + self.floor if each.dtype.kind == "f" else each for each in results]
+        if step.op_type in LINEAR or step.attributes.get("reduction") in _REDUCING:
+            terms = LINEAR.get(step.op_type, _updates)(call)
+            sizes = [*compute(replace(call, inputs=[*map(_size, call.inputs)]))]
+            share = inner * (_ROUNDINGS + np.sqrt(terms))
+            own = [each + share * np.abs(size) for each, size in zip(own, sizes, strict=True)]
+        elif moves(step.op_type) or step.op_type in EXACT:
+            own = [np.zeros(())] * len(results)
+        else:
+            around = (call[0] < 0) if step.op_type in _MINUS_ONE else 0.0
+            sizes = [np.abs(array) + around for array in results]
+            own = [each + _APPROXIMATION * inner * size for each, size in zip(own, sizes, strict=True)]
+            count = SMOOTH.get(step.op_type, width)
+            # further inputs, such as a scale or the weights of gates, are parameters
+            data = len(inputs) if count is one else 1
+            share = inner * (1 + _PARTIAL * np.sqrt(count(call)))
+            for slot, array in enumerate(call.inputs[:data]):
+                if array is not None and array.dtype.kind == "f":
+                    known = inputs[slot]
+                    inputs[slot] = share * np.abs(array) + (0.0 if known is None else known)
+        moved = [self._moved(compute, call, inputs, sign) for sign in (1, -1) if _may_differ(inputs)]
+        for place, (name, result) in enumerate(zip(step.outputs, results, strict=False)):
+            others = [each[place] for each in moved if each[place].shape == result.shape]
+            if result.dtype.kind == "f":
+                apart = (np.abs(each - result) for each in others)
+                self.by_name[name] = functools.reduce(np.maximum, apart, np.zeros(())) + np.abs(own[place])
+            else:
+                self.by_name[name] = np.any([each != result for each in others], axis=0)
+
+    @staticmethod
+    def _moved(compute: Compute, call: Call, bounds: Sequence[Array | None], sign: int) -> Sequence[Array]:
+        """Return the results for inputs that are off by bounds."""
+        draw = np.random.default_rng(0)
+        inputs = [*call.inputs]
+        for slot, (array, bound) in enumerate(zip(inputs, bounds, strict=True)):
+            if array is None or bound is None:
+                continue
+            if array.dtype.kind == "f":
+                signs = draw.integers(0, 2, array.shape, dtype=np.int8) * 2 - 1
+                inputs[slot] = array + sign * signs * bound
+            elif bound.shape == array.shape:
+                inputs[slot] = array ^ bound if array.dtype.kind == "b" else array + bound.astype(array.dtype)
+        return compute(replace(call, inputs=inputs))
+
+
+def _updates(call: Call) -> float:
+    return 1.0 + call[1].size
+
+
+def _may_differ(bounds: Sequence[Array | None]) -> bool:
+    """Return whether an input may differ at all."""
+    return any(bound is not None and np.any(bound) for bound in bounds)
 
 
 class Float64Runner:
@@ -144,7 +160,6 @@ class Float64Runner:
         node: Node,
         given: Mapping[str, Array],
         roundings: Sequence[Rounding] | None = None,
-        noise: Noise | None = None,
         change: Change | None = None,
     ) -> tuple[Array | None, ...]:
         """Run an operator once.
@@ -154,7 +169,6 @@ class Float64Runner:
             given: Inputs by the names of values; weights that are not given are the graph's.
             roundings: The device's arithmetic: inputs and results of each original operator are rounded to
                 its types. None: no rounding.
-            noise: Adds errors that a correct kernel may have to every result; None: no errors.
             change: Replaces results of each original operator; None: no change.
 
         Returns:
@@ -163,48 +177,85 @@ class Float64Runner:
         Raises:
             MsdumpError: Nothing can run it in float64.
         """
+        known = self._run(node, given, roundings, change=change)
+        return tuple(known.get(name) for name in node.outputs)
+
+    def bounded(
+        self,
+        node: Node,
+        given: Mapping[str, Array],
+        roundings: Sequence[Rounding] | None,
+        unit: float,
+        floor: float,
+    ) -> list[tuple[Array, Array] | None]:
+        """Run an operator once; return each output with the bound of the error that rounding may cause.
+
+        Args:
+            node: As of ``run``, like the next two.
+            given: Its inputs.
+            roundings: The device's arithmetic.
+            unit: Relative error of one rounding of a result.
+            floor: Absolute error of one rounding, however small the result.
+
+        Raises:
+            MsdumpError: Nothing can run it in float64.
+        """
+        bounds = _Bounds(unit, floor)
+        known = self._run(node, given, roundings, bounds)
+        found = ((known.get(name), bounds.by_name.get(name)) for name in node.outputs)
+        return [
+            None if array is None or bound is None else (array, np.broadcast_to(bound, array.shape))
+            for array, bound in found
+        ]
+
+    def _run(
+        self,
+        node: Node,
+        given: Mapping[str, Array],
+        roundings: Sequence[Rounding] | None,
+        bounds: _Bounds | None = None,
+        change: Change | None = None,
+    ) -> dict[str, Array]:
         weights = self._graph.weights
         names = (name for name in reads(node) if name in given or name in weights)
         known = {name: doubled(given[name] if name in given else weights[name]) for name in names}
         with np.errstate(all="ignore"):
             for part, rounding in zip(node.members, roundings or (None,) * len(node.members), strict=True):
-                results = self._member(part, known, rounding, noise)
+                results = self._member(part, known, rounding, bounds)
                 known |= results if change is None else change(part, results)
-        return tuple(known.get(name) for name in node.outputs)
+        return known
 
     def _member(
-        self, part: Node, known: Mapping[str, Array], rounding: Rounding | None, noise: Noise | None
+        self, part: Node, known: Mapping[str, Array], rounding: Rounding | None, bounds: _Bounds | None
     ) -> dict[str, Array]:
         expansion = self._expansions.get(part.name)
         if expansion is None:
             expansion = self._expansions[part.name] = expanded(self._graph, part)
         values = {name: doubled(array) for name, array in expansion.constants.items()}
-        values |= {name: self._read(name, known[name], rounding) for name in reads(part) if name in known}
+        values |= {
+            name: self._in_type(name, known[name], rounding, "reads") for name in reads(part) if name in known
+        }
         for step in expansion.nodes:
-            values |= self._step(step, values, expansion, noise)
+            values |= self._step(step, values, expansion, bounds)
         is_moved = moves(part.op_type) and not part.domain
         return {
-            name: values[name] if is_moved else self._written(name, values[name], rounding)
+            name: values[name] if is_moved else self._in_type(name, values[name], rounding, "writes")
             for name in part.outputs
             if name and name in values
         }
 
-    def _read(self, name: str, array: Array, rounding: Rounding | None) -> Array:
-        if rounding is None or rounding.reads is FLOAT32 or not self._is_float32(name, array):
-            return array
-        return _in_type(array, rounding.reads, rounding)
-
-    def _written(self, name: str, array: Array, rounding: Rounding | None) -> Array:
-        if rounding is None or rounding.writes is FLOAT32 or not self._is_float32(name, array):
-            return array
-        return _in_type(array, rounding.writes, rounding)
-
-    def _is_float32(self, name: str, array: Array) -> bool:
+    def _in_type(self, name: str, array: Array, rounding: Rounding | None, moment: str) -> Array:
+        """Return a float32 value rounded to the type that a device reads or writes."""
+        dtype = FLOAT32 if rounding is None else getattr(rounding, moment)
         # None: values inside a fused operator are mostly not declared
-        return array.dtype == np.float64 and self._graph.type_of(name).dtype in {FLOAT32, None}
+        is_float32 = array.dtype == np.float64 and self._graph.type_of(name).dtype in {FLOAT32, None}
+        if rounding is None or dtype is FLOAT32 or not is_float32:
+            return array
+        saturates = rounding.saturates and dtype is FLOAT16
+        return rounded(numpy_cast(array, FLOAT32), dtype, saturates=saturates).astype(np.float64)
 
     def _step(
-        self, step: Node, values: Mapping[str, Array], expansion: Expansion, noise: Noise | None
+        self, step: Node, values: Mapping[str, Array], expansion: Expansion, bounds: _Bounds | None
     ) -> dict[str, Array]:
         call = Call(
             [values[name] if name else None for name in step.inputs],
@@ -212,29 +263,19 @@ class Float64Runner:
             expansion.opsets.get("", 1),
             max((slot + 1 for slot, name in enumerate(step.outputs) if name), default=0),
         )
-        rule = self._rule(step)
         for compute in self._ways(step, expansion):
             try:
                 results = compute(call)
             except (NotImplementedError, MsdumpError):
                 continue
-            if noise is not None:
-                results = noise.added(rule, compute, call, results)
+            if bounds is not None:
+                bounds.add(step, compute, call, results)
             return {name: array for name, array in zip(step.outputs, results, strict=False) if name}
         raise UnsupportedOpError(f"{step.operator.full_name}: {step.op_type} cannot run in float64")
 
-    @staticmethod
-    def _rule(step: Node) -> RoundingRule:
-        if step.op_type in RULES and not step.domain:
-            return RULES[step.op_type]
-        if step.attributes.get("reduction") in _REDUCING:
-            return RoundingRule(Kind.LINEAR, _updates)
-        is_exact = moves(step.op_type) or step.op_type in _CHOICES
-        return RoundingRule(Kind.EXACT if is_exact else Kind.SMOOTH, _width, disturbed=1)
-
     def _ways(self, step: Node, expansion: Expansion) -> Iterator[Compute]:
         """Yield functions that compute an operator in float64, most trusted first."""
-        is_known = step.op_type in RULES and not step.domain
+        is_known = step.op_type in KNOWN and not step.domain
         own = OWN.get(step.op_type) or RECURRENT.get(step.op_type) if is_known else None
         if own is not None:
             yield own
@@ -264,23 +305,6 @@ class Float64Runner:
             return tuple(np.zeros(0) if array is None else doubled(array) for array in results)
 
         yield by_runtime
-
-
-def _updates(call: Call) -> float:
-    """Return the largest number of terms of an element: its value and an update per index."""
-    return 1.0 + call[1].size
-
-
-def _width(call: Call) -> float:
-    return float(
-        max((array.shape[-1] for array in call.inputs if array is not None and array.ndim), default=1)
-    )
-
-
-def _in_type(array: Array, dtype: Any, rounding: Rounding) -> Array:
-    saturates = rounding.saturates and dtype is FLOAT16
-    single = numpy_cast(array, FLOAT32)
-    return rounded(single, dtype, saturates=saturates).astype(np.float64)
 
 
 _FLOAT32: Final = dtypes.from_name("float32")

@@ -350,7 +350,7 @@ class _Runner:
     def __init__(self, graph: Graph, roundings: RoundingsOf, copies: WeightCopies) -> None:
         self._graph = graph
         self._roundings = roundings
-        self._operators = OperatorRunner(graph, roundings, copies)
+        self._operators = OperatorRunner(graph, roundings, copies, is_bounded=False)
         self._programs: dict[int, Program] = {}
 
     def run(self, position: int, values: Values) -> Values:

@@ -18,8 +18,9 @@ from msdump.judge import Fact, FactKind, errors
 from msdump.judge.diff.evidence import Observations, WeightEvidence, compare_arrays
 from msdump.judge.diff.lockstep import Follower, OperatorWatch, Quantisation, Ran, RanBlock, Scope, as_real
 from msdump.judge.diff.models import Places, Side
-from msdump.judge.diff.own_errors import GoldenOperators, OperatorRunners
+from msdump.judge.diff.own_errors import GoldenOperators
 from msdump.judge.diff.pairing import Pairing, golden_inputs, output_names
+from msdump.judge.rerun import OperatorRunners
 from msdump.judge.verdict import (
     CLAMPS,
     Finding,
@@ -71,7 +72,7 @@ class LockstepComparison:
         outputs: The differences of the network's outputs, run by run.
         failures: Errors that ended a run of a side, in words.
         runs: Number of runs so far.
-        runners: Run single operators again in each side's arithmetic; kernels stay from run to run.
+        runners: Runs single operators again; kernels stay from run to run.
         places: The places of the examined side's operators.
         fact_places: The places of operators named by facts about both models.
         node_names: Names of the examined model's nodes, by full names.
@@ -87,7 +88,7 @@ class LockstepComparison:
     outputs: list[OutputDifference] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     runs: int = 0
-    runners: tuple[OperatorRunners, OperatorRunners] = field(init=False, repr=False)
+    runners: OperatorRunners = field(init=False, repr=False)
     places: Places = field(init=False, repr=False)
     fact_places: Mapping[Fact, OperatorPlace] = field(init=False, repr=False)
     node_names: Mapping[str, str] = field(init=False, repr=False)
@@ -95,7 +96,7 @@ class LockstepComparison:
 
     def __post_init__(self) -> None:
         """Report the facts about the two models, and golden operators that one lacks."""
-        self.runners = OperatorRunners(self.mine), OperatorRunners(self.golden)
+        self.runners = OperatorRunners(self.mine.copies, self.mine.runtime)
         self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
         models = self.pairing.models
         self.report.missing += map(golden.of, models.missing)
@@ -169,7 +170,8 @@ class _Run:
         )
         has_differed = comparison.trains and not comparison.report.agrees
         self._judge = Judge(comparison.limits, is_continued=has_differed)
-        self._again = GoldenOperators(*comparison.runners, comparison.limits, comparison.pairing)
+        sides = comparison.mine, comparison.golden
+        self._again = GoldenOperators(*sides, comparison.runners, comparison.limits, comparison.pairing)
         self._follower = _following(comparison, inputs)
         self._block = RanBlock()
         self._results: Mapping[str, Any] = {}

@@ -180,9 +180,15 @@ class Side:
         return (self.runs.train if trains else self.runs.infer)(inputs, observer)
 
     @property
+    def computes_in(self) -> Arithmetic:
+        """The arithmetic of its operators."""
+        is_wide = self.variant.engine is Engine.FLOAT64
+        return replace(Arithmetic.of(self.variant.context), is_wide=is_wide)
+
+    @property
     def arithmetic(self) -> RoundingsOf:
         """The roundings of any operator on this side."""
-        arithmetic = Arithmetic.of(self.variant.context)
+        arithmetic = self.computes_in
         return as_the_model_says if arithmetic.precision is None else arithmetic.roundings
 
 

@@ -2,92 +2,41 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
 from msdump.errors import MsdumpError
-from msdump.execute import Float64Runner, OperatorRunner, Values, is_repeatable
-from msdump.graph import Graph, Node, reads
+from msdump.execute import Values, is_repeatable
+from msdump.graph import Node, reads
 from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.judge import errors
 from msdump.judge.diff.evidence import measure_pair
 from msdump.judge.diff.lockstep import Ran
-from msdump.judge.diff.models import Engine, Side
+from msdump.judge.diff.models import Side
 from msdump.judge.diff.pairing import GraphPairing, Pairing
-from msdump.judge.rerun import overflowed_part
+from msdump.judge.rerun import OperatorRunners, OwnErrors, RerunOutput
 from msdump.judge.verdict import Limits, OwnError, TensorEvidence
 from msdump.observer import Array
+from msdump.record import IO
 
 Given = Mapping[str, np.ndarray]
 """Inputs of an operator by the names of values."""
 
-_MOST_PACKED: Final = 16 << 20
-"""Most bytes of packed weights in kept kernels, in addition to the golden network's own."""
-
-_MOST_KEPT: Final = 1024
-"""Most operators with kept kernels; a session without weights takes some tens of kilobytes."""
-
-
-@dataclass(slots=True)
-class OperatorRunners:
-    """Runs operators of any graph in one side's arithmetic.
-
-    Operators that ran again in one run of the networks usually do so in the next one. So the kernels of the
-    first ones stay, up to a bound.
-    """
-
-    side: Side
-    _singles: dict[int, OperatorRunner] = field(default_factory=dict)
-    _doubles: dict[int, Float64Runner] = field(default_factory=dict)
-    _kept: set[tuple[int, str]] = field(default_factory=set)
-    _bytes: int = 0
-
-    def outputs(self, graph: Graph, node: Node, given: Given) -> tuple[Array, ...]:
-        """Run an operator once; return an array for each of its outputs, None for an unused one.
-
-        Args:
-            graph: The graph of the operator, of either side.
-            node: The operator.
-            given: Its inputs by value name; weights that are not given are the graph's.
-
-        Raises:
-            MsdumpError: The operator cannot run on these inputs.
-        """
-        if self.side.variant.engine is Engine.FLOAT64:
-            return self._doubles.setdefault(id(graph), Float64Runner(graph)).run(node, given)
-        runner = self._singles.get(id(graph))
-        if runner is None:  # the runner keeps the graph alive, so no other graph gets the same id
-            runner = OperatorRunner(graph, self.side.arithmetic, self.side.copies, on=self.side.runtime)
-            self._singles[id(graph)] = runner
-        try:
-            return runner.run(node, given)
-        finally:
-            if not self._keeps(graph, node):
-                runner.forget(node)
-
-    def _keeps(self, graph: Graph, node: Node) -> bool:
-        key = (id(graph), node.name)
-        if key in self._kept:
-            return True
-        packed = sum(graph.weights[name].nbytes for name in reads(node) if name in graph.weights)
-        if len(self._kept) >= _MOST_KEPT or self._bytes + packed > _MOST_PACKED:
-            return False
-        self._kept.add(key)
-        self._bytes += packed
-        return True
-
 
 @dataclass(slots=True)
 class GoldenOperators:
-    """Runs golden operators on the leading side's inputs; made before each run of the networks."""
+    """Runs golden operators on the leading side's inputs; made before each run of the networks.
 
-    mine: OperatorRunners
-    golden: OperatorRunners
+    They compute in the leading side's arithmetic, so an operator that both sides have gives the same bits
+    again. What still differs is another operator, or rounding of the same sums in another order.
+    """
+
+    mine: Side
+    golden: Side
+    runners: OperatorRunners
     limits: Limits
     pairing: Pairing
     _before: Values = field(init=False)
@@ -95,8 +44,7 @@ class GoldenOperators:
 
     def __post_init__(self) -> None:
         """Keep the values of variables: operators of a step run again after the step has updated them."""
-        state = self.mine.side.state
-        self._before, self._variables = state.values, state.arrays()
+        self._before, self._variables = self.mine.state.values, self.mine.state.arrays()
 
     def own_errors(
         self, mine: Ran, golden: Ran, outputs: Iterable[TensorEvidence]
@@ -120,73 +68,51 @@ class GoldenOperators:
         if given is None or not is_repeatable(ran.node):
             return (), None
         try:
-            results = self._run(mine, ran, given)
+            results = self.runners.outputs(ran.graph, ran.node, given, self.mine.computes_in)
         except MsdumpError:  # golden's operator cannot run on these inputs: no evidence
             return (), None
+        own_errors = OwnErrors(self.runners, ran.graph, ran.node, given, self.mine.computes_in)
         names = (pair.golden_values.get(name, name) for name in golden.node.declared_outputs)
         written = dict(zip(names, golden.outputs, strict=True))
         own, propagated = [], []
         for tensor in outputs:
             array, again = mine.outputs[tensor.slot], _result(results, tensor.slot)
-            other = written.get(pair.values.get(tensor.name, tensor.name))
             if array is not None and again is not None and array.shape == again.shape:
-                own.append(self._own_error(tensor, array, again, ran, given))
+                own.append(self._own_error(tensor, array, again, ran.node, own_errors))
+            other = written.get(pair.values.get(tensor.name, tensor.name))
+            if (
+                again is not None and not np.isfinite(again).all()
+            ):  # a shorter type than golden's may overflow
+                again = self._by_golden(ran, given, tensor.slot)
             if other is not None and again is not None and other.shape == again.shape:
-                propagated.append(measure_pair(again, other, math.inf).distance)
+                propagated.append(measure_pair(again, other, np.inf).distance)
         return tuple(own), max(propagated, default=None)
 
-    def _run(self, mine: Ran, ran: Ran, given: Given) -> tuple[Array, ...]:
-        """Return the outputs of an operator that runs again.
-
-        Where one side rounds a scale, threshold or input, elements jump to the next integer. So if only the
-        leading side's arithmetic repeats its integers and truth values, the outputs are computed in this
-        arithmetic; else in golden's.
-        """
-        results = self.golden.outputs(ran.graph, ran.node, given)
-        discrete = [
-            (slot, array)
-            for slot, array in enumerate(mine.outputs)
-            if array is not None and array.dtype.kind in "iub"
-        ]
-
-        def are_same(others: Sequence[Array]) -> bool:
-            pairs = ((array, _result(others, slot)) for slot, array in discrete)
-            return all(again is not None and np.array_equal(array, again) for array, again in pairs)
-
-        if are_same(results):
-            return results
-        as_mine = self.mine.outputs(ran.graph, ran.node, given)
-        return as_mine if are_same(as_mine) else results
+    def _by_golden(self, ran: Ran, given: Given, slot: int) -> Array:
+        try:
+            return _result(self.runners.outputs(ran.graph, ran.node, given, self.golden.computes_in), slot)
+        except MsdumpError:
+            return None
 
     def _own_error(
-        self, tensor: TensorEvidence, output: np.ndarray, again: np.ndarray, ran: Ran, given: Given
+        self, tensor: TensorEvidence, array: np.ndarray, again: np.ndarray, node: Node, own: OwnErrors
     ) -> OwnError:
-        types = (tensor.dtype, dtypes.from_numpy(again.dtype).name)
+        dtype, other = (dtypes.from_numpy(each.dtype) for each in (array, again))
+        output = RerunOutput(tensor.slot, array, dtype, IO.OUTPUT, tensor.slot)
+        error, types = errors.measure(array, again), (dtype.name, other.name)
         allowed = self.limits.allowed(types, self.limits.precision) or 0.0
-        apart = ran.node.op_type if types[0] != types[1] else ""
-        floor = self.limits.floor((*types, self.limits.precision), apart)
-        error = measure_pair(output, again, allowed)
-        is_explained = error.is_same or error.distance <= allowed or 0 < error.largest <= floor
-        part = ""
-        if not is_explained and ran.node.parts and np.isfinite(output).all():
-            exact = Float64Runner(ran.graph)
-            with suppress(MsdumpError):  # a part of the kernel cannot run in float64
-                part = overflowed_part(
-                    ran.node, lambda change: exact.run(ran.node, given, change=change), tensor.slot, output
-                )
-        recurs = False
-        if error.misplaced:
-            as_mine = _result(self.mine.outputs(ran.graph, ran.node, given), tensor.slot)
-            recurs = as_mine is not None and not measure_pair(output, as_mine, allowed).misplaced
-        return OwnError(
-            tensor.slot,
-            error,
-            allowed,
-            is_explained,
-            self.golden.side.variant.text,
-            overflow=part,
+        floor = self.limits.floor((*types, self.limits.precision), node.op_type if dtype is not other else "")
+        if error.is_same or error.distance <= allowed or 0 < error.largest <= floor:
+            part = own.overflowed_part(output)
+            found = OwnError(tensor.slot, error, allowed, not part, "", overflow=part)
+        else:
+            found = own.explained(output, error)
+        return replace(
+            found,
+            error=error,
+            allowed=max(allowed, found.allowed),
+            arithmetic=self.mine.variant.text,
             explanation=self.limits.explained,
-            recurs=recurs,
         )
 
     def _runs_again(self, mine: Ran, golden: Ran, pair: GraphPairing) -> tuple[Ran, GraphPairing]:

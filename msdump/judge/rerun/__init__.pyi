@@ -1,3 +1,9 @@
+from .arithmetic import Arithmetic as Arithmetic
+from .arithmetic import in_type as in_type
+from .own import OperatorRunners as OperatorRunners
+from .own import OwnErrors as OwnErrors
+from .own import RerunOutput as RerunOutput
+from .own import is_near as is_near
 from .reexecution import Reexecution as Reexecution
 from .reexecution import Rerun as Rerun
 from .sites import CompiledModel as CompiledModel
@@ -7,7 +13,4 @@ from .sites import file_names as file_names
 from .sites import fitting as fitting
 from .sites import folded_of as folded_of
 from .sites import likeness as likeness
-from .values import Arithmetic as Arithmetic
 from .values import DumpedValues as DumpedValues
-from .values import in_type as in_type
-from .values import overflowed_part as overflowed_part

@@ -6,7 +6,6 @@ which is the one that explains most of the network; remaining errors are judged 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,44 +14,15 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from msdump.dtypes import DType
 from msdump.errors import MsdumpError
-from msdump.execute import (
-    SINGLE,
-    Change,
-    Float64Runner,
-    Noise,
-    OperatorRunner,
-    WeightCopies,
-    doubled,
-    is_repeatable,
-)
-from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.execute import is_repeatable
+from msdump.graph.kernel import FLOAT32
 from msdump.judge import TensorError, errors
 from msdump.judge.pair import kinds
-from msdump.judge.rerun.sites import (
-    CompiledModel,
-    ModelOperator,
-    RerunOperator,
-    file_names,
-)
-from msdump.judge.rerun.values import (
-    FLOORS,
-    UNITS,
-    UNREADABLE,
-    Arithmetic,
-    DumpedValues,
-    Given,
-    Holder,
-    RerunOutput,
-    candidates,
-    in_type,
-    is_near,
-    is_rounded,
-    narrower,
-    overflowed_part,
-    type_named,
-)
+from msdump.judge.rerun.arithmetic import Arithmetic, candidates, in_type, is_rounded, type_named
+from msdump.judge.rerun.own import OperatorRunners, OwnErrors, RerunOutput, is_near
+from msdump.judge.rerun.sites import CompiledModel, ModelOperator, RerunOperator, file_names
+from msdump.judge.rerun.values import UNREADABLE, DumpedValues, Holder
 from msdump.judge.rerun.wiring import SWAPPED, DumpedInputs, wrong_weights
 from msdump.judge.verdict import OwnError
 from msdump.observer import Array
@@ -85,167 +55,6 @@ def each(work: Callable[[int], _R], count: int, size: float) -> Iterator[_R]:
     with ThreadPoolExecutor(threads, "msdump-rerun") as pool:
         # map's generator cancels waiting calls if it is closed early
         yield from pool.map(work, range(count))
-
-
-class Runners:
-    """Runs operators of a model and its bodies; thread-safe. Kernels of loop bodies stay for later passes."""
-
-    def __init__(self, model: CompiledModel) -> None:
-        """Compile nothing yet."""
-        self._model = model
-        self._copies = WeightCopies()
-        # by thread: a runner serves one caller at a time
-        self._operators: dict[tuple[int, Arithmetic, int], OperatorRunner] = {}
-        self._exact: dict[tuple[int, int], Float64Runner] = {}
-
-    def outputs(self, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
-        """Return the outputs of an operator in an arithmetic.
-
-        Raises:
-            ExecutionError: The operator fails on these inputs.
-            UnsupportedOpError: There is no kernel for the operator.
-        """
-        graph, key = site.graph, (threading.get_ident(), arithmetic, site.graph.index)
-        runner = self._operators.get(key)
-        if runner is None:
-            runner = self._operators[key] = OperatorRunner(
-                graph,
-                arithmetic.roundings,
-                self._copies,
-                around=self._model.around(graph),
-                is_quiet=True,
-            )
-        outputs = runner.run(site.node, given)
-        if graph.index == 0:
-            runner.forget(site.node)
-        return outputs
-
-    def exact(
-        self,
-        site: ModelOperator,
-        given: Given,
-        arithmetic: Arithmetic,
-        noise: Noise | None = None,
-        change: Change | None = None,
-    ) -> tuple[np.ndarray | None, ...]:
-        """Return the outputs of an operator in float64, its inputs and results rounded in an arithmetic.
-
-        Raises:
-            MsdumpError: The operator cannot run in float64.
-        """
-        key = threading.get_ident(), site.graph.index
-        runner = self._exact.setdefault(key, Float64Runner(site.graph))
-        return runner.run(site.node, given, arithmetic.roundings(site.node), noise, change)
-
-
-_TRIALS: Final = 2
-_OF_ALL: Final = 3
-"""Factor by which the norm of the error may exceed the norm of the noise."""
-
-_OF_ONE: Final = 12
-"""Factor by which the error of one element may exceed the sum of its own noise and the typical noise."""
-
-_FAITHFUL: Final = 8
-"""Units of the last place allowed as error of an operator that cannot run in float64."""
-
-
-class Allowance:
-    """The error that rounding may cause in the outputs of one operator, estimated by runs in float64."""
-
-    def __init__(self, runners: Runners, site: ModelOperator, given: Given, arithmetic: Arithmetic) -> None:
-        """Run the operator in float64: once without noise, a few times with noise of the size of rounding.
-
-        Raises:
-            MsdumpError: The operator cannot run in float64.
-        """
-        types = list(_types(site, arithmetic))
-        unit = max(UNITS[name] for name in types)
-        floor = max(FLOORS[name] for name in types)
-        self._unit = unit
-        self._exact = runners.exact(site, given, arithmetic)
-        trials = [
-            runners.exact(site, given, arithmetic, Noise(unit, min(unit, SINGLE), floor, seed))
-            for seed in range(_TRIALS)
-        ]
-        self._noise = [_spread(exact, each) for exact, *each in zip(self._exact, *trials, strict=True)]
-
-    def explain(self, output: RerunOutput) -> OwnError | None:
-        """Return an output's error and whether rounding explains it; None without a float64 output."""
-        dumped, dtype = output.dumped, output.dtype
-        exact, noise = self._exact[output.slot], self._noise[output.slot]
-        if exact is None or noise is None or exact.size != dumped.size:
-            return None
-        exact, noise = exact.reshape(dumped.shape), noise.reshape(dumped.shape)
-        if exact.dtype.kind != "f":
-            error = errors.measure(dumped, exact.astype(dumped.dtype))
-            # integers that noise changes depend on a comparison or truncation at its very edge: no error
-            is_explained = not np.any((dumped != exact) & (noise == 0))
-            return OwnError(output.place, error, 0.0, is_explained, "float64", io=output.io)
-        exact = _as_held(exact, dtype)
-        error = errors.measure(dumped, exact)
-        noise = noise + FLOORS.get(dtype.name, 0.0)
-        # converting a result to its file's type may round once more
-        if (gap := UNITS.get(dtype.name, 0.0)) > self._unit:
-            noise += gap * np.abs(exact)
-        dumped = doubled(dumped)
-        finite = np.isfinite(dumped) & np.isfinite(exact) & np.isfinite(noise)
-        difference = np.abs(dumped[finite] - exact[finite])
-        distance = float(np.linalg.norm(difference))
-        noise = noise[finite]
-        size = float(np.linalg.norm(exact[finite]))
-        typical = float(np.linalg.norm(noise)) / max(np.sqrt(noise.size), 1)
-        allowed = _OF_ALL * float(np.linalg.norm(noise))
-        is_near = distance <= allowed
-        is_each = bool(np.all(difference <= _OF_ONE * (noise + typical)))
-        # an element at the edge of the type's range may round to infinity on one side only
-        is_placed = not error.misplaced
-        relative = allowed / size if size else np.inf
-        apart = distance / size if size and not (is_placed or (is_near and is_each)) else 0.0
-        is_explained = is_near and is_each and is_placed
-        return OwnError(output.place, error, relative, is_explained, "float64", io=output.io, finite=apart)
-
-
-def _as_held(exact: np.ndarray, dtype: DType) -> np.ndarray:
-    """Return exact values, with infinities for values beyond the range of the output's type."""
-    if dtype not in (*HALVES, FLOAT32):
-        return exact
-    held = doubled(in_type(exact, dtype))
-    return np.where(np.isinf(held), held, exact)
-
-
-def _types(site: ModelOperator, arithmetic: Arithmetic) -> Iterator[str]:
-    """Yield the types to which an operator rounds results: the declared one (or float32), and its parts'."""
-    node, graph = site.node, site.graph
-    declared = [graph.type_of(name).dtype for name in node.outputs if name]
-    floats = [dtype for dtype in declared if dtype is not None and dtype.name in UNITS]
-    coarsest = floats[0] if floats else FLOAT32
-    for dtype in floats[1:]:
-        coarsest = narrower(coarsest, dtype)
-    yield coarsest.name
-    roundings = arithmetic.roundings(node) or ()
-    yield from (each.writes.name for each in roundings)
-    # later parts of a kernel round their inputs, too, perhaps to the other neighbouring number
-    yield from (each.reads.name for each in roundings[1:])
-
-
-def _spread(exact: np.ndarray | None, trials: list[np.ndarray | None]) -> np.ndarray | None:
-    """Return by element the largest difference of noisy trials from the exact value; None without a trial."""
-    if exact is None or any(trial is None for trial in trials):
-        return None
-    with np.errstate(all="ignore"):
-        if exact.dtype.kind != "f":
-            return np.asarray(np.any([trial != exact for trial in trials], axis=0))
-        return np.asarray(np.max([np.abs(trial - exact) for trial in trials if trial is not None], axis=0))
-
-
-def faithful(output: RerunOutput, error: TensorError, arithmetic: Arithmetic) -> OwnError:
-    """Return an output's error and whether rounding by a few units explains it; needs no run in float64."""
-    allowed = _FAITHFUL * UNITS.get(output.dtype.name, 0.0)
-    is_near = error.ulps <= _FAITHFUL or error.scaled <= allowed  # scaled: sums may cancel to small numbers
-    is_relative = error.distance <= allowed and is_near
-    is_explained = is_relative or error.largest <= _FAITHFUL * FLOORS.get(output.dtype.name, 0.0)
-    note = "cannot run in float64"
-    return OwnError(output.place, error, allowed, is_explained, str(arithmetic), note, output.io)
 
 
 _SAMPLE: Final = 12
@@ -319,7 +128,7 @@ class Reexecution:
         self.values = DumpedValues(model, operators, before)
         self.golden, self.mine = computed_in
         self.reruns: list[Rerun] = []
-        self._runners = Runners(model)
+        self._runners = OperatorRunners(around=model.around)
 
     def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
         """Run every operator again; return the results in their order.
@@ -387,7 +196,8 @@ class Reexecution:
         if not is_repeatable(site.node):
             return replace(rerun, note="its results change from run to run")
         try:
-            again = self._runners.outputs(site, self.values.given(position), self.golden)
+            given = self.values.given(position)
+            again = self._runners.outputs(site.graph, site.node, given, self.golden)
         except (*UNREADABLE, MsdumpError) as reason:
             return replace(rerun, note=str(reason))
         own, propagated = [], 0.0
@@ -511,7 +321,7 @@ class Reexecution:
         site = self.values.site(position)
         try:
             given = self.values.given(position, as_written=as_written)
-            again = self._runners.outputs(site, given, arithmetic)
+            again = self._runners.outputs(site.graph, site.node, given, arithmetic)
         except (*UNREADABLE, MsdumpError):
             return []
         return [
@@ -550,15 +360,9 @@ class Reexecution:
         again = self._again(position, self._arithmetic)
         if not again:
             return rerun
-        if _are_near(again):
-            return replace(rerun, own=tuple(each.near(error, self._arithmetic) for each, error in again))
         site, given = self.values.site(position), self.values.given(position)
-        exact = self._allowance(site, given)
-        own = [self._explained(output, error, exact) for output, error in again]
-        if exact is not None:
-            pairs = zip(again, own, strict=True)
-            own = [self._overflowed(site, given, output, each) for (output, _), each in pairs]
-        return replace(rerun, own=tuple(own))
+        errors = OwnErrors(self._runners, site.graph, site.node, given, self._arithmetic)
+        return replace(rerun, own=tuple(errors.explained(output, error) for output, error in again))
 
     @staticmethod
     def _handed_on(operator: RerunOperator) -> Rerun:
@@ -576,28 +380,6 @@ class Reexecution:
         is_same = is_rounded(result, given, dtype)
         error = RerunOutput(0, result, dtype, IO.OUTPUT, 0).error(result if is_same else given)
         return Rerun(own=(OwnError(0, error, 0.0, is_same, dtype.name),))
-
-    def _overflowed(self, site: ModelOperator, given: Given, output: RerunOutput, own: OwnError) -> OwnError:
-        """Return an error with the name of the kernel's part that explains it by an overflow, if any."""
-        if own.is_explained or own.error.misplaced or output.dumped.dtype.kind != "f":
-            return own
-
-        def run(change: Change) -> tuple[np.ndarray | None, ...]:
-            return self._runners.exact(site, given, self._arithmetic, change=change)
-
-        return replace(own, overflow=overflowed_part(site.node, run, output.slot, output.dumped))
-
-    def _allowance(self, site: ModelOperator, given: Given) -> Allowance | None:
-        try:
-            return Allowance(self._runners, site, given, self._arithmetic)
-        except Exception:  # noqa: BLE001 - without float64 the units of the type decide
-            return None
-
-    def _explained(self, output: RerunOutput, error: TensorError, exact: Allowance | None) -> OwnError:
-        if is_near(error):
-            return output.near(error, self._arithmetic)
-        explained = None if exact is None else exact.explain(output)
-        return explained or faithful(output, error, self._arithmetic)
 
 
 def _are_near(again: Sequence[tuple[RerunOutput, TensorError]]) -> bool:

@@ -18,7 +18,8 @@ from msdump.execute import emulated
 from msdump.graph import Graph, Node, compilation, fuse_elementwise, reads
 from msdump.judge import DumpedOperand
 from msdump.judge.pair import INPUTS, OperatorPair, canonical_type, kinds, operator_graphs, sides
-from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
+from msdump.judge.rerun.arithmetic import PRECISION_MODES
+from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import OperatorGraph
 from msdump.record import IO, OperatorRef
 from msdump.store import sanitize
@@ -84,13 +85,6 @@ class RerunOperator:
 _ENOUGH: Final = 1.0  # share of found names at which no other form of the model is tried
 _NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
 _LAST_NUMBER: Final = re.compile(r"[0-9]+$")
-PRECISION_MODES: Final = (
-    PrecisionMode.ALLOW_FP32_TO_FP16,
-    PrecisionMode.FORCE_FP16,
-    PrecisionMode.ALLOW_FP32_TO_BF16,
-    PrecisionMode.FORCE_FP32,
-)
-"""Precision modes of a device, the likeliest first."""
 
 
 @dataclass(frozen=True, eq=False)

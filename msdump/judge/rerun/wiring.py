@@ -14,19 +14,10 @@ from msdump.dtypes import DType
 from msdump.graph.kernel import HALVES
 from msdump.judge import DumpedOperand, errors
 from msdump.judge.pair import canonical_type, is_commutative
+from msdump.judge.rerun.arithmetic import Arithmetic, is_rounded, is_same, narrower, type_named
+from msdump.judge.rerun.own import is_near
 from msdump.judge.rerun.sites import RerunOperator
-from msdump.judge.rerun.values import (
-    UNREADABLE,
-    Arithmetic,
-    DumpedValues,
-    Holder,
-    UnfitError,
-    is_near,
-    is_rounded,
-    is_same,
-    narrower,
-    type_named,
-)
+from msdump.judge.rerun.values import UNREADABLE, DumpedValues, Holder, UnfitError
 from msdump.record import IO
 
 SWAPPED: Final = "are swapped"

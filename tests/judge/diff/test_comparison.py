@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.execute import Runtime, values
+from msdump.execute import Runtime, runner, values
 from msdump.graph import loader
 from msdump.judge import inputs
-from msdump.judge.diff import own_errors, pair_models, rounded_to
+from msdump.judge.diff import pair_models, rounded_to
 from msdump.judge.verdict import Verdict
 from msdump.record import IO
 from tests.judge.diff.conftest import comparison, load
@@ -250,10 +250,10 @@ net (float[2,3] x) => (float[2,3] y) <float[3,3] w = {0, 0, 0, 300, 300, 300, -3
 """
 
 
-@pytest.mark.parametrize(("most_bytes", "sessions"), [(own_errors._MOST_PACKED, 0), (0, 1)])
+@pytest.mark.parametrize(("most_bytes", "sessions"), [(runner.MOST_PACKED, 0), (0, 1)])
 def test_a_further_run_makes_no_sessions_of_what_ran_again(monkeypatch, most_bytes, sessions):
     """Kernels of suspects stay up to a bound of the bytes that they read; the numbers are the same."""
-    monkeypatch.setattr(own_errors, "_MOST_PACKED", most_bytes)
+    monkeypatch.setattr(runner, "MOST_PACKED", most_bytes)
     both = comparison(load(PRODUCT), "Ascend:force_fp16", "float32")
     fed = values.bind_inputs(both.mine.model, (), {"x": np.float32([[1.01, 1.03, 1.031]] * 2)})
     both.run(fed)

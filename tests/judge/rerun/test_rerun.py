@@ -12,7 +12,7 @@ from onnx import numpy_helper, parser
 from msdump import env
 from msdump.execute import Float64Runner, emulated
 from msdump.graph import fuse_elementwise, loader
-from msdump.judge.rerun import file_names, fitting, reexecution, values
+from msdump.judge.rerun import file_names, fitting, own, reexecution
 from msdump.judge.rerun.sites import written_type
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from tests.texts import parsed
@@ -65,7 +65,7 @@ def test_a_hidden_overflow_is_told_from_other_errors(expected, dumped):
     def run(change):
         return Float64Runner(graph).run(node, {"x": X}, change=change)
 
-    assert expected == values.overflowed_part(node, run, 0, dumped)
+    assert expected == own.overflowed_part(node, run, 0, dumped)
 
 
 def rows():
@@ -88,7 +88,7 @@ def test_a_hidden_overflow_of_one_number_for_a_row(expected, lost):
     def run(change):
         return Float64Runner(graph).run(node, parameters, change=change)
 
-    assert expected == values.overflowed_part(node, run, 0, dumped)
+    assert expected == own.overflowed_part(node, run, 0, dumped)
 
 
 _COUNT = 50
