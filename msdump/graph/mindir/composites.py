@@ -62,7 +62,7 @@ def _inlined(kernel: Kernel, values: dict[Operand, _Results]) -> _Results:
         return read
     if entry is None:
         raise UnsupportedOpError(f"primitive {kernel.op_type} is not known")
-    return entry.results(read, call.structure(entry), call.computed(entry))
+    return entry.results(read, *call.keywords(entry))
 
 
 def _settled(item: Operand) -> Operand:
