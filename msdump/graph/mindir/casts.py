@@ -54,12 +54,8 @@ _INT32_SLOTS: Final = {"TopK": 1, "CumulativeLogsumexp": 1}
 def insert_casts(kernels: Sequence[Kernel], results: list[Operand], handed: Collection[Operand] = ()) -> None:
     """Put a Cast in front of each operand that a kernel takes in another type than it has, in place.
 
-    A single result that has another type on the device than by declaration is cast back.
-
-    Args:
-        kernels: All nodes of a graph in the file's order.
-        results: Results of the graph; changed in place.
-        handed: Kernels with results that go to another graph as they are: they hold them as declared.
+    A single result that has another type on the device than by declaration is cast back. ``handed``: kernels
+    with results that go to another graph as they are, and so are held as declared.
     """
     for kernel in kernels:
         if not kernel.runs or kernel.is_cast:

@@ -171,19 +171,12 @@ def flattened(operand: Operand) -> list[Operand]:
 
 @dataclass(slots=True)
 class KernelNodes:
-    """The nodes of one graph of the file.
-
-    Attributes:
-        name: The graph's name in the file.
-        kernels: All nodes in the file's order, which is depth first from the result.
-        results: The operands that the graph returns.
-        inputs: The graph's own inputs in order, weights excluded.
-    """
+    """The nodes of one graph of the file, in its order: depth first from the result."""
 
     name: str
     kernels: list[Kernel] = field(default_factory=list)
     results: list[Operand] = field(default_factory=list)
-    inputs: list[Variable] = field(default_factory=list)
+    inputs: list[Variable] = field(default_factory=list)  # without the weights
 
 
 def plain_name(name: str) -> str:
@@ -203,14 +196,7 @@ class NodeReader:
     """Reads the nodes of the file's graphs."""
 
     def __init__(self, file: MindIR, expand: Expand, loaded: Mapping[str, str]) -> None:
-        """Keep the file.
-
-        Args:
-            file: The file.
-            expand: See ``Expand``.
-            loaded: By value, the full name of its node in a file that MindSpore has loaded; empty: the
-                names are the file's.
-        """
+        """Keep the file; ``loaded``: full names by value, once MindSpore has loaded the file, or empty."""
         self._file = file
         self._expand = expand
         self._loaded = loaded

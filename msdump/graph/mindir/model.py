@@ -172,9 +172,7 @@ class TranslatedModel:
     def _run(self, name: str, body: _Pass | None = None) -> Tree:
         """Write the kernels of a graph and of the functions that it calls; return its result.
 
-        Args:
-            name: The graph.
-            body: The loop that goes on or ends with the graph's last step.
+        ``body``: the loop that goes on or ends with the graph's last step.
         """
         graph = self._graphs[name]
         tail = graph.tail

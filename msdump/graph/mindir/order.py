@@ -33,12 +33,7 @@ def depth_first(starts: Iterable[_T], before: Callable[[_T], Iterable[_T]]) -> l
 
 
 def post_order(results: Iterable[Operand], *, from_last: bool = False) -> list[Kernel]:
-    """Return nodes depth first, each behind its operands.
-
-    Args:
-        results: Results of the graph.
-        from_last: Visit the operands of a node from the last to the first.
-    """
+    """Return nodes depth first, each behind its operands, which are visited from first to last or back."""
 
     def kernels(operands: Iterable[Operand]) -> Iterator[Kernel]:
         return (item for item in operands if isinstance(item, Kernel))

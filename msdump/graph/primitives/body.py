@@ -50,13 +50,7 @@ class Body(OnnxBody):
     """The body of one of MindSpore's operators, with tensors of one element type."""
 
     def __init__(self, element: DType, pattern: str, opset: int) -> None:
-        """Begin an empty body.
-
-        Args:
-            element: Element type of the tensors; plain numbers become constants of it.
-            pattern: Name of a value of that type.
-            opset: Version of ONNX's operators, the model's.
-        """
+        """Begin an empty body of an element type, which plain numbers take; ``pattern``: a value of it."""
         super().__init__()
         self.opset = opset
         self._element = element
@@ -129,7 +123,8 @@ class OperatorBody:
         kinds = [each.kind for each in parameters.values()]
         read: Sequence[Any] = slots
         if "slot" in parameters:
-            read = [Slots(**dict(zip((slot.name for slot in SLOTS[self.name]), slots, strict=False)))]
+            names = [slot.name for slot in SLOTS[self.name]]
+            read = [Slots(**dict.fromkeys(names) | dict(zip(names, slots, strict=False)))]
         elif Parameter.VAR_POSITIONAL not in kinds:
             read = slots[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
         known = {name: slots[slot] for name, slot in computed.items()}
@@ -144,9 +139,7 @@ OPERATORS: Final[dict[str, OperatorBody]] = {}
 def operator(names: str, *, element: int = 0) -> Callable[[_Built], _Built]:
     """Register the body of one of MindSpore's operators, or of several that compute the same.
 
-    Args:
-        names: MindSpore's names, with spaces between them.
-        element: Slot of the input that decides the operator's element type.
+    ``element``: the slot of the input that decides the operator's element type.
     """
 
     def register(build: _Built) -> _Built:

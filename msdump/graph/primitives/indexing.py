@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.graph.primitives.body import BOOL, INT32, INT64, Value, operator, operators
-from msdump.graph.primitives.call import ARGUMENTS
 from msdump.graph.primitives.tape import op
 
 
@@ -15,9 +14,6 @@ def tensor_scatter_elements(data: Value, indices: Value, update: Value, *, axis:
     if reduce == "add":
         return data + op.scatter_sum("ScatterElements", op.Shape(data), indices, update, axis=axis)
     return op.ScatterElements(data, indices, update, axis=axis)
-
-
-ARGUMENTS["Scatter"] = lambda call: {name: call.argument(name) for name in ("axis", "reduce")}
 
 
 def _by_int32(values: Value, places: Value) -> tuple[Value, Value]:
@@ -84,8 +80,8 @@ operators(
         "TensorScatterAdd": lambda x, indices, updates: (
             x + op.scatter_sum("ScatterND", op.Shape(x), _long(indices), updates)
         ),
-        "Scatter": lambda data, _axis, indices, update, **options: tensor_scatter_elements(
-            data, indices, update, **options
+        "Scatter": lambda data, _axis, indices, update, *, axis, reduce: tensor_scatter_elements(
+            data, indices, update, axis=axis, reduce=reduce
         ),
         "ReverseSequence": lambda x, lengths, *, seq_dim, batch_dim=0: op.ReverseSequence(
             x, _long(lengths), time_axis=seq_dim, batch_axis=batch_dim

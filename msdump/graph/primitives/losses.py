@@ -6,7 +6,6 @@ import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
 from msdump.graph.primitives.body import INT64, Ints, Slots, Value, operator
-from msdump.graph.primitives.call import ARGUMENTS
 from msdump.graph.primitives.tape import op
 
 
@@ -128,7 +127,7 @@ def smooth_l1_loss_grad(
 
 
 @operator("NLLLoss")
-def nll_loss(slot: Slots, *, reduction: str, ignores: int, rank: int) -> tuple[Value, Value]:
+def nll_loss(slot: Slots, *, reduction: str, ignores: int = 1, rank: int) -> tuple[Value, Value]:
     """Return -x at the labels, each times the weight of its class, and the sum of these weights.
 
     The classes are the second axis. Labels that are ``ignored`` have no loss.
@@ -143,7 +142,7 @@ def nll_loss(slot: Slots, *, reduction: str, ignores: int, rank: int) -> tuple[V
 
 
 @operator("NLLLossGrad")
-def nll_loss_grad(slot: Slots, *, reduction: str, ignores: int, rank: int) -> Value:
+def nll_loss_grad(slot: Slots, *, reduction: str, ignores: int = 1, rank: int) -> Value:
     """Return -dy at the labels, each times the weight of its class, zero elsewhere."""
     index, taken = _class_weights(slot, ignores)
     slope = -(taken * slot.dout)
@@ -168,11 +167,3 @@ def _reduced_losses(losses: Value, reduction: str) -> Value:
         return losses
     reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
     return reduce(losses, keepdims=0)
-
-
-for _name in ("NLLLoss", "NLLLossGrad"):
-    ARGUMENTS[_name] = lambda call: {
-        "reduction": call.argument("reduction"),
-        "ignores": 1,
-        "rank": call.argument("rank"),
-    }
