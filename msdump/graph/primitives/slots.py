@@ -244,7 +244,7 @@ def filled(primitive: str, given: Sequence[Any]) -> list[Any]:
     ['indices', None, 'on', 'off', array(1)]
     """
     slots = list(SLOTS.get(primitive, ()))
-    if not slots:
+    if all(slot.is_read and not slot.kind and not slot.is_repeated for slot in slots):
         return list(given)
     if slots[0].is_repeated:
         slots[:1] = slots[:1] * (len(given) - len(slots) + 1)
