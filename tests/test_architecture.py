@@ -122,6 +122,7 @@ def test_names_say_what_is_inside():
                 "read/ir.py",
                 "communication/mpi.py",
                 "cli/run.py",
+                "capture/watch.py",
                 "graph/names.py",
             ),
         ),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import itertools
+import json
 import logging
-import struct
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,21 +32,20 @@ from msdump.statistics import StatisticNeed, is_measurable, passes
 from msdump.store.write import Sink, Summary
 from msdump.threads import new_lock
 from msdump.watch import (
-    DIGEST_BYTES,
+    OVERFLOW_COUNT,
     PARAMETER,
+    Elements,
     Finding,
     Hit,
     RuleWatch,
-    Seen,
     SharedTensor,
     Sighting,
-    Undecided,
     WatchedTensor,
     WatchRule,
     are_cleared,
     cleared_squares,
     compare_ranks,
-    digest,
+    measured_row,
     need_of,
     state_of,
     subject,
@@ -57,34 +55,18 @@ _log = logging.getLogger("msdump.capture")
 
 _MOST_LINES: Final = 1000  # warnings of one process about hits; the rest is counted
 _KIND: Final = "comparison of ranks"
-_NUMBER: Final = struct.Struct("<q")
-_PAIR: Final = struct.Struct(f"{DIGEST_BYTES}s{DIGEST_BYTES}s")
 
 
 class RankComparison(threading.local):
-    """Compares the tensors of the step of this thread with the other ranks' tensors of that step."""
+    """Compares the statistics of tensors of this thread's step with those of the other ranks."""
 
     def __init__(self) -> None:
         """Start with no tensor."""
-        self._held: dict[bytes, SharedTensor] = {}
+        self.tensors: dict[str, SharedTensor] = {}
         self._is_given_up = False
 
-    def begin(self) -> None:
-        """Begin a step."""
-        self._held.clear()
-
-    def add(
-        self, tensor: WatchedTensor, moment: Sighting, rules: Sequence[WatchRule], array: np.ndarray
-    ) -> None:
-        """Add a tensor of the step."""
-        looking = [rule for rule in rules if moment.iteration in rule.target.iterations]
-        if looking:
-            text = repr((moment.place, tensor.name, str(tensor.io), tensor.slot, moment.pass_number))
-            key = hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
-            self._held[key] = SharedTensor(tensor, moment, looking, digest(array))
-
     def findings(self, network: int, iteration: int) -> tuple[list[Finding], str]:
-        """Exchange the digests of an iteration with the other ranks and compare them.
+        """Exchange the rows of an iteration with the other ranks and compare them.
 
         Args:
             network: Number of the network in its configuration, the same on all ranks.
@@ -98,24 +80,23 @@ class RankComparison(threading.local):
         """
         if self._is_given_up:
             return [], ""
-        shared_tensors, self._held = self._held, {}
+        tensors, self.tensors = self.tensors, {}
         world = current()
         place = CallPlace(f"the end of iteration {iteration}", _KIND, WORLD_GROUP)
-        digests = b"".join(key + tensor.digest for key, tensor in shared_tensors.items())
+        rows = {key: tensor.row for key, tensor in tensors.items()}
         self._is_given_up = True  # reset below: a missing rank is waited for only once
-        packed = shared(world, f"watch {network}", _NUMBER.pack(iteration) + digests, place)
-        found: dict[int, Mapping[bytes, bytes]] = {}
+        packed = shared(world, f"watch {network}", json.dumps([iteration, rows]).encode(), place)
+        found: dict[int, dict[str, str]] = {}
         for rank, data in packed.items():
-            (number,) = _NUMBER.unpack_from(data)
+            number, found[rank] = json.loads(data)
             if number != iteration:
                 raise RankError(place.operator, f"rank {rank} is in iteration {number}", rank)
-            found[rank] = dict(_PAIR.iter_unpack(data[_NUMBER.size :]))
         self._is_given_up = False
         findings: list[Finding] = []
         elsewhere = ""
         own = world.identity.rank
-        for key, tensor in shared_tensors.items():
-            held = {rank: digests[key] for rank, digests in found.items() if key in digests}
+        for key, tensor in tensors.items():
+            held = {rank: of_rank[key] for rank, of_rank in found.items() if key in of_rank}
             of_tensor, apart = compare_ranks(held, {own: tensor})
             findings += of_tensor
             if apart and own not in apart and not elsewhere:
@@ -128,24 +109,20 @@ class KeptElements:
 
     def __init__(self, most_bytes: int) -> None:
         """Set the bound, in bytes of all copies together."""
-        self._most_bytes = most_bytes
-        self._bytes = 0
+        self._room = most_bytes
 
-    def remember(self, seen: Seen, needs_elements: bool) -> Seen:  # noqa: FBT001 - as RuleWatch calls it
-        """Return the statistics of a tensor, with a copy of its elements where needed and affordable."""
-        kept = replace(seen, elements=None, overflows=None)  # both hold tensors of the step
-        if not needs_elements or seen.elements is None:
-            return kept
-        array = seen.elements()
-        if self._bytes + array.nbytes > self._most_bytes:
-            return kept
+    def remember(self, elements: Elements) -> Elements | None:
+        """Return a copy of a tensor's elements, None where there is no room for it."""
+        array = elements()
+        if array.nbytes > self._room:
+            return None
         copy: np.ndarray = array.copy()
-        self._bytes += copy.nbytes
+        self._room -= copy.nbytes
         weakref.finalize(copy, self._give_back, copy.nbytes).atexit = False
-        return replace(kept, elements=lambda: copy)
+        return lambda: copy
 
     def _give_back(self, size: int) -> None:
-        self._bytes -= size
+        self._room += size
 
 
 class RunWatch:
@@ -202,7 +179,7 @@ class RunWatch:
         if self._history is not None:
             self._history.begin(iteration)
         if self.ranks is not None:
-            self.ranks.begin()
+            self.ranks.tensors.clear()
 
     def take(self, findings: Sequence[Finding]) -> Hit | None:
         """Log findings, and release the history at a hit; return the first hit.
@@ -213,10 +190,11 @@ class RunWatch:
         hits = [finding for finding in findings if isinstance(finding, Hit)]
         with self._lock:
             for finding in findings:
-                if isinstance(finding, Undecided):
-                    self._log_undecided(finding)
-                else:
+                if isinstance(finding, Hit):
                     self._log_hit(finding)
+                elif (key := (finding.rule.name, finding.reason)) not in self._undecided:
+                    self._undecided.add(key)
+                    _log.warning("watch rule %r cannot be checked at %s: %s", key[0], finding.subject, key[1])
         if not hits:
             return None
         hit = hits[0]
@@ -255,14 +233,6 @@ class RunWatch:
         _log.warning(
             "watch rule %r hit in iteration %d: %s: %s%s", rule, moment.iteration, tensor, hit, often
         )
-
-    def _log_undecided(self, undecided: Undecided) -> None:
-        key = (undecided.rule.name, undecided.reason)
-        if key not in self._undecided:
-            self._undecided.add(key)
-            _log.warning(
-                "watch rule %r cannot be checked at %s: %s", key[0], undecided.subject, undecided.reason
-            )
 
     def compare_ranks(self, network: int, iteration: int) -> None:
         """Check the rules that compare ranks, at the end of a step of this thread.
@@ -304,7 +274,7 @@ class RunWatch:
 
     def broken_off(self, iteration: int, before: Summary, error: BaseException) -> None:
         """Write the kept steps and the files of the failed one; write errors are only logged."""
-        if self.ranks is not None:  # other ranks would wait for this rank's digests
+        if self.ranks is not None:  # other ranks would wait for this rank's rows
             current().fail(f"{type(error).__name__}: {error}")
         with contextlib.suppress(DumpWriteError):
             self._release(f"{type(error).__name__}: {error}", iteration)
@@ -321,20 +291,16 @@ class RunWatch:
         Raises:
             DumpWriteError: A file could not be written and the plan wants to know.
         """
-        self._log_totals()
-        self.sink.close()
-
-    def _log_totals(self) -> None:
-        """Log the number of hits of each rule that has more hits than warnings."""
         with self._lock:
             for rule in dict.fromkeys(rule for rule, _ in self._hits):
                 counts = [count for (name, _), count in self._hits.items() if name == rule]
-                if sum(counts) > self._lines[rule]:
+                if sum(counts) > self._lines[rule]:  # more hits than warnings
                     _log.warning(
                         "%s: watch rule %r hit %d times at %d operators",
                         *(self._source, rule, sum(counts), len(counts)),
                     )
             self._hits.clear()
+        self.sink.close()
 
 
 RanOperator = tuple[OperatorRef, Arrays, Arrays]
@@ -361,10 +327,6 @@ class _RuledTensor:
     rank_rules: Sequence[WatchRule]
     need: StatisticNeed
     cleared: tuple[float, float]
-
-    def __bool__(self) -> bool:
-        """Return whether there is a rule on it."""
-        return bool(self.rules or self.rank_rules)
 
 
 class _Clearance(NamedTuple):
@@ -479,7 +441,8 @@ class GraphWatch:
                 rows += [(start + place, owner, *_NEVER) for place in range(count)]
             else:
                 for place, record in enumerate(found, start):
-                    if tensor := self._tensor(record):
+                    tensor = self._tensor(record)
+                    if tensor.rules or tensor.rank_rules:
                         # rounding by the device changes the sum
                         is_held = held_in(record) is record.dtype
                         rows.append((place, owner, *(tensor.cleared if is_held else _NEVER)))
@@ -500,9 +463,14 @@ class GraphWatch:
             ConfigValueError: Matching the regular expression of a rule takes too long.
         """
         findings: list[Finding] = []
-        count = functools.cache(lambda: int(saturated or any(_overflowed(tensor) for tensor in tensors)))
+
+        @functools.cache
+        def is_overflow() -> bool:
+            """Return whether the operator overflowed, as ``op_debug_mode`` 3 defines it."""
+            return saturated or any(each.io is IO.OUTPUT and overflows(each.array) for each in tensors)
+
         for record in tensors:
-            findings += self._check(record, count)
+            findings += self._check(record, is_overflow)
         self._hit = self._run.take(findings) if findings else None
         return self._hit is not None or not self._run.plan.writes_hits_alone
 
@@ -515,9 +483,9 @@ class GraphWatch:
         hit, self._hit = self._hit, None
         self._run.stop_at(hit)
 
-    def _check(self, record: TensorRecord, overflows: Callable[[], int]) -> Sequence[Finding]:
+    def _check(self, record: TensorRecord, is_overflow: Callable[[], bool]) -> Sequence[Finding]:
         tensor = self._tensor(record)
-        if not tensor:
+        if not (tensor.rules or tensor.rank_rules):
             return ()
         number = self._runs[tensor]
         self._runs[tensor] += 1
@@ -527,23 +495,26 @@ class GraphWatch:
         if self._rank is None:
             self._rank = current().identity.rank
         moment = Sighting(self._iteration, self._rank, number, record.timestamp, self._place)
-        if tensor.rank_rules and self._run.ranks is not None:
-            self._run.ranks.add(tensor.subject, moment, tensor.rank_rules, array)
-        if not tensor.rules:
-            return ()
-        is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
-        seen = Seen.of(array, dtype, tensor.need, overflows if is_written else lambda: 0)
-        return self._watch.check(tensor.rules, tensor.subject, moment, seen)
+        row = measured_row(array, dtype, tensor.need)
+        rank_rules = [rule for rule in tensor.rank_rules if self._iteration in rule.target.iterations]
+        if rank_rules and self._run.ranks is not None:
+            key = f"{self._place} {tensor.subject} {number}"
+            self._run.ranks.tensors[key] = SharedTensor(tensor.subject, moment, rank_rules, repr(row))
+        if any(rule.reads_overflows for rule in tensor.rules):
+            is_written = record.io is IO.OUTPUT and record.operator.op_type != PARAMETER
+            row[OVERFLOW_COUNT] = int(is_written and is_overflow())
+        return self._watch.check(tensor.rules, tensor.subject, moment, row, lambda: array)
 
     def _tensor(self, record: TensorRecord) -> _RuledTensor:
         key = record.operator, record.io, record.slot
         tensor = self._tensors.get(key)
         if tensor is None:
             found = self._subject(record)
-            of_ranks = [rule for rule in self._watch.rules_for(found) if rule.compares_ranks]
-            rules = [rule for rule in self._watch.rules_for(found) if not rule.compares_ranks]
+            every = self._watch.rules_for(found)
+            of_ranks = [rule for rule in every if rule.compares_ranks]
+            rules = [rule for rule in every if not rule.compares_ranks]
             cleared = _NEVER if of_ranks else cleared_squares(rules)
-            tensor = self._tensors[key] = _RuledTensor(found, rules, of_ranks, need_of(rules), cleared)
+            tensor = self._tensors[key] = _RuledTensor(found, rules, of_ranks, need_of(every), cleared)
         return tensor
 
     def _subject(self, record: TensorRecord) -> WatchedTensor:
@@ -561,11 +532,6 @@ class GraphWatch:
         return subject(
             operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
         )
-
-
-def _overflowed(record: TensorRecord) -> bool:
-    """Return whether a tensor shows an overflow of its operator, as ``op_debug_mode`` 3 defines it."""
-    return record.io is IO.OUTPUT and overflows(record.array)
 
 
 def _weights(graph: Graph) -> frozenset[str]:

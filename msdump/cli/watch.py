@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +18,7 @@ from msdump.errors import plural
 from msdump.executors import ExecutorChoice
 from msdump.look import UndecidedRule, WatchReport, watch
 from msdump.read import open_dump
-from msdump.watch import Hit
+from msdump.watch import Hit, LowerBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,17 @@ class WatchedDump:
 
 def _measured(hit: Hit) -> float | None:
     """The measured value; null where statistics show only that the limit is passed."""
-    return hit.measured.low if hit.measured.is_exact else None
+    return None if isinstance(hit.measured, LowerBound) else hit.measured
+
+
+def _at_least(hit: Hit) -> float:
+    """Lower bound of the quantity."""
+    return float(hit.measured)
+
+
+def _at_most(hit: Hit) -> float:
+    """Upper bound of the quantity."""
+    return math.inf if isinstance(hit.measured, LowerBound) else hit.measured
 
 
 def _tensor(hit: Hit) -> str:
@@ -88,12 +99,14 @@ DOCUMENT: Final = Document(
     Shape(
         Hit,
         "rule=rule.name condition=rule.condition parameter=limit.parameter? limit=limit.value"
-        " comparison=limit.comparison quantity=limit.quantity.text measured at_least=measured.low"
-        " at_most=measured.high note? operator=subject.name op_type=subject.op_type tensor"
+        " comparison=limit.comparison quantity=limit.quantity.text measured at_least at_most"
+        " note? operator=subject.name op_type=subject.op_type tensor"
         " iteration=moment.iteration rank=moment.rank pass_number=moment.pass_number timestamp=moment.time"
         " source=moment.source? path=moment.path",
         name="DumpedHit",
         measured=_measured,
+        at_least=_at_least,
+        at_most=_at_most,
         tensor=_tensor,
     ),
     Shape(UndecidedRule, "rule reason tensors=count first", first=_first),

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.encode import operator_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.graph import LOSS_CELL
 from msdump.look.overflow import Task, overflowed_tasks
-from msdump.plan import OperatorStatistic
 from msdump.read import (
-    Cell,
     Dump,
     GraphOperator,
     Iteration,
@@ -30,52 +26,32 @@ from msdump.read import (
     OperatorGraph,
     OperatorRecord,
     Record,
-    Row,
     SourceKind,
     ValueForm,
 )
 from msdump.record import IO
-from msdump.statistics import NOTHING, STATISTICS, Nature, StatisticNeed
 from msdump.store import PathKind
 from msdump.watch import (
     GRADIENTS,
-    PARAMETER,
+    OVERFLOW_COUNT,
     Finding,
     Hit,
     Past,
     RuleWatch,
-    Seen,
     SharedTensor,
     Sighting,
     Undecided,
     WatchedTensor,
     WatchRule,
     compare_ranks,
-    digest,
+    measured_row,
     need_of,
     state_of,
     subject,
 )
 
-_log = logging.getLogger("msdump.look")
-
-_CATEGORIES: Final[Mapping[str, str]] = {
-    **{each.title: each.category for each in STATISTICS if each.nature is not Nature.DIGEST},
-    operator_csv.TITLES[OperatorStatistic.NAN]: "nan count",
-    operator_csv.TITLES[OperatorStatistic.L2NORM]: "l2norm",
-}
-"""Statistic by column title: the titles of ``statistic.csv``, and acl's where they differ."""
-
 _FLOATING: Final = ("float", "bfloat")
 _CALLED_ALONE: Final = "operators called alone"
-_DIGESTS: Final = ("SHA1", "MD5", "Hash")
-
-
-See = Callable[[StatisticNeed], Seen]
-"""Returns the statistics and elements of a tensor; raises DumpReadError and FormatError."""
-
-WatchedFile = tuple[WatchedTensor, Sighting, See]
-"""A tensor of a finished dump, or the row of its statistics."""
 
 
 @dataclass(frozen=True)
@@ -169,57 +145,25 @@ def _weights(graph: OperatorGraph) -> frozenset[str]:
     )
 
 
-def _watched_files(folders: Iterable[DumpedFolder]) -> list[WatchedFile]:
-    """Return the tensors in the directories of one iteration of one rank by time, files before rows.
-
-    Raises:
-        DumpReadError: A directory or a table in it cannot be read.
-    """
-    found: list[WatchedFile] = []
-    for folder in folders:
-        for record in folder.iteration.tensors:
-            name = record.full_name or record.op_name
-            tensor = WatchedTensor(record.op_type, name, record.io, record.slot)
-            moment = record.pass_number, record.timestamp, folder.place, record.path
-            found.append((*_described(folder, tensor, moment), partial(_see, folder, record)))
-        for operator, rows in folder.iteration.operator_statistics.items():
-            for row in rows:
-                side = IO.INPUT if str(row.get("Input/Output", "")).lower().startswith("in") else IO.OUTPUT
-                slot = row.get("Index")
-                index = slot if isinstance(slot, int) else 0
-                tensor = WatchedTensor(operator.op_type, operator.op_name, side, index)
-                moment = 0, operator.timestamp, folder.place, folder.iteration.path
-                see = partial(_see_row, str(row.get("Data Type", "")).lower(), row)
-                found.append((*_described(folder, tensor, moment), see))
-    return sorted(found, key=lambda file: file[1].time)
-
-
-def _described(
-    folder: DumpedFolder, tensor: WatchedTensor, moment: tuple[int, int, str, str]
-) -> tuple[WatchedTensor, Sighting]:
+def _described(folder: DumpedFolder, record: Record) -> tuple[WatchedTensor, Sighting]:
     """Return a tensor with its full name and roles from the folder's graph, and the time of writing."""
-    node = None if folder.graph is None else folder.graph.find(tensor.name)
-    name = tensor.name if node is None else node.full_name
+    name = record.full_name or record.op_name
+    node = None if folder.graph is None else folder.graph.find(name)
+    name = name if node is None else node.full_name
     is_weight = False
-    if tensor.op_type == PARAMETER:
+    if record.is_parameter:
         is_weight = folder.weights is None or name in folder.weights
-    elif folder.weights is not None and node and tensor.io is IO.INPUT and not folder.has_parameters:
+    elif folder.weights is not None and node and record.io is IO.INPUT and not folder.has_parameters:
         absent = SourceKind.ABSENT if folder.is_compiled else None
         sources = [source.name for source in node.inputs if source.kind is not absent]
-        is_weight = tensor.slot < len(sources) and sources[tensor.slot] in folder.weights
-    is_loss = tensor.io is IO.OUTPUT and is_loss_output(folder.graph, node, tensor.slot)
+        is_weight = record.slot < len(sources) and sources[record.slot] in folder.weights
+    is_loss = record.io is IO.OUTPUT and is_loss_output(folder.graph, node, record.slot)
     source = "" if node is None else node.source_line
+    moment = record.pass_number, record.timestamp, folder.place, record.path
     return (
-        subject(tensor.op_type, name, tensor.io, tensor.slot, is_weight=is_weight, is_loss=is_loss),
+        subject(record.op_type, name, record.io, record.slot, is_weight=is_weight, is_loss=is_loss),
         Sighting(folder.number, folder.rank, *moment, source),
     )
-
-
-def _overflows(folder: DumpedFolder, record: Record) -> int | None:
-    if not folder.iteration.overflows:
-        return None
-    is_shown = record.io is folder.shown_side
-    return folder.overflows[record.name.task_id, record.name.stream_id] if is_shown else 0
 
 
 def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot: int) -> bool:
@@ -232,18 +176,6 @@ def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot
     return is_loss and any(each.startswith(GRADIENTS) for each in graph.operators)
 
 
-def _see(folder: DumpedFolder, record: Record, need: StatisticNeed) -> Seen:
-    """Return the needed statistics and the elements of a tensor; of a row of statistics, only its cells."""
-    if isinstance(record, MeasuredRecord):
-        seen = _see_row(record.dtype, record.row)
-    else:
-        array = elements(record)
-        seen = Seen.of(array, dtypes.from_numpy(array.dtype), need)
-        if seen.elements is not None:  # not kept in memory for a later rule, but read again
-            seen = replace(seen, elements=partial(elements, record))
-    return replace(seen, overflows=lambda: _overflows(folder, record))
-
-
 def elements(record: Record) -> np.ndarray:
     """Return the elements of a file in their own type, in the host's layout.
 
@@ -254,25 +186,26 @@ def elements(record: Record) -> np.ndarray:
     return record.host if isinstance(record, OperatorRecord) else record.raw
 
 
-def _see_row(dtype: str, row: Row, _need: StatisticNeed = NOTHING) -> Seen:
-    """Return the statistics of a row; statistics without a cell are unknown."""
-    values: dict[str, float] = {
-        _CATEGORIES[title]: cell
-        for title, cell in row.items()
-        if title in _CATEGORIES and isinstance(cell, (int, float))
-    }
-    if "count" not in values and (count := _count(row.get("Shape"))) is not None:
-        values["count"] = count
-    return Seen(dtype, values, next((str(row[title]) for title in _DIGESTS if row.get(title)), ""))
+def _row(folder: DumpedFolder, record: Record, rules: Sequence[WatchRule]) -> dict[str, float]:
+    """Return the statistics of a tensor that rules need: saved ones of a row, else measured ones.
 
-
-def _count(shape: Cell) -> int | None:
-    """Return the number of elements of a shape, ``(2,3)`` or ``2x3``; None for other texts."""
-    if not isinstance(shape, str):
-        return None
-    sizes = shape.strip("()[] ").replace("x", ",").split(",")
-    digits = [size.strip() for size in sizes if size.strip()]
-    return math.prod(map(int, digits)) if all(each.isdigit() for each in digits) else None
+    Raises:
+        DumpReadError: The file cannot be read.
+        FormatError: Its layout or its type is not known.
+    """
+    if isinstance(record, MeasuredRecord):
+        saved = record.stats.saved
+        row = {name: float(cell) for name, cell in saved.items() if isinstance(cell, int | float)}
+        if record.row.get("Shape") is not None:
+            row.setdefault("count", math.prod(record.shape))
+    else:
+        array = elements(record)
+        row = measured_row(array, dtypes.from_numpy(array.dtype), need_of(rules))
+    if folder.iteration.overflows and any(rule.reads_overflows for rule in rules):
+        is_shown = record.io is folder.shown_side
+        task = record.name.task_id, record.name.stream_id
+        row[OVERFLOW_COUNT] = folder.overflows[task] if is_shown else 0
+    return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,25 +279,6 @@ class _RankReport(WatchReport):
     number: tuple[int, int] = (0, 0)
     shared: dict[Hashable, SharedTensor] = field(default_factory=dict)
 
-    def check(self, watch: RuleWatch, file: WatchedFile, rules: Sequence[WatchRule]) -> None:
-        """Check some rules on a tensor.
-
-        Raises:
-            DumpReadError: Its file cannot be read.
-            FormatError: Its layout or its type is not known.
-        """
-        tensor, moment, see = file
-        of_ranks = [rule for rule in rules if rule.compares_ranks]
-        others = [rule for rule in rules if not rule.compares_ranks]
-        if of_ranks:
-            seen = see(NOTHING)
-            rows = (seen.digest or repr(seen.values)).encode()
-            key = (moment.place, tensor.name, tensor.io, tensor.slot, moment.pass_number)
-            same = rows if seen.elements is None else digest(seen.elements())
-            self.shared[key] = SharedTensor(tensor, moment, of_ranks, same)
-        if others:
-            self.findings += watch.check(others, tensor, moment, see(need_of(others)))
-
 
 def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[_RankReport]:
     """Return the findings of the rules in the iterations of one rank, each of them in some directories.
@@ -378,16 +292,29 @@ def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]
     for folders in groups:
         report = _RankReport(rules, number=_order(folders[0]))
         reports.append(report)
-        try:
-            files = _watched_files(folders)
+        try:  # by time, files before rows
+            files = [
+                (folder, record, *_described(folder, record))
+                for folder in folders
+                for record in (*folder.iteration.tensors, *folder.iteration.measured_operators)
+            ]
         except DumpReadError as error:
             report.unreadable.append(str(error))
             continue
-        for file in files:
-            chosen = [each for each in rules_for(file[0]) if file[1].iteration in each.target.iterations]
+        for folder, record, tensor, moment in sorted(files, key=lambda file: file[3].time):
+            chosen = [each for each in rules_for(tensor) if moment.iteration in each.target.iterations]
             report.looked_at.update(each.name for each in chosen)
+            of_ranks = [rule for rule in chosen if rule.compares_ranks]
+            others = [rule for rule in chosen if not rule.compares_ranks]
             try:
-                report.check(watch, file, chosen)
+                row = _row(folder, record, chosen) if chosen else {}
+                if of_ranks:
+                    key = (moment.place, tensor.name, tensor.io, tensor.slot, moment.pass_number)
+                    report.shared[key] = SharedTensor(tensor, moment, of_ranks, repr(row))
+                if others:
+                    has_elements = not isinstance(record, MeasuredRecord)
+                    load = partial(elements, record) if has_elements else None  # read again by each use
+                    report.findings += watch.check(others, tensor, moment, row, load)
             except (DumpReadError, FormatError) as error:
                 report.unreadable.append(str(error))
     return reports
@@ -439,15 +366,12 @@ def watch(
             report.looked_at += part.looked_at
             for key, tensor in part.shared.items():
                 shared.setdefault(key, {})[part.number[1]] = tensor
-        report.findings += _compared(shared.values())
+        findings = [
+            finding
+            for tensors in shared.values()
+            for finding in compare_ranks({rank: each.row for rank, each in tensors.items()}, tensors)[0]
+        ]
+        hits = [each for each in findings if isinstance(each, Hit)]
+        hits.sort(key=lambda hit: (hit.moment.rank, hit.moment.time))
+        report.findings += [*hits, *(each for each in findings if isinstance(each, Undecided))]
     return report
-
-
-def _compared(shared: Iterable[Mapping[int, SharedTensor]]) -> list[Finding]:
-    """Return the findings on tensors of an iteration that ranks should share, hits by rank and time."""
-    findings: list[Finding] = []
-    for tensors in shared:
-        findings += compare_ranks({rank: each.digest for rank, each in tensors.items()}, tensors)[0]
-    hits = [each for each in findings if isinstance(each, Hit)]
-    undecided = [each for each in findings if not isinstance(each, Hit)]
-    return [*sorted(hits, key=lambda hit: (hit.moment.rank, hit.moment.time)), *undecided]

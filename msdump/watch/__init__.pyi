@@ -1,6 +1,10 @@
+from .quantities import OVERFLOW_COUNT as OVERFLOW_COUNT
 from .quantities import SHARE_WITHIN as SHARE_WITHIN
+from .quantities import Elements as Elements
+from .quantities import LowerBound as LowerBound
 from .quantities import Past as Past
-from .quantities import Seen as Seen
+from .quantities import Row as Row
+from .quantities import measured_row as measured_row
 from .rules import CONDITIONS as CONDITIONS
 from .rules import GRADIENTS as GRADIENTS
 from .rules import PARAMETER as PARAMETER
@@ -14,7 +18,6 @@ from .rules import WatchTarget as WatchTarget
 from .rules import need_of as need_of
 from .rules import state_of as state_of
 from .rules import subject as subject
-from .watch import DIGEST_BYTES as DIGEST_BYTES
 from .watch import Finding as Finding
 from .watch import Hit as Hit
 from .watch import RuleWatch as RuleWatch
@@ -24,4 +27,3 @@ from .watch import Undecided as Undecided
 from .watch import are_cleared as are_cleared
 from .watch import cleared_squares as cleared_squares
 from .watch import compare_ranks as compare_ranks
-from .watch import digest as digest

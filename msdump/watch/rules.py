@@ -18,9 +18,9 @@ from typing import Final
 
 from msdump.record import IO, lies_in
 from msdump.selector import IterationSet, KernelPattern, PatternKind
-from msdump.statistics import NOTHING, StatisticNeed
+from msdump.statistics import StatisticNeed
 from msdump.watch import quantities
-from msdump.watch.quantities import OVERFLOWS, RANKS_APART, Bounds, Quantity, Settings
+from msdump.watch.quantities import OVERFLOWS, RANKS_APART, Past, Quantity, Settings
 
 
 class Role(enum.StrEnum):
@@ -40,20 +40,9 @@ class Comparison(enum.Enum):
     BELOW = "<"
     AT_MOST = "<="
 
-    def holds(self, bounds: Bounds, limit: float) -> bool | None:
-        """Return whether a quantity passes a limit; None if the limit lies between its bounds.
-
-        >>> Comparison.ABOVE.holds(Bounds(1, 3), 2), Comparison.ABOVE.holds(Bounds(1, 3), 3)
-        (None, False)
-        >>> Comparison.AT_LEAST.holds(Bounds(3, 3), 3)
-        True
-        """
-        compare = _COMPARE[self]
-        is_above = self in {Comparison.ABOVE, Comparison.AT_LEAST}
-        surest, other = (bounds.low, bounds.high) if is_above else (bounds.high, bounds.low)
-        if compare(surest, limit):
-            return True
-        return None if compare(other, limit) else False
+    def holds(self, value: float, limit: float) -> bool:
+        """Return whether a value passes a limit; NaN passes none."""
+        return _COMPARE[self](value, limit)
 
 
 _COMPARE: Final[Mapping[Comparison, Callable[[float, float], bool]]] = {
@@ -276,7 +265,7 @@ _CONDITIONS: Final = (
     ),
     Condition(
         "ranks_disagree",
-        "Ranks hold different bits of a shared tensor, such as a weight.",
+        "Ranks hold different values of a shared tensor, such as a weight, by its statistics.",
         fixed=(quantities.RANKS_APART, Comparison.ABOVE, 0.0),
         role=Role.WEIGHT,
     ),
@@ -488,8 +477,16 @@ class WatchTarget:
             and (self.slot is None or self.slot == subject.slot)
             and (not self.types or subject.op_type.lower() in self.types)
             and (not self.scope or lies_in(subject.name, self.scope))
-            and (not self.patterns or any(_matches(pattern, subject.name) for pattern in self.patterns))
+            and (not self.patterns or any(self._matches(pattern, subject.name) for pattern in self.patterns))
         )
+
+    @staticmethod
+    def _matches(pattern: KernelPattern, name: str) -> bool:
+        if pattern.matches(name):
+            return True
+        # without a list of operators, names are known only as spelled in file names
+        is_spelled = pattern.kind is PatternKind.NAME and "/" not in name
+        return is_spelled and pattern.text.replace("/", "_").replace(".", "_") == name.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,11 +510,6 @@ class WatchRule:
     is_first_only: bool = False
 
     @property
-    def need(self) -> StatisticNeed:
-        """Statistics that the rule's limits need."""
-        return functools.reduce(operator.or_, (limit.quantity.need for limit in self.limits), NOTHING)
-
-    @property
     def compares_ranks(self) -> bool:
         """Whether the rule compares a tensor between ranks."""
         return any(limit.quantity is RANKS_APART for limit in self.limits)
@@ -528,19 +520,11 @@ class WatchRule:
         return any(limit.quantity is OVERFLOWS for limit in self.limits)
 
     @property
-    def keeps_elements(self) -> bool:
+    def compares_steps(self) -> bool:
         """Whether the elements of a step are needed in the next one."""
-        return any(limit.quantity.needs_elements_before for limit in self.limits)
+        return any(limit.quantity.past is Past.TENSOR for limit in self.limits)
 
 
 def need_of(rules: Iterable[WatchRule]) -> StatisticNeed:
     """Return the statistics that any of several rules needs."""
-    return functools.reduce(operator.or_, (rule.need for rule in rules), NOTHING)
-
-
-def _matches(pattern: KernelPattern, name: str) -> bool:
-    if pattern.matches(name):
-        return True
-    # without a list of operators, names are known only as spelled in file names
-    is_spelled = pattern.kind is PatternKind.NAME and "/" not in name
-    return is_spelled and pattern.text.replace("/", "_").replace(".", "_") == name.replace(".", "_")
+    return quantities.need_of(limit.quantity for rule in rules for limit in rule.limits)
