@@ -24,7 +24,6 @@ from msdump.judge.verdict import Limits
 from msdump.look import annotation
 from msdump.look.report import (
     DumpReport,
-    MemoryCurve,
     OperatorOverTime,
     ReportedProblem,
     ReportQuestion,
@@ -53,7 +52,6 @@ class ReportRequest:
     rules_file: str | None
     config: str | None
     histograms: tuple[str, ...]
-    trace: str | None
     executor: ExecutorChoice
     has_source: bool
     execution: int | None
@@ -92,9 +90,6 @@ _report_options: Final = applied(
         multiple=True,
         metavar="OPERATOR",
         help="Show histograms of the tensors of an operator; * and ? match characters. (repeatable)",
-    ),
-    _content(
-        "--trace", type=click.Path(), metavar="FILE.json", help="Show operator times of this Chrome trace."
     ),
     _content(
         "--no-source",
@@ -159,7 +154,7 @@ def _gather(request: ReportRequest) -> DumpReport:
         golden = open_dump(request.golden, request.golden_execution)
     with messages.bar("directories", len(opened.iterations)) as advance:
         question = ReportQuestion(
-            *(golden, compared, plan, rules, request.histograms, request.trace),
+            *(golden, compared, plan, rules, request.histograms),
             *(request.executor, advance),
         )
         report = collecting.collect(opened, question)
@@ -207,7 +202,7 @@ DOCUMENT: Final = Document(
     Shape(
         DumpReport,
         "headline outputs? advice? dump golden? problems facts left_out iterations=series.iterations"
-        " operators curves histograms memory faults alone",
+        " operators curves histograms faults alone",
         name="ReportDocument",
         operators=_operators,
     ),
@@ -220,12 +215,11 @@ DOCUMENT: Final = Document(
         OperatorOverTime,
         "operator=operator.name op_type=operator.op_type rank=operator.rank network=operator.place"
         " order=operator.order source=operator.source_line? reads=operator.reads"
-        " parameters=operator.parameters is_dumped=operator.is_dumped microseconds verdict=verdict.worst"
+        " parameters=operator.parameters is_dumped=operator.is_dumped verdict=verdict.worst"
         " distances tensors",
     ),
     Shape(TensorOverTime, "tensor dtype? shape holds statistics"),
     Shape(UndumpedOperators, "what=noun reason count examples"),
-    Shape(MemoryCurve, "rank network=place weights in_use unknown"),
     *verdicts.SHAPES,
 )
 

@@ -18,8 +18,9 @@ from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, REFUSED, leave
 from msdump.cli.streams import can_print
 from msdump.encode import statistic_csv
-from msdump.errors import DumpReadError, ToolError, plural
+from msdump.errors import DumpReadError, plural
 from msdump.look import (
+    SHOWN,
     Extreme,
     FirstStatistics,
     FirstTensor,
@@ -28,7 +29,6 @@ from msdump.look import (
     Inspection,
     Place,
     Strangers,
-    draw,
     file_size,
     first_statistics,
     first_tensor,
@@ -40,8 +40,6 @@ from msdump.look import (
     trend,
 )
 from msdump.read import open_dump
-from msdump.return_codes import ReturnCode
-from msdump.store.write import write_file
 
 _WIDEST: Final = 40  # columns of a bar
 _COUNT: Final = " count"
@@ -225,12 +223,6 @@ def _slice(inspection: Inspection) -> Iterator[str]:
     "--rank", type=click.IntRange(min=0), show_default="the first one", help="Rank of the operator."
 )
 @options.execution
-@sections.output(
-    "--png",
-    type=click.Path(),
-    metavar="FILE.png",
-    help="Write a picture of the tensor. The selection must have one tensor.",
-)
 @documents.option
 @messages.verbose
 def command(
@@ -241,7 +233,6 @@ def command(
     iteration: int | None,
     rank: int | None,
     execution: int | None,
-    png: str | None,
 ) -> None:
     """Print the tree of a dump, or one tensor in detail.
 
@@ -267,16 +258,14 @@ def command(
             "--slot, --iteration, --rank and --execution choose tensors of an OPERATOR of a dump"
         )
     if is_file and operator is None:
-        _show(of_file(path), png)
+        _show(of_file(path))
     elif operator is not None and os.path.isdir(path):
         chosen = tuple(map(trend.slot, slots))
-        moment = of_operator(open_dump(path, execution), operator, chosen, iteration, rank)
-        if moment.subjects:  # else none could be read
-            _show(moment.subjects, png)
-        if moment.others:
-            messages.say(f"it ran {plural(moment.others, 'more time')} (--iteration, --rank)")
-    elif png is not None:
-        raise click.UsageError("--png is a picture of one tensor: give its file, or an OPERATOR of the dump")
+        tensors, others = of_operator(open_dump(path, execution), operator, chosen, iteration, rank)
+        if tensors:  # else none could be read
+            _show(tensors)
+        if others:
+            messages.say(f"it ran {plural(others, 'more time')} (--iteration, --rank)")
     else:
         _tree(path)
 
@@ -298,9 +287,12 @@ def _tree(dump: str) -> None:
         for line in tree_lines(folder, "    "):
             print(line)
         if tensor := _first_tensor(folder):
-            print("", *tensor.lines(), sep="\n")
+            shown = np.array2string(tensor.array.ravel()[:SHOWN], precision=5)
+            print("", tensor.title, f"{tensor.dtype} {tensor.shape}: {shown} ...", sep="\n")
         if table := first_statistics(folder):
-            print("", *table.lines(), sep="\n")
+            print("", table.path, *table.lines, sep="\n")
+            if table.count > SHOWN:
+                print(f"... and {table.count - SHOWN} more rows")
     if tensor is None and table is None:
         messages.say(f"error: {dump}: no tensor of an operator's output was dumped")
         leave(FAILED)
@@ -314,27 +306,11 @@ def _first_tensor(folder: Path) -> FirstTensor | None:
         return None
 
 
-def _show(tensors: Sequence[InspectedTensor], png: str | None) -> None:
-    """Print tensors, or put their document; with ``png`` draw a single tensor into that file."""
-    if png is not None and len(tensors) > 1:
-        names = ", ".join(tensor.name for tensor in tensors)
-        raise click.UsageError(f"--png is a picture of one tensor, here are {len(tensors)} (--slot): {names}")
+def _show(tensors: Sequence[InspectedTensor]) -> None:
+    """Print tensors, or put their document."""
     inspected = (ShownTensor(each, None if each.load is None else inspect(each.load())) for each in tensors)
     if documents.wanted():
         documents.put(DOCUMENT, ShownDump(tensors[0].path, tensors=[*inspected]))
     else:
         for number, each in enumerate(inspected):
             print(*([""] if number else []), *_tensor_lines(each), sep="\n")
-    if png is not None:
-        _draw(tensors[0], png)
-
-
-def _draw(tensor: InspectedTensor, png: str) -> None:
-    array = None if tensor.load is None else tensor.load()
-    if array is None or not array.size or array.dtype.kind not in "biuf":
-        reason = (
-            "its elements were not saved" if array is None else f"{tensor.dtype} of {array.size} elements"
-        )
-        raise ToolError(ReturnCode.PARAMETER, f"{tensor.name}: there is nothing to draw: {reason}")
-    write_file(png, (draw(array),))
-    print(f"picture    {png}")

@@ -18,6 +18,7 @@ from .check import unrunnable as unrunnable
 from .overflow import OperatorOverflow as OperatorOverflow
 from .overflow import OverflowUnit as OverflowUnit
 from .overflow import TensorSummary as TensorSummary
+from .show import SHOWN as SHOWN
 from .show import Extreme as Extreme
 from .show import FirstStatistics as FirstStatistics
 from .show import FirstTensor as FirstTensor
@@ -26,7 +27,6 @@ from .show import InspectedTensor as InspectedTensor
 from .show import Inspection as Inspection
 from .show import Place as Place
 from .show import Strangers as Strangers
-from .show import draw as draw
 from .show import file_size as file_size
 from .show import first_statistics as first_statistics
 from .show import first_tensor as first_tensor

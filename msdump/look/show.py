@@ -1,13 +1,10 @@
-"""Views of a dump for people: the folder tree as text; extremes, histogram, slice or picture of a tensor."""
+"""Views of a dump for people: the folder tree as text; extremes, histogram and slice of a tensor."""
 
 from __future__ import annotations
 
 import csv
 import logging
-import math
 import os
-import struct
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -40,7 +37,6 @@ BINS: Final = 12
 """Bins of a histogram."""
 
 _MOST_PLACES: Final = 5  # places listed of NaN, and of each infinity
-_BLOCK: Final = 1 << 20  # elements that are inspected at once
 _REAL_KINDS: Final = "biuf"
 _SLICE: Final = 6  # rows and columns of a slice
 
@@ -116,76 +112,40 @@ class Inspection:
 
 
 def inspect(array: np.ndarray) -> Inspection:
-    """Inspect a tensor block by block; texts and complex numbers have neither extremes nor a histogram."""
+    """Inspect a tensor; texts and complex numbers have neither extremes nor a histogram."""
     numbers = array.view(np.uint8) if array.dtype == np.bool_ else array
-    smallest, largest, strangers = _scan(numbers)
-    histogram = None
-    if smallest is not None and largest is not None:
-        histogram = _histogram(numbers, float(smallest.value), float(largest.value))
+    flat = numbers.reshape(-1) if numbers.dtype.kind in _REAL_KINDS else np.empty(0)
+
+    def place(number: int) -> Place:
+        return tuple(int(index) for index in np.unravel_index(number, array.shape))
+
+    strangers = dict.fromkeys(_NONFINITE, Strangers())
+    finite = np.isfinite(flat)
+    known = flat if finite.all() else flat[finite]
+    if len(known) < len(flat):
+        for name, is_such in _NONFINITE.items():
+            found = np.flatnonzero(is_such(flat))
+            strangers[name] = Strangers(len(found), tuple(map(place, found[:_MOST_PLACES])))
+    smallest = largest = histogram = None
+    if len(known):
+        extremes = known.min(), known.max()
+        smallest, largest = (Extreme(each.item(), place(int(np.argmax(flat == each)))) for each in extremes)
+        low, high = float(smallest.value), float(largest.value)
+        # not low + step * width: the range of all float64 would overflow
+        edges = [low * (1 - step / BINS) + high * (step / BINS) for step in range(BINS)] + [high]
+        if all(left < right for left, right in pairwise(edges)):
+            counts = tuple(np.histogram(known, edges)[0].tolist())
+        else:  # equal elements, or too large for more edges
+            edges, counts = [low, high], (len(known),)
+        histogram = Histogram(tuple(edges), counts)
     marked = [stranger.places[0] for stranger in strangers.values() if stranger.places]
     center = min(marked) if marked else largest.place if largest is not None else (0,) * array.ndim
     corner = array[center[:-2]]
-    begin = tuple(_start(index, size) for index, size in zip(center[-2:], corner.shape, strict=True))
+    # of full length where that fits
+    starts = zip(center[-2:], corner.shape, strict=True)
+    begin = tuple(max(0, min(index - _SLICE // 2, size - _SLICE)) for index, size in starts)
     shown = corner[tuple(np.s_[start : start + _SLICE] for start in begin)]
     return Inspection(smallest, largest, strangers, histogram, shown, center[:-2], begin)
-
-
-def _blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the elements in the order of the host, some at a time, with the number of the first."""
-    flat = array.reshape(-1)
-    for start in range(0, len(flat), _BLOCK):
-        yield start, flat[start : start + _BLOCK]
-
-
-def _scan(array: np.ndarray) -> tuple[Extreme | None, Extreme | None, dict[str, Strangers]]:
-    """Return the extremes of an array of numbers, and its elements that are not finite."""
-    smallest: Extreme | None = None
-    largest: Extreme | None = None
-    strangers = dict.fromkeys(_NONFINITE, Strangers())
-    for start, block in _blocks(array) if array.dtype.kind in _REAL_KINDS else ():
-        finite = np.isfinite(block)
-        numbers = block
-        if not finite.all():
-            numbers = block[finite]
-            for name, is_such in _NONFINITE.items():
-                found, before = np.flatnonzero(is_such(block)), strangers[name]
-                room = found[: _MOST_PLACES - len(before.places)]
-                places = (*before.places, *(_place(start + int(number), array) for number in room))
-                strangers[name] = Strangers(before.count + len(found), places)
-        if not len(numbers):
-            continue
-        low, high = numbers.min().item(), numbers.max().item()
-        if smallest is None or low < smallest.value:
-            smallest = Extreme(low, _place(start + int(np.argmax(block == low)), array))
-        if largest is None or high > largest.value:
-            largest = Extreme(high, _place(start + int(np.argmax(block == high)), array))
-    return smallest, largest, strangers
-
-
-def _place(number: int, array: np.ndarray) -> Place:
-    return tuple(int(index) for index in np.unravel_index(number, array.shape))
-
-
-def _histogram(array: np.ndarray, low: float, high: float) -> Histogram:
-    # not low + step * width: the range of all float64 would overflow
-    edges = [low * (1 - step / BINS) + high * (step / BINS) for step in range(BINS)] + [high]
-    if not all(
-        left < right for left, right in pairwise(edges)
-    ):  # equal elements, or too large for more edges
-        edges = [low, high]
-    counts = np.zeros(len(edges) - 1, np.int64)
-    for _, block in _blocks(array):
-        numbers = block[np.isfinite(block)]
-        if len(counts) == 1:
-            counts += len(numbers)
-        else:
-            counts += np.histogram(numbers.astype(np.float64), edges)[0]
-    return Histogram(tuple(edges), tuple(counts.tolist()))
-
-
-def _start(index: int, size: int) -> int:
-    """Return where a slice begins that shows an index of a dimension, of full length where that fits."""
-    return max(0, min(index - _SLICE // 2, size - _SLICE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +174,6 @@ class InspectedTensor:
     load: Callable[[], np.ndarray] | None = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownRun:
-    """One run of an operator.
-
-    Attributes:
-        subjects: Its tensors, inputs first.
-        others: In how many other iterations, ranks, executions and passes of a loop it ran.
-    """
-
-    subjects: tuple[InspectedTensor, ...]
-    others: int
-
-
 def of_file(path: str) -> tuple[InspectedTensor, ...]:
     """Return the tensors of a file: a .npy file, or a dump file of CANN.
 
@@ -235,35 +182,26 @@ def of_file(path: str) -> tuple[InspectedTensor, ...]:
     """
     view, name = load_file(path), os.path.basename(path)  # noqa: PTH119 - a name, whatever stands there
     if bytes(view[: len(npy.MAGIC)]) == npy.MAGIC:
-        array = npy.decode_raw(view, path)
-        return (_subject(name, path, array, ""),)
-    subjects = tuple(_tensors_in(view, name, path))
+        return (_subject(name, path, npy.decode_raw(view, path), ""),)
+    header, offset = dump_data.read_header(view, path)
+    subjects = []
+    for block in dump_data.blocks(header, offset):
+        info = block.info
+        if isinstance(info, TensorInfo):
+            data = view[block.offset : block.offset + info.size]
+            array = dump_data.tensor(info, data, path, block.offset)
+            layout = dump_message.format_name(info.format)
+            text = f"{layout} on the device"
+            if info.original_shape and info.shape != info.original_shape:
+                try:
+                    array = formats.decode(layout, array, info.original_shape, max(1, info.sub_format))
+                except FormatError:
+                    text = f"{layout}, as it lies on the device"
+            label = f"{header.op_name or name} {block.section} {block.index}"
+            subjects.append(_subject(label, path, array, text))
     if not subjects:
         raise DumpReadError(path, "the dump file holds no tensor")
-    return subjects
-
-
-def _tensors_in(view: memoryview, name: str, path: str) -> Iterator[InspectedTensor]:
-    header, offset = dump_data.read_header(view, path)
-    for block in dump_data.blocks(header, offset):
-        if not isinstance(block.info, TensorInfo):
-            continue
-        data = view[block.offset : block.offset + block.info.size]
-        array = dump_data.tensor(block.info, data, path, block.offset)
-        label = f"{header.op_name or name} {block.section} {block.index}"
-        layout = dump_message.format_name(block.info.format)
-        host, is_host = _in_host_layout(array, block.info, layout)
-        text = f"{layout} on the device" if is_host else f"{layout}, as it lies on the device"
-        yield _subject(label, path, host, text)
-
-
-def _in_host_layout(array: np.ndarray, info: TensorInfo, layout: str) -> tuple[np.ndarray, bool]:
-    if not info.original_shape or info.shape == info.original_shape:
-        return array, True
-    try:
-        return formats.decode(layout, array, info.original_shape, max(1, info.sub_format)), True
-    except FormatError:
-        return array, False
+    return tuple(subjects)
 
 
 def _subject(name: str, path: str, array: np.ndarray, layout: str) -> InspectedTensor:
@@ -279,8 +217,8 @@ def _subject(name: str, path: str, array: np.ndarray, layout: str) -> InspectedT
 
 def of_operator(
     dump: Dump, operator: str, slots: tuple[Slot, ...], iteration: int | None, rank: int | None
-) -> ShownRun:
-    """Return the tensors of the first run of an operator in a dump.
+) -> tuple[list[InspectedTensor], int]:
+    """Return the tensors of the first run of an operator, inputs first, and in how many others it ran.
 
     Args:
         dump: The dump.
@@ -311,139 +249,41 @@ def of_operator(
     if len(found) != 1:
         raise ToolError(ReturnCode.PARAMETER, describe_miss(operator, known, found))
     first, *others = runs[found[0]].values()
-    return ShownRun(tuple(_chosen(first, slots)), len(others))
-
-
-def _chosen(run: list[tuple[Iteration, Record]], slots: tuple[Slot, ...]) -> Iterator[InspectedTensor]:
-    there = [(record.io, record.slot) for _, record in run]
+    there = sorted({(record.io, record.slot) for _, record in first})
     if slots and not {*slots} & {*there}:
-        has = ", ".join(f"{io}:{number}" for io, number in sorted({*there}))
+        has = ", ".join(f"{io}:{number}" for io, number in there)
         raise ToolError(ReturnCode.PARAMETER, f"no such input or output was dumped; there are {has}")
-    for iteration, record in sorted(run, key=lambda each: (each[1].io, each[1].slot)):
+    subjects = []
+    for each, record in sorted(first, key=lambda pair: (pair[1].io, pair[1].slot)):
         if not slots or (record.io, record.slot) in slots:
             try:
-                yield _of_record(iteration, record)
+                subjects.append(_of_record(each, record))
             except DumpReadError as error:
                 _log.log(DAMAGED, "%s", error)
+    return subjects, len(others)
 
 
 def _of_record(iteration: Iteration, record: Record) -> InspectedTensor:
-    where = f"rank {iteration.rank}, iteration {iteration.step}"
     has_elements = bool(record.path) and os.path.isfile(record.path)
     if has_elements:
         _ = record.raw  # raises for a torn file
+
+    def elements() -> np.ndarray:
+        try:
+            return record.host
+        except FormatError:  # a format that cannot be converted
+            return record.array
+
     return InspectedTensor(
         str(record),
-        where,
+        f"rank {iteration.rank}, iteration {iteration.step}",
         record.path,
         record.dtype,
         "" if record.format in {"", "DefaultFormat"} else record.format,
         record.stats,
         record.shape,
-        (lambda: _elements(record)) if has_elements else None,
+        elements if has_elements else None,
     )
-
-
-def _elements(record: Record) -> np.ndarray:
-    """Return a tensor in the host's layout, or in the device's if the format cannot be converted."""
-    try:
-        return record.host
-    except FormatError:
-        return record.array
-
-
-_MOST_TILES: Final = 256  # a picture shows the first matrices of a tensor
-_WIDEST: Final = 2048  # most pixels of the picture's width or height
-_SMALLEST: Final = 256  # pixels of the longer side; a smaller tensor gets larger pixels
-_GAP: Final = 1  # elements between two matrices
-_BACKGROUND: Final = (255, 255, 255)
-# vivid colours that are not on the ramp, distinguishable from it and each other in all kinds of colour vision
-_STRANGERS: Final = {"nan": (255, 0, 128), "inf": (255, 80, 0), "-inf": (0, 200, 255)}
-# a ramp from dark to light, even to the eye, also in grey and where red and green look alike
-_RAMP: Final = (
-    *((68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142), (31, 158, 137)),
-    *((53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37)),
-)
-
-
-def draw(array: np.ndarray) -> bytes:
-    """Return a .png file that shows a tensor.
-
-    The last two dimensions are a matrix, the others number matrices that stand side by side, at most
-    256 of them. A vector is folded to a near square. NaN is magenta, inf orange, -inf light blue;
-    where several elements share a pixel, one that is not finite has it.
-
-    Args:
-        array: At least one element; numbers or truth values.
-    """
-    pixels = _sheet(_shrunk(_tiles(array)))
-    scale = max(1, _SMALLEST // max(pixels.shape[:2]))
-    return _png(pixels.repeat(scale, axis=0).repeat(scale, axis=1))
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    """Return a .png file of red, green and blue of pixels: uint8 of the shape height, width, 3."""
-    height, width, _ = pixels.shape
-    rows = np.concatenate((np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)), axis=1)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b""))
-    chunks = (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
-def _tiles(array: np.ndarray) -> np.ndarray:
-    """Return the matrices of a tensor, number x rows x columns; a vector is folded to one, nearly square."""
-    if array.ndim > 1:
-        return array.reshape(-1, *array.shape[-2:])[:_MOST_TILES]
-    flat = array.reshape(-1)
-    width = math.ceil(math.sqrt(len(flat)))
-    return np.pad(flat, (0, -len(flat) % width), mode="edge").reshape(1, -1, width)
-
-
-def _shrunk(tiles: np.ndarray) -> np.ndarray:
-    """Return matrices reduced to one element a pixel: the first that is not finite, else the first."""
-    for axis in (1, 2):
-        each = -(-tiles.shape[axis] // _WIDEST)
-        if each > 1:
-            blank = [(0, -size % each if number == axis else 0) for number, size in enumerate(tiles.shape)]
-            shape = (*tiles.shape[:axis], -1, each, *tiles.shape[axis + 1 :])
-            blocks = np.pad(tiles, blank, mode="edge").reshape(shape)
-            chosen = np.expand_dims(np.argmax(~np.isfinite(blocks), axis + 1), axis + 1)
-            tiles = np.take_along_axis(blocks, chosen, axis + 1).squeeze(axis + 1)
-    return tiles.astype(np.float64)
-
-
-def _sheet(tiles: np.ndarray) -> np.ndarray:
-    """Return the pixels of matrices in a near square."""
-    count, height, width = tiles.shape
-    columns = max(1, min(count, round(math.sqrt(count * (height + _GAP) / (width + _GAP)))))
-    rows = -(-count // columns)
-    colours = _coloured(tiles)
-    sheet = np.full((rows * (height + _GAP), columns * (width + _GAP), 3), _BACKGROUND, np.uint8)
-    for number in range(count):
-        top, left = (number // columns) * (height + _GAP), (number % columns) * (width + _GAP)
-        sheet[top : top + height, left : left + width] = colours[number]
-    return sheet[: rows * (height + _GAP) - _GAP, : columns * (width + _GAP) - _GAP]
-
-
-def _coloured(tiles: np.ndarray) -> np.ndarray:
-    """Return red, green and blue of elements."""
-    finite = np.isfinite(tiles)
-    known = tiles[finite]
-    low, high = (known.min(), known.max()) if len(known) else (0.0, 0.0)
-    span = high / 2 - low / 2
-    with np.errstate(invalid="ignore"):
-        shares = (tiles / 2 - low / 2) / span if span > 0 else np.full(tiles.shape, 0.5)
-    shares = np.where(finite, shares, 0) * (len(_RAMP) - 1)
-    stops = np.arange(len(_RAMP))
-    channels = [np.interp(shares, stops, [colour[channel] for colour in _RAMP]) for channel in range(3)]
-    colours = np.stack(channels, axis=-1).round().astype(np.uint8)
-    for name, is_such in _NONFINITE.items():
-        colours[is_such(tiles)] = _STRANGERS[name]
-    return colours
 
 
 _log = logging.getLogger("msdump.look")
@@ -465,13 +305,12 @@ def tree_lines(folder: Path, indent: str = "") -> Iterator[str]:
         yield f"{indent}(not shown: {_DEEPEST} folders deep)"
         return
     try:
-        listed = list(folder.iterdir())
+        entries = sorted(folder.iterdir(), key=_order)
     except OSError as error:
         yield f"{indent}({error.strerror or error})"
         return
-    entries = sorted(listed, key=lambda entry: (not _is_folder(entry), _order(entry)))
     files = [entry for entry in entries if not _is_folder(entry)]
-    for entry in entries[: len(entries) - len(files)]:
+    for entry in filter(_is_folder, entries):
         yield f"{indent}{entry.name}/"
         yield from tree_lines(entry, indent + _INDENT)
     shown = files if len(files) <= SHOWN + 1 else files[:SHOWN]
@@ -535,11 +374,6 @@ class FirstTensor:
         is_real, first = self.array.dtype.kind in _REAL_KINDS, self.array.ravel()[:SHOWN].tolist()
         return [float(each) if is_real else str(each) for each in first]
 
-    def lines(self) -> Iterator[str]:
-        """Yield type, shape and first elements."""
-        yield self.title
-        yield f"{self.dtype} {self.shape}: {np.array2string(self.array.ravel()[:SHOWN], precision=5)} ..."
-
 
 def first_tensor(folder: Path) -> FirstTensor | None:
     """Return the operator output that was dumped first.
@@ -550,9 +384,17 @@ def first_tensor(folder: Path) -> FirstTensor | None:
     Raises:
         DumpReadError: It cannot be read.
     """
+
+    def holds_tensors(name: str) -> bool:
+        if operator := operator_names.parse(name):
+            return not operator.is_op_debug
+        if tensor := names.parse(name):
+            return tensor.op_type != names.PARAMETER
+        return name.endswith(_NPY) and name.removesuffix(_NPY).isdecimal()
+
     files = [file for _, inside in list_folders(folder) for file in inside]
     outputs = [path for path in files if path.match("*.output.*.npy") and not path.match("Parameter.*")]
-    path = min(outputs or (path for path in files if _holds_tensors(path.name)), key=_order, default=None)
+    path = min(outputs or (path for path in files if holds_tensors(path.name)), key=_order, default=None)
     if path is None:
         return None
     if path.suffix == _NPY:
@@ -562,50 +404,23 @@ def first_tensor(folder: Path) -> FirstTensor | None:
     return FirstTensor(str(path), last.name, np.empty(0) if last.load is None else last.load())
 
 
-def _holds_tensors(name: str) -> bool:
-    """Return whether a file name is that of an operator's tensors."""
-    operator = operator_names.parse(name)
-    if operator is not None:
-        return not operator.is_op_debug
-    tensor_name = names.parse(name)
-    if tensor_name is not None:
-        return tensor_name.op_type != names.PARAMETER
-    return name.endswith(_NPY) and name.removesuffix(_NPY).isdecimal()
-
-
 @dataclass(frozen=True, slots=True)
 class FirstStatistics:
     """The statistics of the first iteration that has some.
 
     Attributes:
         path: Their file.
-        table: The lines of the file.
+        titles: Titles of the columns.
+        rows: The first rows, cells as they stand in the file.
+        count: Number of all rows.
+        lines: The titles and the first rows as they stand in the file.
     """
 
     path: str
-    table: list[str]
-
-    @property
-    def titles(self) -> list[str]:
-        """Titles of the columns."""
-        return next(csv.reader(self.table))
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """The first rows, cells as they stand in the file."""
-        return [*csv.reader(self.table)][1 : SHOWN + 1]
-
-    @property
-    def count(self) -> int:
-        """Number of all rows."""
-        return sum(1 for _ in csv.reader(self.table)) - 1
-
-    def lines(self) -> Iterator[str]:
-        """Yield the path, the titles and the first rows."""
-        yield self.path
-        yield from self.table[: SHOWN + 1]
-        if len(self.table) > SHOWN + 1:
-            yield f"... and {len(self.table) - SHOWN - 1} more rows"
+    titles: list[str]
+    rows: list[list[str]]
+    count: int
+    lines: list[str]
 
 
 def first_statistics(folder: Path) -> FirstStatistics | None:
@@ -621,7 +436,10 @@ def first_statistics(folder: Path) -> FirstStatistics | None:
     path = min(tables, key=lambda path: (_order(path)[0], path), default=None)
     if path is None:
         return None
-    return FirstStatistics(str(path), read_bytes(str(path)).decode(errors="replace").splitlines())
+    lines = read_bytes(str(path)).decode(errors="replace").splitlines()
+    first = lines[: SHOWN + 1]
+    titles, *rows = [*csv.reader(first)] or [[]]
+    return FirstStatistics(str(path), titles, rows, max(0, len(lines) - 1), first)
 
 
 def _is_folder(entry: Path) -> bool:

@@ -35,12 +35,11 @@ def reported(path, *arguments):
 
 @pytest.fixture(scope="session")
 def trained_page(browser, tmp_path_factory):
-    """Return the page of a training with a kernel that is wrong, compared with one without, with times."""
+    """Return the page of a training with a kernel that is wrong, compared with one without."""
     folder = tmp_path_factory.mktemp("trained")
     dumps.trained(folder)
     faulty, golden = (folder / f"{side}/debug_dump" for side in ("faulty", "golden"))
-    dumps.trace(faulty, folder / "trace.json")
-    return reported(folder / "page.html", faulty, golden, "--trace", folder / "trace.json")
+    return reported(folder / "page.html", faulty, golden)
 
 
 @pytest.fixture(scope="session")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import msdump
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = (
@@ -37,16 +34,6 @@ def site(folder):
     build = (sys.executable, "-m", "sphinx", "-q", "-d", f"{folder}.cache", str(ROOT / "docs"), str(folder))
     subprocess.run(build, check=True)
     return folder
-
-
-def trace(dump, path):
-    """Write a trace in Chrome's format that has a time for each operator of a dump."""
-    graph = next(iter(msdump.open_dump(dump).ranks[0].operator_graphs.values()))
-    events = [
-        {"ph": "X", "name": name, "ts": 10 * place, "dur": 5 + place}
-        for place, name in enumerate(graph.operators)
-    ]
-    path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
 
 def large(root, *, operators=3000, iterations=4):

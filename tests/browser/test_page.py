@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-SECTIONS = ("operators", "map", "training", "depth", "spread", "memory", "time")
+SECTIONS = ("operators", "map", "training", "depth", "spread")
 STRUCK = "Default/layer30-Block/Conv2D-op1500"
 FAULTY = "ReluGrad"
 
@@ -19,15 +19,12 @@ def test_headline_names_the_fault(trained):
 
 
 def test_every_section_is_drawn(trained):
-    """A training that is compared, with times, has all sections, and each of them a picture or a table."""
+    """A training that is compared has all sections, and each of them a picture or a table."""
     hidden = [name for name in SECTIONS if trained.locator(f"#{name}").is_hidden()]
 
     assert [] == hidden
-    assert (2, 1, 1) == tuple(
-        trained.locator(f"#{name} svg").count() for name in ("curves", "depth-chart", "memory-charts")
-    )
+    assert (2, 1) == tuple(trained.locator(f"#{name} svg").count() for name in ("curves", "depth-chart"))
     assert 1 <= trained.locator("#histograms svg").count()
-    assert 1 < trained.locator("#time-table tbody tr").count()
 
 
 def test_charts_show_the_numbers(trained):

@@ -266,7 +266,6 @@ FILES_OF_USERS = {
     "a configuration, of report": ("report", "mine", "--config", "deep.json"),
     "a configuration, of explain": ("explain", "mine", "ReLU-op0", "--config", "deep.json"),
     "rules": ("watch", "mine", "--rules", "deep.json"),
-    "a trace": ("report", "mine", "--trace", "deep.json"),
     "a result": ("query", "deep.json", "from comparisons"),
     "a pack": ("query", "pack", "from statistics"),
 }

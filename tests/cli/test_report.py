@@ -191,21 +191,6 @@ def test_damaged_statistics(put, document, damage, fault, count):
     assert ([] if fault is None else [True]) == [fault in each for each in report["faults"]]
 
 
-def test_trace(put, document, tmp_path):
-    """A trace in Chrome's format has the mean time of operators, by events with a duration."""
-    events = [
-        {"ph": "X", "name": NAMES[0], "ts": 5, "dur": 10},
-        {"ph": "X", "name": NAMES[0], "ts": 25, "dur": 20},
-        {"ph": "X", "name": "run", "args": {"full_name": NAMES[1]}, "ts": 50, "dur": 4},
-        {"ph": "M", "name": "process_name"},
-    ]
-    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
-
-    report = document(put(0, rows(1, 2)), "--trace", tmp_path / "trace.json")
-
-    assert [15.0, 4.0] == [each["microseconds"] for each in report["operators"]]
-
-
 def test_left_out_and_configured(put, document, tmp_path):
     """A configuration is reported as it was compiled, and why operators of the graph have no files."""
     root = put(0, rows(1, 2))
@@ -374,8 +359,6 @@ REFUSED = {
     "no dump": (("empty",), "not a dump"),
     "another network": (("dump", "golden"), "nothing was compared"),
     "a page in a file": (("dump", "-o", "file/page.html"), "cannot be written"),
-    "no trace": (("dump", "--trace", "file"), "not JSON"),
-    "a trace of other operators": (("dump", "--trace", "trace.json"), "names no operator"),
 }
 
 
@@ -384,7 +367,6 @@ def test_refused(put, run, tmp_path, arguments, message):
     """The reason is one line, with exit code 2 and without a page."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("{")
-    (tmp_path / "trace.json").write_text("[]")
     put(0, rows(1, 2))
     put(0, [("Default_z_Sub-op0", "output", 0, 1)], root="golden")
 

@@ -4,7 +4,6 @@ from . import table as table
 from .collecting import DumpReport as DumpReport
 from .collecting import ReportQuestion as ReportQuestion
 from .collecting import UndumpedOperators as UndumpedOperators
-from .curves import MemoryCurve as MemoryCurve
 from .operators import ReportedOperator as ReportedOperator
 from .problems import ReportedProblem as ReportedProblem
 from .series import STRUCK as STRUCK

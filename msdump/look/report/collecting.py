@@ -24,10 +24,8 @@ from msdump.judge.verdict import Finding
 from msdump.look import DumpedFolder, watching
 from msdump.look.report import problems
 from msdump.look.report.curves import (
-    MemoryCurve,
     TensorHistogram,
     TrainingCurve,
-    memory_curve,
     operator_histograms,
     training_curves,
 )
@@ -37,12 +35,9 @@ from msdump.look.report.operators import (
     operators_in_order,
     reported_operator,
     source_excerpt,
-    traced_microseconds,
 )
 from msdump.look.report.problems import ComparedDumps, OperatorVerdict, ProblemKind, ReportedProblem
 from msdump.look.report.series import (
-    Fault,
-    MeasuredColumns,
     SeriesTable,
     StatisticSeries,
     read_directories,
@@ -87,97 +82,11 @@ class UndumpedOperators:
     examples: tuple[str, ...]
 
 
-def run_facts(
-    dump: Dump,
-    plan: DumpPlan | None,
-    operators: Sequence[ReportedOperator],
-    series: StatisticSeries,
-    fault: Fault,
-) -> Iterator[RunFact]:
-    """Yield the facts of the run: device and versions of the dump, then the compiled configuration."""
-    version = importlib.import_module("msdump").__version__  # a plain import is against the layers
-    yield RunFact("report", f"made by msdump {version}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
-    ranks = sorted({operator.rank for operator in operators})
-    networks = dict.fromkeys(operator.place for operator in operators)
-    yield RunFact("ranks", f"{len(ranks):,}: {spans(ranks)}" if ranks else "none")
-    yield RunFact("networks", ", ".join(networks) or "none")
-    numbers = spans(series.iterations)
-    yield RunFact("iterations", f"{len(series.iterations):,}: {numbers}" if numbers else "none")
-    yield RunFact(
-        "operators", f"{len(operators):,}, of which {sum(each.is_dumped for each in operators):,} dumped"
-    )
-    yield RunFact("tensors", f"{len(series.tensors):,}, statistics: {', '.join(series.numbers) or 'none'}")
-    yield from _metadata(dump, fault)
-    if plan is not None:
-        from msdump.look import check as preview
-
-        for subject, words in preview.subjects(plan).items():
-            yield RunFact(f"configured {subject}", words)
-
-
-def _metadata(dump: Dump, fault: Fault) -> Iterator[RunFact]:
-    devices: dict[str, list[int]] = {}
-    configs: dict[str, list[int]] = {}
-    for number, rank in dump.ranks.items():
-        for told, kept in ((devices, "device"), (configs, "config")):
-            try:
-                value = getattr(rank, kept)
-            except DumpReadError as error:
-                fault(str(error))
-                continue
-            if value is not None:
-                told.setdefault(json.dumps(value, ensure_ascii=False), []).append(number)
-    for title, told in (("device", devices), ("configuration in the dump", configs)):
-        for text, ranks in told.items():
-            of_ranks = "" if len(told) == 1 else f" of rank {spans(ranks)}"
-            yield RunFact(f"{title}{of_ranks}", text)
-
-
-def undumped_operators(
-    operators: Sequence[ReportedOperator], series: StatisticSeries, plan: DumpPlan | None
-) -> list[UndumpedOperators]:
-    """Return the operators and tensors of the graphs that were not dumped, by reason."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for operator in operators:
-        if not operator.is_dumped:
-            reasons.setdefault(("operators", _reason(operator, plan)), []).append(operator.name)
-    sides: dict[int, set[IO]] = {}
-    for tensor in series.tensors:
-        sides.setdefault(tensor.operator, set()).add(tensor.io)
-    asked = {
-        IO.INPUT: plan is None or plan.what.keeps_inputs,
-        IO.OUTPUT: plan is None or plan.what.keeps_outputs,
-    }
-    for side, is_asked in asked.items():
-        reason = _UNKNOWN if is_asked else "not selected (input_output)"
-        for number, present in sides.items():
-            operator, described = operators[number], operators[number].described
-            has_side = described is not None and (described.inputs if side is IO.INPUT else described.outputs)
-            if side not in present and not operator.is_parameter and has_side:
-                reasons.setdefault((f"{side}s", reason), []).append(operator.name)
-    return [
-        UndumpedOperators(noun, reason, len(names), tuple(names[:_EXAMPLES]))
-        for (noun, reason), names in reasons.items()
-    ]
-
-
-def _reason(operator: ReportedOperator, plan: DumpPlan | None) -> str:
-    if plan is None:
-        return f"{_UNKNOWN}; give the configuration with --config"
-    if plan.when.trigger is Trigger.OVERFLOW:
-        return "it did not overflow (op_debug_mode 3)"
-    if plan.when.trigger is Trigger.EXCEPTION:
-        return "it did not fail (op_debug_mode 4)"
-    refusal = plan.what.selector.refusal(operator.name) if plan.compiled.models is None else None
-    return _UNKNOWN if refusal is None else str(refusal.value)
-
-
 DISTANCE: Final = "distance"
 """The table of distances from golden, beside the statistics."""
 
 _LOCATED: Final = 200  # most problems for which files and source lines are looked up
 _DRAWN: Final = 12  # most problems with histograms of their tensors
-_MOST_GRAPHS: Final = 16  # most graphs with a curve of device memory
 _RANKS: Final = {"condition": "ranks_disagree"}
 
 
@@ -191,7 +100,6 @@ class ReportQuestion:
         plan: The plan of the configuration of the dump, None where it is not known.
         rules: Watch rules that are checked.
         histograms: Names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters.
-        trace: A trace in Chrome's format with the times of operators, None for none.
         executor: Workers that read the tensors.
         advance: Called when a directory has been read.
     """
@@ -201,7 +109,6 @@ class ReportQuestion:
     plan: DumpPlan | None = None
     rules: tuple[WatchRule, ...] = ()
     histograms: tuple[str, ...] = ()
-    trace: str | None = None
     executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     advance: Callable[[], None] = lambda: None
 
@@ -222,8 +129,6 @@ class DumpReport:
         distances: Distances of operators' outputs from golden's, operators x iterations; None without golden.
         curves: Losses and gradient norms.
         histograms: The elements of chosen tensors.
-        memory: Device memory over a step, of each graph.
-        times: Mean time of a run in microseconds, by place of the operator.
         faults: Files that could not be read, in words.
         alone: Directories without a counterpart in the golden dump.
         outputs: How far the network's outputs are from golden's, in a sentence; "" where none was compared.
@@ -241,8 +146,6 @@ class DumpReport:
     distances: np.ndarray | None = field(default=None, repr=False)
     curves: tuple[TrainingCurve, ...] = ()
     histograms: tuple[TensorHistogram, ...] = ()
-    memory: tuple[MemoryCurve, ...] = ()
-    times: Mapping[int, float] = field(default_factory=dict, repr=False)
     faults: tuple[str, ...] = ()
     alone: tuple[str, ...] = ()
     outputs: str = ""
@@ -261,260 +164,268 @@ class DumpReport:
         return "No problem was found"
 
 
-class _Reading:
-    """State of reading a dump: operators, statistics, directories and overflow records so far."""
+class _Collector:
+    """Reads a dump: operators, statistics, directories and overflow records; then its problems and curves."""
 
-    def __init__(self) -> None:
-        self.faults: dict[str, None] = {}
-        self.operators: dict[OperatorKey, ReportedOperator] = {}
-        self.series = SeriesTable()
-        self.graphs: dict[tuple[int, str], OperatorGraph] = {}
-        self.directories: dict[tuple[int, str, int], Iteration] = {}
-        self._overflows: list[tuple[tuple[int, str], int, str, str]] = []
+    def __init__(self, dump: Dump, question: ReportQuestion) -> None:
+        self._dump, self._question, self._plan = dump, question, question.plan
+        self._faults: dict[str, None] = {}
+        self._graphs: dict[tuple[int, str], OperatorGraph] = {}
+        self._directories: dict[tuple[int, str, int], Iteration] = {}
+        self._operators: Sequence[ReportedOperator] = ()
+        self._overflows: Counter[tuple[OperatorKey, int]] = Counter()
 
-    def fault(self, message: str) -> None:
-        self.faults[message] = None
+    def _fault(self, message: str) -> None:
+        self._faults[message] = None
 
-    def read(self, dump: Dump, question: ReportQuestion) -> None:
-        folders = [folder for group in watching.folder_groups(dump) for folder in group]
+    def report(self) -> DumpReport:
+        dump, question = self._dump, self._question
+        dumped: dict[OperatorKey, ReportedOperator] = {}
+        table = SeriesTable()
+        folders = _folders(dump)
         directories = [folder.iteration for folder in folders]
         contents = read_directories(dump.path, directories, question.executor)
         for folder, (tables, faults) in zip(folders, contents, strict=True):
-            for message in faults:
-                self.fault(message)
-            self._add(folder, tables)
+            self._faults |= dict.fromkeys(faults)
+            timed = [each for part in tables for each in zip(part.times, part.names, strict=True)]
+            for _, name in sorted(timed, key=itemgetter(0)):
+                key = (folder.rank, folder.place, *name[:2])
+                if key not in dumped:
+                    dumped[key] = reported_operator(folder, key)
+            table.add(folder, tables)
+            if folder.graph is not None:
+                self._graphs.setdefault((folder.rank, folder.place), folder.graph)
+            self._directories[folder.rank, folder.place, folder.number] = folder.iteration
+            self._count_overflows(folder)
             question.advance()
+        operators = operators_in_order(dumped.values(), self._graphs)
+        self._series = series = table.of(operators)
+        compared = question.compared
+        grouped: dict[int, list[Finding]] = {}
+        if compared is not None:  # operators that only golden has stand at the end
+            grouped = problems.group_by_operator(compared.report.findings, operators)
+            for finding in grouped.pop(-1, []):
+                place = finding.place
+                key = (place.rank or 0, place.label, place.op_type, place.name)
+                grouped[len(operators)] = [finding]
+                operators += (ReportedOperator(key, place.shown_name, place.order, is_dumped=False),)
+        self._operators = operators
+        verdicts = {number: problems.judge_operator(findings) for number, findings in grouped.items()}
+        found = [*self._problems(grouped, verdicts)]
+        if compared is not None:
+            compared_faults = (
+                *compared.report.networks,
+                *compared.report.unreadable,
+                *compared.report.unread,
+            )
+            self._faults |= dict.fromkeys(compared_faults)
+            has_rerun = any(each.own for each in compared.report.findings)
+            advice = answer.next_step(compared.report, answer.Compared(dump=dump.path, has_rerun=has_rerun))
+        else:
+            begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
+            has_begun = any(each.kind in begins for each in found)
+            advice = answer.keep_step(answer.Compared()) if has_begun else ""
+        count = len(operators)
+        return DumpReport(
+            dump=dump.path,
+            golden="" if question.golden is None else question.golden.path,
+            problems=(*map(self._located, found[:_LOCATED]), *found[_LOCATED:]),
+            facts=tuple(self._facts()),
+            left_out=tuple(self._left_out()),
+            operators=operators,
+            series=series,
+            verdicts=verdicts,
+            distances=(
+                None if compared is None else problems.operator_distances(grouped, count, series.iterations)
+            ),
+            curves=tuple(training_curves(operators, series, self._graphs)),
+            histograms=tuple(self._histograms(found)),
+            faults=tuple(self._faults),
+            alone=() if compared is None else compared.alone,
+            outputs="" if compared is None else answer.tell_outputs(compared.report.outputs),
+            advice=advice,
+        )
 
-    def _add(self, folder: DumpedFolder, tables: Sequence[MeasuredColumns]) -> None:
-        timed = [each for table in tables for each in zip(table.times, table.names, strict=True)]
-        for _, name in sorted(timed, key=itemgetter(0)):
-            key = (folder.rank, folder.place, *name[:2])
-            if key not in self.operators:
-                self.operators[key] = reported_operator(folder, key)
-        self.series.add(folder, tables)
-        if folder.graph is not None:
-            self.graphs.setdefault((folder.rank, folder.place), folder.graph)
-        self.directories[folder.rank, folder.place, folder.number] = folder.iteration
-        self._add_overflows(folder)
-
-    def _add_overflows(self, folder: DumpedFolder) -> None:
-        if folder.iteration.key.time is None:  # MindSpore's own tree has no overflow records
+    def _count_overflows(self, folder: DumpedFolder) -> None:
+        """Count the overflow records of operators in a directory; MindSpore's own tree has none."""
+        if folder.iteration.key.time is None:
             return
-        # a copy, to free its cached lists with it
-        directory = replace(folder.iteration)
+        directory = replace(folder.iteration)  # a copy, to free its cached lists with it
         try:
             tasks = replace(folder, iteration=directory).overflows
             for file in directory.files if tasks else ():
                 name = file.name
-                for _ in range(tasks[name.task_id, name.stream_id]):
-                    place = (folder.rank, folder.place)
-                    self._overflows.append((place, folder.number, name.op_type, name.op_name))
+                key = (folder.rank, folder.place, name.op_type, name.op_name)
+                if count := tasks[name.task_id, name.stream_id]:
+                    self._overflows[key, folder.number] += count
         except DumpReadError as error:
-            self.fault(str(error))
+            self._fault(str(error))
 
-    def overflows(self, operators: Sequence[ReportedOperator]) -> Counter[tuple[int, int]]:
-        """Return how often operators overflowed, by the operator's index and the iteration."""
+    def _problems(
+        self, grouped: Mapping[int, list[Finding]], verdicts: Mapping[int, OperatorVerdict]
+    ) -> Iterator[ReportedProblem]:
+        operators, series = self._operators, self._series
+        trigger = Trigger.ALWAYS if self._plan is None else self._plan.when.trigger
+        yield from problems.failure_problems(self._dump.failures, operators, self._fault)
+        if trigger is Trigger.EXCEPTION:
+            yield from problems.trigger_problems(trigger, operators, series, ())
+        accused = [*problems.verdict_problems(verdicts, grouped, operators)]
+        struck = [*problems.outbreak_problems(problems.find_outbreaks(operators, series), operators)]
+        if accused and accused[0].is_accused and accused[0].operator >= 0:
+            # an operator at fault that ran no later than the first one with new NaN or infinities
+            mine, *others = ((*each.iterations[:1], each.operator) for each in (accused[0], *struck[:1]))
+            if not others or mine <= others[0]:
+                yield accused.pop(0)
+        yield from struck
         places = {operator.key: number for number, operator in enumerate(operators)}
-        found = (
-            (places.get((*place, op_type, op_name)), iteration)
-            for place, iteration, op_type, op_name in self._overflows
+        known = {key: count for key, count in self._overflows.items() if key[0] in places}
+        overflows = {(places[key], iteration): count for (key, iteration), count in known.items()}
+        yield from problems.overflow_problems(overflows, operators)
+        if trigger is Trigger.OVERFLOW:
+            reached = itertools.chain.from_iterable((each.operator, *each.victims) for each in struck)
+            named = {*reached, *(place for place, _ in overflows)}
+            yield from problems.trigger_problems(trigger, operators, series, named)
+        yield from accused
+        if self._question.compared is not None:
+            yield from problems.absence_problems(self._question.compared.report, operators)
+        rules = [(self._question.rules, ProblemKind.WATCH)] if self._question.rules else []
+        has_ranks = len({operator.rank for operator in operators}) > 1
+        if has_ranks and not any(rule.compares_ranks for rule in self._question.rules):
+            from msdump.config import watch as watch_rules  # imported here: most dumps are of one rank
+
+            rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
+        for each, kind in rules:
+            hits = watching.watch(self._dump, each, executor=self._question.executor)
+            self._faults |= dict.fromkeys(hits.unreadable)
+            yield from problems.hit_problems(hits.hits, operators, kind)
+
+    def _located(self, problem: ReportedProblem) -> ReportedProblem:
+        """Return a problem with the files of its tensors and the source line of its operator."""
+        if problem.operator < 0:
+            return problem
+        operator = self._operators[problem.operator]
+        iteration = problem.iterations[0] if problem.iterations else 0
+        directory = self._directories.get((operator.rank, operator.place, iteration))
+        files = problem.files
+        try:
+            if not files and directory is not None:
+                paths = dict.fromkeys(
+                    record.path
+                    for name in (operator.name, operator.key[3])
+                    for record in directory.tensors_of(name)
+                    if record.op_type == operator.op_type
+                )
+                # without files of its tensors: the table of statistics
+                tables = tuple(directory.statistic_files.values())[:1]
+                files = tuple(path for path in paths if path != directory.path) or tables
+        except DumpReadError as error:
+            self._fault(str(error))
+        return replace(problem, files=files, source=source_excerpt(operator.described))
+
+    def _facts(self) -> Iterator[RunFact]:
+        """Yield the facts of the run: device and versions of the dump, then the compiled configuration."""
+        operators, series = self._operators, self._series
+        version = importlib.import_module("msdump").__version__  # a plain import is against the layers
+        yield RunFact("report", f"made by msdump {version}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+        ranks = sorted({operator.rank for operator in operators})
+        networks = dict.fromkeys(operator.place for operator in operators)
+        yield RunFact("ranks", f"{len(ranks):,}: {spans(ranks)}" if ranks else "none")
+        yield RunFact("networks", ", ".join(networks) or "none")
+        numbers = spans(series.iterations)
+        yield RunFact("iterations", f"{len(series.iterations):,}: {numbers}" if numbers else "none")
+        dumped = sum(each.is_dumped for each in operators)
+        yield RunFact("operators", f"{len(operators):,}, of which {dumped:,} dumped")
+        yield RunFact(
+            "tensors", f"{len(series.tensors):,}, statistics: {', '.join(series.numbers) or 'none'}"
         )
-        return Counter((place, iteration) for place, iteration in found if place is not None)
+        for title, name in (("device", "device"), ("configuration in the dump", "config")):
+            ranks_by_text: dict[str, list[int]] = {}
+            for number, rank in self._dump.ranks.items():
+                try:
+                    value = getattr(rank, name)
+                except DumpReadError as error:
+                    self._fault(str(error))
+                    continue
+                if value is not None:
+                    ranks_by_text.setdefault(json.dumps(value, ensure_ascii=False), []).append(number)
+            for text, of_ranks in ranks_by_text.items():
+                yield RunFact(title + (f" of rank {spans(of_ranks)}" if len(ranks_by_text) > 1 else ""), text)
+        if self._plan is not None:
+            from msdump.look import check as preview
+
+            for subject, words in preview.subjects(self._plan).items():
+                yield RunFact(f"configured {subject}", words)
+
+    def _left_out(self) -> list[UndumpedOperators]:
+        """Return the operators and tensors of the graphs that were not dumped, by reason."""
+        names: dict[tuple[str, str], list[str]] = {}
+        for operator in self._operators:
+            if not operator.is_dumped:
+                names.setdefault(("operators", self._refusal(operator)), []).append(operator.name)
+        present: dict[int, set[IO]] = {}
+        for tensor in self._series.tensors:
+            present.setdefault(tensor.operator, set()).add(tensor.io)
+        for side in IO:
+            what = None if self._plan is None else self._plan.what
+            is_kept = what is None or (what.keeps_inputs if side is IO.INPUT else what.keeps_outputs)
+            reason = _UNKNOWN if is_kept else "not selected (input_output)"
+            for number, sides in present.items():
+                operator, described = self._operators[number], self._operators[number].described
+                has_side = described and (described.inputs if side is IO.INPUT else described.outputs)
+                if side not in sides and not operator.is_parameter and has_side:
+                    names.setdefault((f"{side}s", reason), []).append(operator.name)
+        return [
+            UndumpedOperators(noun, reason, len(group), tuple(group[:_EXAMPLES]))
+            for (noun, reason), group in names.items()
+        ]
+
+    def _refusal(self, operator: ReportedOperator) -> str:
+        if self._plan is None:
+            return f"{_UNKNOWN}; give the configuration with --config"
+        if self._plan.when.trigger is Trigger.OVERFLOW:
+            return "it did not overflow (op_debug_mode 3)"
+        if self._plan.when.trigger is Trigger.EXCEPTION:
+            return "it did not fail (op_debug_mode 4)"
+        is_named = self._plan.compiled.models is None
+        refusal = self._plan.what.selector.refusal(operator.name) if is_named else None
+        return _UNKNOWN if refusal is None else str(refusal.value)
+
+    def _histograms(self, found: Sequence[ReportedProblem]) -> Iterator[TensorHistogram]:
+        """Yield the histograms of operators with the first problems, and of the ones that were asked for."""
+        chosen = {
+            (each.operator, each.iterations[0] if each.iterations else 0): None
+            for each in found[:_DRAWN]
+            if each.operator >= 0
+        }
+        last = {(rank, place): number for rank, place, number in sorted(self._directories)}
+        for number, operator in enumerate(self._operators):
+            names = (operator.name, operator.key[3], operator.name.rpartition("/")[2])
+            if any(fnmatchcase(name, pattern) for pattern in self._question.histograms for name in names):
+                chosen[number, last.get((operator.rank, operator.place), 0)] = None
+        opened = self._question.golden
+        folders = () if opened is None else _folders(opened)
+        golden = {(each.rank, each.place, each.number): each.iteration for each in folders}
+        for number, iteration in chosen:
+            operator = self._operators[number]
+            place = (operator.rank, operator.place, iteration)
+            if place in self._directories:
+                theirs = golden.get(place) or golden.get((0, operator.place, iteration))
+                spelled = (operator.name, operator.key[3])
+                mine = self._directories[place]
+                yield from operator_histograms(number, spelled, mine, theirs, self._fault)
+
+
+def _folders(dump: Dump) -> list[DumpedFolder]:
+    return [folder for group in watching.folder_groups(dump) for folder in group]
 
 
 def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
     """Return the report on a dump.
 
     Raises:
-        DumpReadError: The trace cannot be read.
         ConfigValueError: Matching the regular expression of a rule takes too long.
     """
-    reading = _Reading()
-    reading.read(dump, question)
-    operators = operators_in_order(reading.operators.values(), reading.graphs)
-    series = reading.series.of(operators)
-    operators, grouped = _compared(operators, question.compared)
-    verdicts = {number: problems.judge_operator(findings) for number, findings in grouped.items()}
-    found = [*_problems(dump, question, (operators, series), reading, (grouped, verdicts))]
-    compared = question.compared
-    if compared is not None:
-        compared_faults = (*compared.report.networks, *compared.report.unreadable, *compared.report.unread)
-        reading.faults |= dict.fromkeys(compared_faults)
-    return DumpReport(
-        dump.path,
-        "" if question.golden is None else question.golden.path,
-        _located(found, operators, reading),
-        tuple(run_facts(dump, question.plan, operators, series, reading.fault)),
-        tuple(undumped_operators(operators, series, question.plan)),
-        operators,
-        series,
-        verdicts,
-        None if compared is None else problems.operator_distances(grouped, len(operators), series.iterations),
-        tuple(training_curves(operators, series, reading.graphs)),
-        tuple(_histograms(found, operators, question, reading)),
-        tuple(_memory(reading, operators, series)),
-        {} if question.trace is None else traced_microseconds(question.trace, operators),
-        tuple(reading.faults),
-        () if compared is None else compared.alone,
-        "" if compared is None else answer.tell_outputs(compared.report.outputs),
-        _advice(dump, compared, found),
-    )
-
-
-def _advice(dump: Dump, compared: ComparedDumps | None, found: Sequence[ReportedProblem]) -> str:
-    if compared is not None:
-        has_rerun = any(each.own for each in compared.report.findings)
-        return answer.next_step(compared.report, answer.Compared(dump=dump.path, has_rerun=has_rerun))
-    begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
-    return answer.keep_step(answer.Compared()) if any(each.kind in begins for each in found) else ""
-
-
-def _compared(
-    operators: tuple[ReportedOperator, ...], compared: ComparedDumps | None
-) -> tuple[tuple[ReportedOperator, ...], dict[int, list[Finding]]]:
-    """Return all operators, with ones that only golden has at the end, and the findings by index."""
-    if compared is None:
-        return operators, {}
-    grouped = problems.group_by_operator(compared.report.findings, operators)
-    added = []
-    for finding in grouped.pop(-1, []):
-        place = finding.place
-        key = (place.rank or 0, place.label, place.op_type, place.name)
-        added.append(ReportedOperator(key, place.shown_name, place.order, is_dumped=False))
-        grouped[len(operators) + len(added) - 1] = [finding]
-    return (*operators, *added), grouped
-
-
-def _problems(
-    dump: Dump,
-    question: ReportQuestion,
-    known: tuple[Sequence[ReportedOperator], StatisticSeries],
-    reading: _Reading,
-    judged: tuple[Mapping[int, list[Finding]], Mapping[int, OperatorVerdict]],
-) -> Iterator[ReportedProblem]:
-    operators, series = known
-    grouped, verdicts = judged
-    trigger = Trigger.ALWAYS if question.plan is None else question.plan.when.trigger
-    yield from problems.failure_problems(dump.failures, operators, reading.fault)
-    if trigger is Trigger.EXCEPTION:
-        yield from problems.trigger_problems(trigger, operators, series, ())
-    accused = [*problems.verdict_problems(verdicts, grouped, operators)]
-    struck = [*problems.outbreak_problems(problems.find_outbreaks(operators, series), operators)]
-    if accused and accused[0].is_accused and _is_before(accused[0], struck):
-        yield accused.pop(0)
-    yield from struck
-    overflows = reading.overflows(operators)
-    yield from problems.overflow_problems(overflows, operators)
-    if trigger is Trigger.OVERFLOW:
-        reached = itertools.chain.from_iterable((each.operator, *each.victims) for each in struck)
-        told = {*reached, *(place for place, _ in overflows)}
-        yield from problems.trigger_problems(trigger, operators, series, told)
-    yield from accused
-    if question.compared is not None:
-        yield from problems.absence_problems(question.compared.report, operators)
-    yield from _hits(dump, question, operators, reading)
-
-
-def _is_before(accused: ReportedProblem, struck: Sequence[ReportedProblem]) -> bool:
-    """Return whether an operator at fault ran no later than the first one with new NaN or infinities."""
-    if not struck:
-        return True
-    first = struck[0]
-    mine, theirs = ((*each.iterations[:1], each.operator) for each in (accused, first))
-    return accused.operator >= 0 and mine <= theirs
-
-
-def _hits(
-    dump: Dump, question: ReportQuestion, operators: Sequence[ReportedOperator], reading: _Reading
-) -> Iterator[ReportedProblem]:
-    rules = [(question.rules, ProblemKind.WATCH)] if question.rules else []
-    ranks = {operator.rank for operator in operators}
-    if len(ranks) > 1 and not any(rule.compares_ranks for rule in question.rules):
-        from msdump.config import watch as watch_rules  # imported here: most dumps are of one rank
-
-        rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
-    for each, kind in rules:
-        found = watching.watch(dump, each, executor=question.executor)
-        for message in found.unreadable:
-            reading.fault(message)
-        yield from problems.hit_problems(found.hits, operators, kind)
-
-
-def _memory(
-    reading: _Reading, operators: Sequence[ReportedOperator], series: StatisticSeries
-) -> Iterator[MemoryCurve]:
-    forms: dict[tuple[int, str], dict[tuple[str, int], tuple[str, str]]] = {}
-    for tensor in series.tensors:
-        operator = operators[tensor.operator]
-        if tensor.io is IO.OUTPUT:
-            of_graph = forms.setdefault((operator.rank, operator.place), {})
-            of_graph[operator.name, tensor.slot] = (tensor.dtype, tensor.shape)
-    for place, graph in [*reading.graphs.items()][:_MOST_GRAPHS]:
-        yield memory_curve(*place, graph, forms.get(place, {}))
-
-
-def _located(
-    found: Sequence[ReportedProblem], operators: Sequence[ReportedOperator], reading: _Reading
-) -> tuple[ReportedProblem, ...]:
-    located = []
-    for problem in found[:_LOCATED]:
-        if problem.operator < 0:
-            located.append(problem)
-            continue
-        operator = operators[problem.operator]
-        iteration = problem.iterations[0] if problem.iterations else 0
-        directory = reading.directories.get((operator.rank, operator.place, iteration))
-        files = problem.files or (() if directory is None else _files(directory, operator, reading))
-        located.append(replace(problem, files=files, source=source_excerpt(operator.described)))
-    return (*located, *found[_LOCATED:])
-
-
-def _files(directory: Iteration, operator: ReportedOperator, reading: _Reading) -> tuple[str, ...]:
-    try:
-        paths = dict.fromkeys(
-            record.path
-            for name in (operator.name, operator.key[3])
-            for record in directory.tensors_of(name)
-            if record.op_type == operator.op_type
-        )
-        # without files of its tensors: the table of statistics
-        tables = directory.statistic_files.values()
-        return tuple(path for path in paths if path != directory.path) or tuple(tables)[:1]
-    except DumpReadError as error:
-        reading.fault(str(error))
-        return ()
-
-
-def _histograms(
-    found: Sequence[ReportedProblem],
-    operators: Sequence[ReportedOperator],
-    question: ReportQuestion,
-    reading: _Reading,
-) -> Iterator[TensorHistogram]:
-    chosen = {
-        (each.operator, each.iterations[0] if each.iterations else 0): None
-        for each in found[:_DRAWN]
-        if each.operator >= 0
-    }
-    last = {(rank, place): number for rank, place, number in sorted(reading.directories)}
-    for number, operator in enumerate(operators):
-        names = (operator.name, operator.key[3], operator.name.rpartition("/")[2])
-        if any(fnmatchcase(name, pattern) for pattern in question.histograms for name in names):
-            chosen[number, last.get((operator.rank, operator.place), 0)] = None
-    golden = {} if question.golden is None else _directories(question.golden)
-    for number, iteration in chosen:
-        operator = operators[number]
-        place = (operator.rank, operator.place, iteration)
-        if place in reading.directories:
-            theirs = golden.get(place) or golden.get((0, operator.place, iteration))
-            yield from operator_histograms(
-                number, (operator.name, operator.key[3]), reading.directories[place], theirs, reading.fault
-            )
-
-
-def _directories(dump: Dump) -> dict[tuple[int, str, int], Iteration]:
-    folders = (folder for group in watching.folder_groups(dump) for folder in group)
-    return {(each.rank, each.place, each.number): each.iteration for each in folders}
+    return _Collector(dump, question).report()
 
 
 _PATH: Final = re.compile(r"(?<![\w.<>/:])/[^\s\"',;:()\[\]]+")
@@ -522,41 +433,39 @@ _PATH: Final = re.compile(r"(?<![\w.<>/:])/[^\s\"',;:()\[\]]+")
 
 def redact(report: DumpReport) -> DumpReport:
     """Return a report without code lines and absolute paths; names of files and dumps stay."""
+
+    def text_without_paths(text: str) -> str:
+        for root in filter(None, (report.dump, report.golden)):
+            text = text.replace(f"{root}/", "")
+        return _without_paths(text)
+
+    def redacted(problem: ReportedProblem) -> ReportedProblem:
+        source = problem.source
+        if source is not None:
+            source = replace(source, file=_last_component(source.file), code="", first=0, around=())
+        files = tuple(
+            path.removeprefix(f"{report.dump}/") if path.startswith(report.dump) else _last_component(path)
+            for path in problem.files
+        )
+        return replace(problem, source=source, files=files, text=_without_paths(problem.text))
+
+    def without_code(operator: ReportedOperator) -> ReportedOperator:
+        if operator.described is None:
+            return operator
+        line = operator.described.own_line
+        source = () if line is None else (SourceLine(_last_component(line.file), line.line, ""),)
+        return replace(operator, described=replace(operator.described, source=source))
+
     return replace(
         report,
         dump=_last_component(report.dump),
         golden=_last_component(report.golden),
-        problems=tuple(_redact_problem(each, report.dump) for each in report.problems),
+        problems=tuple(map(redacted, report.problems)),
         facts=tuple(RunFact(each.subject, _without_paths(each.words)) for each in report.facts),
-        operators=tuple(map(_redact_operator, report.operators)),
-        faults=tuple(_redact_text(each, report) for each in report.faults),
-        alone=tuple(_redact_text(each, report) for each in report.alone),
+        operators=tuple(map(without_code, report.operators)),
+        faults=tuple(map(text_without_paths, report.faults)),
+        alone=tuple(map(text_without_paths, report.alone)),
     )
-
-
-def _redact_problem(problem: ReportedProblem, dump: str) -> ReportedProblem:
-    source = problem.source
-    if source is not None:
-        source = replace(source, file=_last_component(source.file), code="", first=0, around=())
-    files = tuple(
-        path.removeprefix(f"{dump}/") if path.startswith(dump) else _last_component(path)
-        for path in problem.files
-    )
-    return replace(problem, source=source, files=files, text=_without_paths(problem.text))
-
-
-def _redact_operator(operator: ReportedOperator) -> ReportedOperator:
-    if operator.described is None:
-        return operator
-    line = operator.described.own_line
-    source = () if line is None else (SourceLine(_last_component(line.file), line.line, ""),)
-    return replace(operator, described=replace(operator.described, source=source))
-
-
-def _redact_text(text: str, report: DumpReport) -> str:
-    for root in filter(None, (report.dump, report.golden)):
-        text = text.replace(f"{root}/", "")
-    return _without_paths(text)
 
 
 def _without_paths(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Curves of a report: losses and gradient norms, device memory, histograms of elements."""
+"""Curves of a report: losses and gradient norms, histograms of elements."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.device import DeviceMemory
 from msdump.errors import DumpReadError, FormatError
-from msdump.graph import written_inputs
 from msdump.look import watching
-from msdump.look.query import packed_size
 from msdump.look.report.operators import ReportedOperator
 from msdump.look.report.series import Fault, StatisticSeries
-from msdump.read import Iteration, MeasuredRecord, OperatorGraph, Record, SourceKind, ValueForm
+from msdump.read import Iteration, MeasuredRecord, OperatorGraph, Record, SourceKind
 from msdump.record import IO
 from msdump.watch import Role, subject
 
@@ -114,79 +111,6 @@ def _gradient_slot(op_type: str) -> int | None:
     """Return the number of the gradient input of an optimizer; None for other operators."""
     slots = range(_MOST_INPUTS)
     return next((slot for slot in slots if Role.GRADIENT in subject(op_type, "", IO.INPUT, slot).roles), None)
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryCurve:
-    """Device memory while the operators of a graph run.
-
-    Attributes:
-        rank: Number of the rank.
-        place: Network and graph.
-        weights: Bytes of weights and graph inputs, which lie there all the time.
-        in_use: Bytes that are reserved while each operator runs, in the order of execution.
-        unknown: Number of outputs without a size in the graph file; they are left out.
-    """
-
-    rank: int
-    place: str
-    weights: int
-    in_use: tuple[int, ...]
-    unknown: int
-
-
-DumpedForms = Mapping[tuple[str, int], tuple[str, str]]
-"""Element type and shape of outputs that were dumped, by operator and number."""
-
-
-def memory_curve(rank: int, place: str, graph: OperatorGraph, dumped: DumpedForms) -> MemoryCurve:
-    """Return the memory of a graph: each output is reserved from its operator to the last reader.
-
-    Sizes that the graph file lacks are taken from dumped outputs.
-    """
-    memory, unknown = DeviceMemory(), 0
-    for name, form in (*graph.weights.items(), *graph.inputs.items()):
-        unknown += not _reserve(memory, ("", name), form)
-    weights = memory.in_use
-    last = {
-        source.name: position
-        for position, operator in enumerate(graph.operators.values())
-        for source in operator.inputs
-        if source.kind is SourceKind.OPERATOR
-    }
-    kept = {each.name for each in graph.outputs if each.kind is SourceKind.OPERATOR}
-    in_use = []
-    held: dict[int, list[tuple[str, int]]] = {}
-    for number, (name, operator) in enumerate(graph.operators.items()):
-        if not written_inputs(operator.op_type):  # outputs written in place take no memory of their own
-            for slot, form in enumerate(operator.device_outputs or operator.outputs):
-                is_known = _reserve(memory, (name, slot), form) or _reserve(
-                    memory, (name, slot), _form(dumped.get((name, slot)))
-                )
-                unknown += not is_known
-                if is_known and name not in kept:
-                    held.setdefault(last.get(name, number), []).append((name, slot))
-        in_use.append(memory.in_use)
-        for key in held.pop(number, ()):
-            memory.release(key)
-    return MemoryCurve(rank, place, weights, tuple(in_use), unknown)
-
-
-def _form(dumped: tuple[str, str] | None) -> ValueForm:
-    if dumped is None or not dumped[0]:
-        return ValueForm()
-    dtype, shape = dumped
-    return ValueForm(dtype, tuple(int(size) for size in shape.split("x") if size.isdigit()))
-
-
-def _reserve(memory: DeviceMemory, key: tuple[str, str | int], form: ValueForm) -> bool:
-    if not form.dtype or form.shape is None or any(size < 0 for size in form.shape):
-        return False
-    nbytes = packed_size(form.dtype.lower(), form.shape)
-    if nbytes is None:
-        return False
-    memory.allocate(key, nbytes)
-    return True
 
 
 _BINS: Final = 48

@@ -1,16 +1,15 @@
-"""Operators of a dump in execution order: producers, source lines and times from a trace."""
+"""Operators of a dump in execution order: producers and source lines."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from msdump import reading
-from msdump.errors import DumpReadError
 from msdump.look import DumpedFolder
-from msdump.read import GraphOperator, OperatorGraph, SourceKind, read_json
+from msdump.read import GraphOperator, OperatorGraph, SourceKind
 from msdump.record import IO
 from msdump.store import TensorName, names
 
@@ -196,38 +195,3 @@ def _source_lines(path: str) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(data.decode(errors="replace").splitlines())
-
-
-_EVENT_NAMES: Final = ("full_name", "operator", "name")  # arguments of an event that name the operator
-
-
-def traced_microseconds(path: str, operators: Sequence[ReportedOperator]) -> Mapping[int, float]:
-    """Return the mean time of a run of each operator that a trace names, by its place in the list.
-
-    The trace is JSON: a list of events with durations, or an object with ``traceEvents``.
-
-    Raises:
-        DumpReadError: The file cannot be read, is no trace, or names no operator of the dump.
-    """
-    trace = read_json(path)
-    events = trace.get("traceEvents") if isinstance(trace, dict) else trace
-    if not isinstance(events, list):
-        raise DumpReadError(path, "no trace: neither a list of events nor an object with traceEvents")
-    places = places_by_name(operators)
-    sums: dict[int, list[float]] = {}
-    for event in events:
-        duration = event.get("dur") if isinstance(event, dict) and event.get("ph") == "X" else None
-        if isinstance(duration, int | float):
-            known = (places.get((None, name)) for name in _event_names(event))
-            place = next((each for each in known if each is not None), None)
-            if place is not None:
-                sums.setdefault(place, []).append(float(duration))
-    if not sums:
-        raise DumpReadError(path, "the trace names no operator of the dump")
-    return {place: sum(each) / len(each) for place, each in sums.items()}
-
-
-def _event_names(event: dict[str, Any]) -> list[str]:
-    arguments = event.get("args")
-    told = [arguments.get(name) for name in _EVENT_NAMES] if isinstance(arguments, dict) else []
-    return [each for each in (*told, event.get("name")) if isinstance(each, str)]

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from msdump.errors import DumpReadError, ToolError
+from msdump.errors import DumpReadError, ToolError, plural
 from msdump.executors import ExecutorChoice
 from msdump.graph import written_inputs
 from msdump.judge import answer
@@ -206,64 +206,56 @@ def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSerie
         if not struck[:, column].any():
             continue
         for members in places.values():
-            inputs = dumped[:, column], struck_inputs[:, column]
-            walk = _Walk(operators, struck[:, column], inputs, found)
+            walk = _Walk(operators, struck[:, column], found)
             for place in members:
                 if struck[place, column]:
-                    walk.visit(place, iteration, TensorState(int(states[place, column])))
+                    walk.visit(
+                        *(place, iteration, TensorState(int(states[place, column]))),
+                        has_input=bool(dumped[place, column]),
+                        has_struck_input=bool(struck_inputs[place, column]),
+                    )
     order = {number: column for column, number in enumerate(series.iterations)}
     return sorted(found.values(), key=lambda each: (order[each.iterations[0]], each.operator))
 
 
 class _Walk:
+    """Assigns the operators of one graph and iteration with NaN or infinities to outbreaks, in order."""
+
     def __init__(
-        self,
-        operators: Sequence[ReportedOperator],
-        struck: np.ndarray,
-        inputs: tuple[np.ndarray, np.ndarray],
-        found: dict[int, Outbreak],
+        self, operators: Sequence[ReportedOperator], struck: np.ndarray, found: dict[int, Outbreak]
     ) -> None:
-        self._operators = operators
-        self._struck = struck
-        self._has_input, self._has_struck_input = inputs
-        self._found = found
+        self._operators, self._struck, self._found = operators, struck, found
         self._owners: dict[int, Outbreak] = {}
         self._last: Outbreak | None = None
         self._earlier = next(iter(found.values()), None)
 
-    def visit(self, place: int, iteration: int, state: TensorState) -> None:
-        """Assign an operator with NaN or infinities to the outbreak that reaches it, or to a new one."""
-        owner = self._owner(place)
+    def visit(
+        self, place: int, iteration: int, state: TensorState, *, has_input: bool, has_struck_input: bool
+    ) -> None:
+        """Assign an operator to the outbreak that reaches it, or to a new one."""
+        operator = self._operators[place]
+        owner = None
+        producer = next((each for each in operator.reads if each != place and self._struck[each]), None)
+        if producer is not None:
+            owner = self._owners.get(producer, self._last)
+        elif place in self._found:
+            owner = None
+        elif has_struck_input:
+            owner = self._last or self._earlier
+        elif not has_input and operator.described is None and self._last is not None:
+            owner = self._last
+        elif not has_input and self._earlier is not None and operator.parameters:
+            # weights that training changed after NaN or infinities began
+            here = operator.rank, operator.place
+            graph = (each for each in self._operators if (each.rank, each.place) == here)
+            owner = self._earlier if any(written_inputs(each.op_type) for each in graph) else None
         if owner is not None:
             owner.victims[place] = None
         else:
-            new = Outbreak(place, state, has_struck_input=bool(self._has_struck_input[place]))
+            new = Outbreak(place, state, has_struck_input=has_struck_input)
             owner = self._last = self._found.setdefault(place, new)
             owner.iterations.append(iteration)
         self._owners[place] = owner
-
-    def _owner(self, place: int) -> Outbreak | None:
-        operator = self._operators[place]
-        for producer in operator.reads:
-            if producer != place and self._struck[producer]:
-                return self._owners.get(producer, self._last)
-        if place in self._found:
-            return None
-        if self._has_struck_input[place]:
-            return self._last or self._earlier
-        if self._has_input[place]:
-            return None
-        if operator.described is None and self._last is not None:
-            return self._last
-        return self._earlier if self._is_trained(operator) else None
-
-    def _is_trained(self, operator: ReportedOperator) -> bool:
-        """Return whether an operator reads weights that training changed after NaN or infinities began."""
-        if self._earlier is None or not operator.parameters:
-            return False
-        here = operator.rank, operator.place
-        graph = (each for each in self._operators if (each.rank, each.place) == here)
-        return any(written_inputs(each.op_type) for each in graph)
 
 
 _ABSENT: Final = -1
@@ -356,12 +348,11 @@ def _problem_of(
     operators: Sequence[ReportedOperator],
     iterations: Iterable[int],
     text: str,
-    *,
-    victims: Iterable[int] = (),
+    **further: Any,
 ) -> ReportedProblem:
     each = operators[number]
-    iterations, victims = tuple(sorted(iterations)), tuple(sorted(victims))
-    return ReportedProblem(kind, number, each.name, each.op_type, each.rank, iterations, text, victims)
+    found = kind, number, each.name, each.op_type, each.rank, tuple(sorted(iterations)), text
+    return ReportedProblem(*found, **further)
 
 
 def failure_problems(
@@ -417,36 +408,25 @@ def outbreak_problems(
 ) -> Iterator[ReportedProblem]:
     """Yield the operators in which NaN or infinities begin."""
     for each in outbreaks:
-        reached = len(each.victims)
-        behind = f"; it reaches {reached:,} operator{'s' * (reached > 1)}" if reached else ""
-        text = f"{_begins(each, operators[each.operator])}{behind}"
-        kind = ProblemKind.NONFINITE
-        yield _problem_of(kind, each.operator, operators, each.iterations, text, victims=each.victims)
-
-
-def _begins(outbreak: Outbreak, operator: ReportedOperator) -> str:
-    what = " and ".join(
-        word
-        for flag, word in ((TensorState.NAN, "NaN"), (TensorState.INF, "infinity"))
-        if flag & outbreak.state
-    )
-    if outbreak.has_struck_input:
-        return f"{what} in its output; an input already has NaN or infinity"
-    if operator.is_parameter:
-        return f"{what} in this weight or input of the network"
-    return f"{what} begins here"
+        operator, reached = operators[each.operator], len(each.victims)
+        words = {TensorState.NAN: "NaN", TensorState.INF: "infinity"}
+        text = " and ".join(word for flag, word in words.items() if flag & each.state)
+        if each.has_struck_input:
+            text += " in its output; an input already has NaN or infinity"
+        else:
+            text += " in this weight or input of the network" if operator.is_parameter else " begins here"
+        text += f"; it reaches {plural(reached, 'operator')}" if reached else ""
+        found = ProblemKind.NONFINITE, each.operator, operators, each.iterations, text
+        yield _problem_of(*found, victims=tuple(sorted(each.victims)))
 
 
 def overflow_problems(
     counts: Mapping[tuple[int, int], int], operators: Sequence[ReportedOperator]
 ) -> Iterator[ReportedProblem]:
     """Yield the operators with overflow records; ``counts`` is the number by operator and iteration."""
-    by_operator: dict[int, dict[int, int]] = {}
-    for (place, iteration), count in counts.items():
-        by_operator.setdefault(place, {})[iteration] = count
-    for number, found in sorted(by_operator.items()):
-        total = sum(found.values())
-        text = f"the device reports {total:,} overflow{'s' * (total > 1)}"
+    for number, group in itertools.groupby(sorted(counts), key=itemgetter(0)):
+        found = {iteration: counts[number, iteration] for _, iteration in group}
+        text = f"the device reports {plural(sum(found.values()), 'overflow')}"
         yield _problem_of(ProblemKind.OVERFLOW, number, operators, found, text)
 
 
@@ -463,8 +443,8 @@ def verdict_problems(
         if not bad:
             continue
         iterations = {each.place.iteration for each in bad if each.place.iteration is not None}
-        problem = replace(
-            _problem_of(ProblemKind.VERDICT, number, operators, iterations, fault_words(worst)),
+        problem = _problem_of(
+            *(ProblemKind.VERDICT, number, operators, iterations, fault_words(worst)),
             is_accused=worst.is_accused,
             own_error=verdicts[number].own_error,
         )
@@ -528,15 +508,11 @@ def hit_problems(
             first.subject.op_type,
             rank,
             tuple(sorted({each.moment.iteration for each in group})),
-            f"{rule}: {io} {slot}: {_shortened(first.note) or first}",
+            f"{rule}: {io} {slot}: {_LISTED.sub(_ranges, str(first))}",
             files=tuple(dict.fromkeys(each.moment.path for each in group))[:1],
         )
 
 
-def _shortened(note: str) -> str:
-    """Return a text with a long list of numbers shortened to ranges.
-
-    >>> _shortened("rank 2 differs from rank 0, 1, 3, 4, 5")
-    'rank 2 differs from rank 0-1, 3-5'
-    """
-    return _LISTED.sub(lambda listed: spans([int(number) for number in listed[0].split(", ")]), note)
+def _ranges(numbers: re.Match[str]) -> str:
+    """Return a list of numbers, such as ranks, as ranges: ``0-1, 3-5``."""
+    return spans([int(number) for number in numbers[0].split(", ")])

@@ -16,7 +16,7 @@ from msdump.look.report.series import TensorState
 
 _TITLES: Final = (
     *("Rank", "Network", "Order", "Operator", "Type", "Scope", "Source", "Tensor", "DataType", "Shape"),
-    *("Iteration", "Verdict", "Distance", "OwnError", "Microseconds", "Problem", "Holds"),
+    *("Iteration", "Verdict", "Distance", "OwnError", "Problem", "Holds"),
 )
 
 
@@ -45,14 +45,12 @@ class OperatorOverTime:
 
     Attributes:
         operator: The operator.
-        microseconds: Mean time of a run; None where it was not measured.
         verdict: The gravest of its verdicts; None without a comparison.
         distances: Distance of its outputs from golden's by iteration; None without a comparison.
         tensors: Its tensors, outputs first.
     """
 
     operator: ReportedOperator
-    microseconds: float | None
     verdict: OperatorVerdict | None
     distances: list[float | None] | None
     tensors: list[TensorOverTime]
@@ -69,7 +67,6 @@ def operators_over_time(report: DumpReport) -> Iterator[OperatorOverTime]:
             distances = [None if math.isnan(value) else value for value in report.distances[number].tolist()]
         yield OperatorOverTime(
             operator,
-            report.times.get(number),
             report.verdicts.get(number),
             distances,
             [_tensor_over_time(report, row) for row in rows[number]],
@@ -127,7 +124,7 @@ def _rows(report: DumpReport) -> Iterator[tuple[object, ...]]:
         verdict, own_error = "", ""
         if each.verdict is not None:
             verdict, own_error = each.verdict.worst.verdict, _text(each.verdict.own_error)
-        rest = (own_error, _text(each.microseconds), faults.get(number, ""))
+        rest = (own_error, faults.get(number, ""))
         if not each.tensors:
             yield (*named, "", "", "", "", verdict, "", *rest)
         for tensor in each.tensors:

@@ -217,7 +217,6 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
             "accused": [int(each is not None and each.worst.is_accused) for each in verdicts],
             "distance": [_number(math.nan if each is None else each.distance) for each in verdicts],
             "own": [_number(math.nan if each is None else each.own_error) for each in verdicts],
-            "time": [report.times.get(number) for number in range(len(operators))],
         },
         "tensors": {
             # rising numbers are stored as differences, which compress better
@@ -235,7 +234,6 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
             for each in report.curves[:_MOST_CURVES]
         ],
         "histograms": [asdict(each) for each in report.histograms],
-        "memory": [asdict(each) for each in report.memory],
         "hasVerdicts": report.distances is not None,
     }
     shown: dict[str, Any] = visible_tree(content)  # type: ignore[assignment]

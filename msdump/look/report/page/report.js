@@ -38,16 +38,6 @@ function text(number) {
   return size !== 0 && (size < 1e-3 || size >= 1e6) ? number.toExponential(3) : String(Number(number.toPrecision(5)));
 }
 
-function bytesText(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let place = 0;
-  while (bytes >= 1024 && place < units.length - 1) {
-    bytes /= 1024;
-    place += 1;
-  }
-  return `${Number(bytes.toPrecision(4))} ${units[place]}`;
-}
-
 // ---- data
 
 async function unpacked(chunk) {
@@ -91,7 +81,6 @@ class Report {
     const cell = (value) => (value === null ? Number.NaN : Number(value));
     this.distances = columns.distance.map(cell);
     this.owns = columns.own.map(cell);
-    this.times = columns.time.map(cell);
     this.ranks = columns.rank;
     this.orders = columns.order;
     let operator = 0;
@@ -191,11 +180,11 @@ function scaleOf(values, isLog) {
   return { low, high, at: (value) => ((isLog ? Math.log10(value) : value) - from) / (to - from) };
 }
 
-function axes(svg, low, high, left, right, format = text) {
+function axes(svg, low, high, left, right) {
   svg.append(
     drawn("path", { class: "axis", d: `M${LEFT} 8V${HEIGHT - BOTTOM}H${WIDTH - 8}` }),
-    drawn("text", { x: LEFT - 5, y: 16, "text-anchor": "end" }, format(high)),
-    drawn("text", { x: LEFT - 5, y: HEIGHT - BOTTOM, "text-anchor": "end" }, format(low)),
+    drawn("text", { x: LEFT - 5, y: 16, "text-anchor": "end" }, text(high)),
+    drawn("text", { x: LEFT - 5, y: HEIGHT - BOTTOM, "text-anchor": "end" }, text(low)),
     drawn("text", { x: LEFT, y: HEIGHT - 8 }, String(left)),
     drawn("text", { x: WIDTH - 8, y: HEIGHT - 8, "text-anchor": "end" }, String(right)),
   );
@@ -208,24 +197,21 @@ function figure(caption, svg) {
 }
 
 // Draws numbers over places; NaN and infinities are marked at the upper edge.
-function lineChart(caption, values, labels, { format = text, isLog = false, second = null, marks = [] } = {}) {
+function lineChart(caption, values, labels, { marks = [] } = {}) {
   const svg = drawn("svg", { width: WIDTH, height: HEIGHT, viewBox: `0 0 ${WIDTH} ${HEIGHT}` });
-  const scale = scaleOf([...values, ...(second ?? [])], isLog);
+  const scale = scaleOf(values, false);
   const across = (place) => LEFT + 4 + (place / Math.max(1, values.length - 1)) * (WIDTH - LEFT - 16);
   const up = (value) => HEIGHT - BOTTOM - 4 - scale.at(value) * (HEIGHT - BOTTOM - 16);
-  axes(svg, scale.low, scale.high, labels[0] ?? "", labels[labels.length - 1] ?? "", format);
-  for (const [line, name] of [[values, "first"], [second, "second"]]) {
-    if (!line) continue;
-    let path = "";
-    let isDown = false;
-    const step = Math.max(1, Math.ceil(line.length / 2000));
-    for (let place = 0; place < line.length; place += step) {
-      const isShown = Number.isFinite(line[place]) && (!isLog || line[place] > 0);
-      if (isShown) path += `${isDown ? "L" : "M"}${across(place).toFixed(1)} ${up(line[place]).toFixed(1)}`;
-      isDown = isShown;
-    }
-    svg.append(drawn("path", { class: name, d: path || "M0 0", "stroke-linecap": "round" }));
+  axes(svg, scale.low, scale.high, labels[0] ?? "", labels[labels.length - 1] ?? "");
+  let path = "";
+  let isDown = false;
+  const step = Math.max(1, Math.ceil(values.length / 2000));
+  for (let place = 0; place < values.length; place += step) {
+    const isShown = Number.isFinite(values[place]);
+    if (isShown) path += `${isDown ? "L" : "M"}${across(place).toFixed(1)} ${up(values[place]).toFixed(1)}`;
+    isDown = isShown;
   }
+  svg.append(drawn("path", { class: "first", d: path || "M0 0", "stroke-linecap": "round" }));
   if (values.length === 1 && Number.isFinite(values[0])) {
     svg.append(drawn("circle", { class: "dot", cx: across(0), cy: up(values[0]), r: 3 }));
   }
@@ -392,7 +378,6 @@ class OperatorTable {
 
   #columns() {
     const { report } = this;
-    const has = (values) => values.some((value) => !Number.isNaN(value));
     const columns = [
       { key: "order", title: "#", number: (place) => place, cell: (place) => String(report.orders[place]) },
       { key: "name", title: "Operator", word: (place) => report.names[place] },
@@ -409,7 +394,6 @@ class OperatorTable {
         { key: "own", title: "Own error", term: "own error", number: (place) => report.owns[place] },
       );
     }
-    if (has(report.times)) columns.push({ key: "time", title: "µs", number: (place) => report.times[place] });
     if (report.sources.some(Boolean)) columns.push({ key: "source", title: "Source", word: (place) => report.sources[place], isPath: true });
     return columns;
   }
@@ -827,7 +811,6 @@ class Detail {
       ["Verdict", [report.verdicts[place], meaning(report.verdicts[place])].filter(Boolean).join(": ")],
       ["Distance", text(report.distances[place])],
       ["Own error", text(report.owns[place])],
-      ["Time, µs", text(report.times[place])],
     ].filter(([, value]) => value);
     const items = facts.flatMap(([title, value]) => [element("dt", { title: meaning(title.toLowerCase()) }, title), element("dd", {}, value)]);
     if (problem !== undefined) {
@@ -905,22 +888,12 @@ function showTheme() {
 }
 
 function showCharts(report, onPick) {
-  const { curves, memory, histograms } = report.content;
+  const { curves, histograms } = report.content;
   if (curves.length) {
     reveal("training");
     byId("curves").replaceChildren(...curves.map((curve) => {
       const values = curve.values.map((value) => (value === null ? Number.NaN : Number(value)));
       return lineChart(`${curve.name}, rank ${curve.rank}: ${curve.of}`, values, report.iterations);
-    }));
-  }
-  if (memory.length) {
-    reveal("memory");
-    byId("memory-charts").replaceChildren(...memory.map((each) => {
-      const peak = each.in_use.reduce((most, value) => Math.max(most, value), 0);
-      const unknown = each.unknown ? `; ${each.unknown} tensors of unknown size left out` : "";
-      const caption = `${each.place}, rank ${each.rank}: peak ${bytesText(peak)}, of which weights and inputs ${bytesText(each.weights)}${unknown}`;
-      const labels = each.in_use.map((_, place) => (place ? `operator ${place + 1}` : "first operator"));
-      return lineChart(caption, each.in_use, labels, { format: bytesText });
     }));
   }
   if (histograms.length) {
@@ -938,22 +911,6 @@ function showCharts(report, onPick) {
     const shown = points.filter((point, place) => point.isBad || place % step === 0);
     byId("depth-chart").replaceChildren(scatter("Distance of each operator's outputs from golden, logarithmic, in execution order; large dots are operators at fault", shown, onPick));
   }
-}
-
-function showTimes(report) {
-  const types = new Map();
-  report.times.forEach((time, place) => {
-    if (Number.isNaN(time)) return;
-    const each = types.get(report.types[place]) ?? { count: 0, time: 0 };
-    types.set(report.types[place], { count: each.count + 1, time: each.time + time });
-  });
-  if (!types.size) return;
-  reveal("time");
-  const all = [...types.values()].reduce((sum, each) => sum + each.time, 0);
-  const rows = [...types].sort((one, other) => other[1].time - one[1].time).map(([type, each]) => element("tr", {},
-    element("th", { scope: "row" }, type), element("td", { class: "number" }, String(each.count)),
-    element("td", { class: "number" }, text(each.time)), element("td", { class: "number" }, `${((100 * each.time) / all).toFixed(1)} %`)));
-  byId("time-table").tBodies[0].replaceChildren(...rows);
 }
 
 async function showTable(report, detail) {
@@ -1033,7 +990,6 @@ async function main() {
   for (const link of document.querySelectorAll(".scripted")) link.hidden = false;
   if (report.count) await showTable(report, detail);
   showCharts(report, (place) => detail.show(place));
-  showTimes(report);
   showAddressed(detail);
   document.body.dataset.ready = "yes";
 }
