@@ -73,4 +73,3 @@ def _metrics(report: DumpReport) -> Iterator[tuple[str, Mapping[int, float | str
                 known[tensor.operator] += numbers[np.isfinite(numbers)].tolist()
         join = min if name == "min" else max
         yield name, {place: join(numbers) for place, numbers in known.items() if numbers}
-    yield "time in microseconds", report.times
