@@ -23,9 +23,7 @@ from msdump.return_codes import ReturnCode
 
 Dims = tuple[int, ...]
 
-LAYOUTS: Final = {4: ("NCHW", "NHWC", "HWCN", "CHWN"), 5: ("NCDHW", "NDHWC", "DHWCN", "DHWNC")}
-"""Formats that are an order of named axes, by rank; the first is the host's."""
-
+LAYOUTS: Final = formats.LAYOUTS
 ND: Final = "ND"
 _RANKS: Final = {layout: rank for rank, layouts in LAYOUTS.items() for layout in layouts}
 # Bytes that are converted at once where samples are independent: few enough that the next ones find the

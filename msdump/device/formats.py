@@ -91,6 +91,9 @@ from msdump.errors import FormatError
 from msdump.record import DEFAULT_FORMAT
 
 NC1HWC0: Final = "NC1HWC0"
+LAYOUTS: Final = {4: ("NCHW", "NHWC", "HWCN", "CHWN"), 5: ("NCDHW", "NDHWC", "DHWCN", "DHWNC")}
+"""Formats that are an order of named axes, by rank; the first is the host's."""
+
 FRACTAL_Z: Final = "FRACTAL_Z"
 FRACTAL_NZ: Final = "FRACTAL_NZ"
 C1HWNCOC0: Final = "C1HWNCoC0"

@@ -26,16 +26,11 @@ from .inputs import MOST_DIMENSIONS as MOST_DIMENSIONS
 from .inputs import is_array as is_array
 from .inputs import load_arrays as load_arrays
 from .inputs import write_arrays as write_arrays
-from .operands import CutFileError as CutFileError
-from .operands import DumpedOperand as DumpedOperand
 from .operands import host_arrays as host_arrays
-from .operands import host_layout as host_layout
 from .operands import in_golden_layout as in_golden_layout
 from .operands import in_one_type as in_one_type
 from .operands import is_square as is_square
 from .operands import is_transposed as is_transposed
-from .operands import read_operands as read_operands
-from .operands import swap_last_axes as swap_last_axes
 from .recipes import Recipe as Recipe
 from .recipes import note_of_sizes as note_of_sizes
 from .recipes import sizes_of as sizes_of

@@ -30,22 +30,20 @@ import numpy as np
 
 from msdump import dtypes, reading
 from msdump.convert import Source, Target, convert_file
-from msdump.encode import Unit, dump_data
+from msdump.encode import Unit
 from msdump.errors import DumpReadError, FormatError, ToolError
-from msdump.judge import DumpedOperand, read_operands
 from msdump.read import (
-    Folder,
-    FolderKind,
-    NamedFile,
+    OperatorRecord,
     Overflow,
-    load_file,
+    Record,
+    TensorlessFile,
     parse_file_name,
     read_folder,
     read_overflow,
 )
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
-from msdump.store import operator_names
+from msdump.store import SUFFIX, OperatorName, operator_names
 
 Task = tuple[int | None, int | None]
 """Number of a task, and of its stream."""
@@ -87,7 +85,11 @@ def overflowed_tasks(overflows: Iterable[Overflow]) -> Counter[Task]:
     return tasks
 
 
-def find(directory: str) -> list[NamedFile]:
+RecordFile = tuple[str, OperatorName]
+"""Path of an overflow record, and the fields of its name."""
+
+
+def find(directory: str) -> list[RecordFile]:
     """Return the files of records in a directory and everything below, oldest first.
 
     Raises:
@@ -102,17 +104,17 @@ def find(directory: str) -> list[NamedFile]:
     records = [
         record for folder, _, files in reading.walk(directory, refuse) for record in _records(folder, files)
     ]
-    return sorted(records, key=lambda record: (record.timestamp, record.path))
+    return sorted(records, key=lambda record: (record[1].timestamp, record[0]))
 
 
-def _records(folder: str, files: list[str]) -> Iterator[NamedFile]:
+def _records(folder: str, files: list[str]) -> Iterator[RecordFile]:
     """Yield the overflow records of a directory: binary ones, and JSON forms without a binary record."""
-    by_name: dict[str, NamedFile] = {}
+    by_name: dict[OperatorName, RecordFile] = {}
     # JSON forms first, so that the binary record of the same name replaces its JSON form.
     for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
-        parsed = parse_file_name(f"{folder}/{file}", file.removesuffix(operator_names.OVERFLOW_JSON))
-        if parsed is not None and parsed[1].op_type == operator_names.OP_DEBUG.op_type:
-            by_name[parsed[1].name] = parsed[1]
+        _, name = parse_file_name(file.removesuffix(operator_names.OVERFLOW_JSON)) or (None, None)
+        if isinstance(name, OperatorName) and name.is_op_debug:
+            by_name[name] = f"{folder}/{file}", name
     yield from by_name.values()
 
 
@@ -245,13 +247,13 @@ class OverflowReport:
         return [overflow.text(number) for number, overflow in enumerate(self.overflows, 1)]
 
 
-def analyse(records: list[NamedFile], output: str, count: int = 0) -> OverflowReport:
+def analyse(records: list[RecordFile], output: str, count: int = 0) -> OverflowReport:
     """Return a report on the oldest ``count`` records, 0: all; files are converted into ``output``."""
     # Records often share a directory, so each directory is listed only once (``cache``).
     report, results, folder_of = OverflowReport(record_count=len(records)), _Results(output), cache(_beside)
     for record in records[: count or None]:
         try:
-            overflow = _overflow(record, results, folder_of(str(Path(record.path).parent)))
+            overflow = _overflow(record, results, folder_of(str(Path(record[0]).parent)))
         except (DumpReadError, FormatError, ToolError) as error:
             report.errors.append(str(error))
         else:
@@ -283,94 +285,87 @@ class _Results:
             self.failures.append(f"{path}: {failure.tensor}: {failure.message}")
 
 
-_Beside = tuple[Folder | None, Mapping[Task, Sequence[NamedFile]]]
-"""The directory of a record, None without dump files, and its dump files by task, oldest first."""
+_Beside = Mapping[Task, Sequence[tuple[tuple[int, ...], Record]]]
+"""The tensors in the directory of a record by task, oldest first; each with the FFTS+ part of its file."""
 
 
-def _overflow(record: NamedFile, results: _Results, beside: _Beside) -> OperatorOverflow:
-    units = reporting_units(record.path, read_overflow(record.path))
-    if not record.path.endswith(operator_names.OVERFLOW_JSON):  # else it is in JSON already
-        results.convert(record.path)
-    folder, by_task = beside
-    runs = _runs(by_task.get(units[-1].task, ()), units[-1])
-    if folder is None or not runs:
-        return OperatorOverflow(units, record.timestamp)
+def _overflow(record: RecordFile, results: _Results, beside: _Beside) -> OperatorOverflow:
+    path, time = record[0], record[1].timestamp
+    units = reporting_units(path, read_overflow(path))
+    if not path.endswith(operator_names.OVERFLOW_JSON):  # else it is in JSON already
+        results.convert(path)
+    runs = _runs(beside.get(units[-1].task, ()), units[-1])
+    if not runs:
+        return OperatorOverflow(units, time)
     # In a loop the operator left files of several passes. A device records an overflow before it dumps the
     # operator: take the nearest later files, else the nearest earlier ones.
-    time = record.timestamp
-    files = min(runs, key=lambda files: (files[-1].timestamp < time, abs(files[-1].timestamp - time)))
-    if folder.kind is FolderKind.DUMPS:
-        results.convert(files[-1].path)
+    tensors = min(runs, key=lambda each: (each[-1].timestamp < time, abs(each[-1].timestamp - time)))
+    last = tensors[-1]
+    if not last.path.endswith(SUFFIX):
+        results.convert(last.path)
+    if isinstance(last, TensorlessFile) and last.fault:
+        raise DumpReadError(last.path, last.fault)
     return OperatorOverflow(
         units,
-        record.timestamp,
-        files[-1].op_type,
-        _full_name(folder, files[-1]),
-        files[-1].pass_number if len(runs) > 1 else None,
-        tuple(_summary(folder, results, tensor) for tensor in read_operands(folder, files)),
+        time,
+        last.op_type,
+        (last.full_name if isinstance(last, OperatorRecord) else None) or last.op_name,
+        last.pass_number if len(runs) > 1 else None,
+        tuple(
+            _summary(results, each)
+            for each in sorted(tensors, key=lambda each: (each.io, each.slot))
+            if not isinstance(each, TensorlessFile)
+        ),
     )
 
 
 def _beside(path: str) -> _Beside:
-    """Return the dump files in the directory of a record."""
+    """Return the tensors in the directory of a record."""
     try:
-        folder = read_folder(path)
+        tensors = sorted(read_folder(path).tensors, key=attrgetter("timestamp", "path"))
     except ToolError as error:
         if error.code == ReturnCode.FILE_NAME:
-            return None, {}
+            return {}
         raise
-    by_task: dict[Task, list[NamedFile]] = {}
-    for file in sorted(folder.files, key=attrgetter("timestamp", "name")):
-        if file.op_type != operator_names.OP_DEBUG.op_type:
-            by_task.setdefault((file.task_id, file.stream_id), []).append(file)
-    return folder, by_task
+    parts = {file.path: file.name.suffix for file in tensors[0].directory.files}
+    by_task: dict[Task, list[tuple[tuple[int, ...], Record]]] = {}
+    for each in tensors:
+        if each.op_type != operator_names.OP_DEBUG.op_type:
+            part = parts.get(each.path, ())
+            by_task.setdefault((each.name.task_id, each.name.stream_id), []).append((part, each))
+    return by_task
 
 
-def _runs(files: Iterable[NamedFile], fault: OverflowUnit) -> list[tuple[NamedFile, ...]]:
-    """Return the files of each pass of the operator that overflowed; none where it was not dumped."""
-    passes: dict[int, list[NamedFile]] = {}
+def _runs(tensors: Iterable[tuple[tuple[int, ...], Record]], fault: OverflowUnit) -> list[list[Record]]:
+    """Return the tensors of each pass of the operator that overflowed; none where it was not dumped."""
+    numbers = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
     # If several operators have this task and stream, the first one that ran is taken.
-    operators: dict[tuple[object, ...], list[NamedFile]] = {}
-    for file in files:
-        if _fits_part(file, fault):
-            operators.setdefault((file.op_name, file.part), []).append(file)
-    for file in next(iter(operators.values()), ()):
-        passes.setdefault(file.pass_number, []).append(file)
-    return [tuple(each) for each in passes.values()]
-
-
-def _fits_part(file: NamedFile, fault: OverflowUnit) -> bool:
-    """Return whether context and thread in a file's name are the overflow's; True for a name without them."""
-    fault_parts = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
-    return not file.part or all(
-        fault_part in {_NO_PART, file_part}
-        for fault_part, file_part in zip(fault_parts, file.part[1:], strict=False)
-    )
+    operators: dict[tuple[object, ...], list[Record]] = {}
+    for part, each in tensors:
+        # context and thread are the overflow's, or stand for none
+        if not part or all(number in {_NO_PART, own} for number, own in zip(numbers, part[1:], strict=False)):
+            operators.setdefault((each.op_name, part), []).append(each)
+    passes: dict[int, list[Record]] = {}
+    for each in next(iter(operators.values()), ()):
+        passes.setdefault(each.pass_number, []).append(each)
+    return list(passes.values())
 
 
 _NO_PART: Final = 65535  # vendor: number that stands for no context or no thread
 
 
-def _full_name(folder: Folder, file: NamedFile) -> str:
-    """Return the operator's full name from a dump file's header; for .npy files the one in the file name."""
-    if folder.kind is not FolderKind.DUMPS:
-        return file.op_name
-    header, _ = dump_data.read_header(load_file(file.path), file.path)
-    return header.op_name or file.op_name
-
-
-def _summary(folder: Folder, results: _Results, tensor: DumpedOperand) -> TensorSummary:
+def _summary(results: _Results, tensor: Record) -> TensorSummary:
     file = Path(tensor.path).name
-    if folder.kind is FolderKind.DUMPS:
-        file = f"{results.place(tensor.path)}.{tensor.io}.{tensor.index}.npy"
+    if isinstance(tensor, OperatorRecord):
+        file = f"{results.place(tensor.path)}.{tensor.io}.{tensor.slot}.npy"
     try:
         # Widened, because numpy's mean of float16 overflows and ml_dtypes' types have no such sums.
-        raw = tensor.array
+        raw = tensor.elements
         array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
     except (DumpReadError, FormatError) as error:
-        return TensorSummary(file, tensor.io, tensor.index, tensor.format, fault=str(error))
+        return TensorSummary(file, tensor.io, tensor.slot, tensor.format, fault=str(error))
     with np.errstate(all="ignore"):
         extremes = (array.max(), array.min(), array.mean()) if array.size else None
     return TensorSummary(
-        *(file, tensor.io, tensor.index, tensor.format, array.shape, str(array.dtype), extremes)
+        *(file, tensor.io, tensor.slot, tensor.format, array.shape, str(array.dtype), extremes)
     )

@@ -12,7 +12,6 @@ from .files import read_json as read_json
 from .files import read_npy_header as read_npy_header
 from .folder import Folder as Folder
 from .folder import FolderKind as FolderKind
-from .folder import NamedFile as NamedFile
 from .folder import original_names as original_names
 from .folder import parse_file_name as parse_file_name
 from .folder import read_folder as read_folder
@@ -42,10 +41,12 @@ from .operator_graph import parse_attributes as parse_attributes
 from .operator_graph import parse_value as parse_value
 from .ranks import Rank as Rank
 from .ranks import RankGraph as RankGraph
+from .records import CutFileError as CutFileError
 from .records import MeasuredRecord as MeasuredRecord
 from .records import OperatorFile as OperatorFile
 from .records import OperatorRecord as OperatorRecord
 from .records import Record as Record
+from .records import TensorlessFile as TensorlessFile
 from .records import check_whole as check_whole
 from .records import of_rows as of_rows
 from .records import read_overflow as read_overflow

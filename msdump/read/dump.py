@@ -132,13 +132,23 @@ def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iterat
     return next((replace(each, run=run, chosen=chosen) for each in found), None)
 
 
-def reopened(path: str, run: int, chosen: int | None) -> Iteration:
-    """Return the directory of an unpickled Iteration; if it is gone, listing its files raises."""
-    try:
-        found = open_iteration(path, run, chosen)
-    except DumpReadError:
-        found = None
-    return found or Iteration(Key(PathKind.ITERATION), path, run=run, chosen=chosen)
+def reopened(key: Key, path: str, run: int, chosen: int | None) -> Iteration:
+    """Return an unpickled Iteration; its dump is opened when names, graph or times are needed."""
+    bare = Iteration(key, path, run=run, chosen=chosen)
+
+    @cache
+    def found() -> Iteration:
+        try:
+            return open_iteration(path, run, chosen) or bare
+        except DumpReadError:
+            return bare
+
+    return replace(
+        bare,
+        _full_name=lambda name: found().full_name(name),
+        _facts=lambda: found().facts,
+        _graph=lambda: found().operator_graph,
+    )
 
 
 @dataclass(frozen=True)

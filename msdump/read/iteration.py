@@ -147,10 +147,15 @@ class Iteration:
     chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __reduce__(self) -> tuple[Callable[..., Iteration], tuple[object, ...]]:
-        """Pickle the path alone, which the other process opens again."""
+        """Pickle the place alone; the other process opens the dump again when it needs graph or names."""
         from msdump.read.dump import reopened  # not above: dump.py imports this module
 
-        return reopened, (self.path, self.run, self.chosen)
+        return reopened, (self.key, self.path, self.run, self.chosen)
+
+    @property
+    def facts(self) -> GraphFacts:
+        """The facts that separate executions, from other files of the dump."""
+        return self._facts()
 
     @property
     def number(self) -> int:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump import dtypes
 from msdump.device import formats
-from msdump.encode import DataSpan, DumpData, TensorInfo, dump_data, dump_message, npy, op_debug
+from msdump.encode import DataSpan, DumpData, TensorInfo, dump_data, dump_message, elements, npy, op_debug
 from msdump.errors import DAMAGED, DumpReadError, FormatError
 from msdump.read import files
-from msdump.read.operator_graph import GraphOperator, SourceKind, ValueSource
+from msdump.read.operator_graph import UNKNOWN_FORM, GraphOperator, SourceKind, ValueForm, ValueSource
 from msdump.read.statistic_table import Cell, Measurements, Row, read_dtype, read_shape
-from msdump.record import IO
+from msdump.record import DEFAULT_FORMAT, IO
 from msdump.statistics import BY_CATEGORY
 from msdump.store import OVERFLOW_JSON, PARAMETER, STATISTICS, OperatorName, TensorName, is_collective, names
 
@@ -119,11 +120,25 @@ class DumpedOperator:
         return f"{self.op_type} {self.full_name}"
 
 
+_AS_ON_HOST: Final = frozenset({DEFAULT_FORMAT, "", "ND", "RESERVED", "NC", "CN", "MD"}) | {
+    layout for layouts in formats.LAYOUTS.values() for layout in layouts
+}
+
+
+class CutFileError(FormatError):
+    """A file that MindSpore never writes whole.
+
+    vendor: if a kernel computes in a wider type than its graph declares, MindSpore 2.10 names the file by the
+    declared type, and writes as many bytes as that type has.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A tensor file.
+    """A dumped tensor: a .npy file, a part of an operator's file, or a row of statistics.
 
-    Reading is lazy, without a cache: each access to ``shape``, ``dtype`` or ``array`` reads or maps the file.
+    Reading is lazy, without a cache: each access to ``shape``, ``dtype`` or ``array`` reads or maps the file,
+    unless the tensor was ``loaded``.
 
     Attributes:
         name: The fields of the file name, or of the original name if the file has a short one.
@@ -132,6 +147,8 @@ class Record:
         pass_number: Number of the operator's run within the execution, from 0: the pass of a loop, or the
             call of a single operator. Operators that share a name (``classic`` names have no scope) are
             counted together in the order of their times.
+        held: Element type and shape in which the device held it, where a graph has them.
+        groups: Number of groups that the device laid out a weight by, where a graph or the file has it.
     """
 
     name: TensorName
@@ -139,6 +156,9 @@ class Record:
     directory: Iteration = field(repr=False, compare=False)
     execution: int = field(default=0, kw_only=True)
     pass_number: int = field(default=0, kw_only=True)
+    held: ValueForm = field(default=UNKNOWN_FORM, kw_only=True, repr=False, compare=False)
+    groups: int = field(default=1, kw_only=True, repr=False, compare=False)
+    _known: np.ndarray | npy.Header | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     @property
     def op_type(self) -> str:
@@ -247,7 +267,7 @@ class Record:
             DumpReadError: The file cannot be read.
         """
         if self.name.dtype is None:
-            return dtypes.from_numpy(files.read_npy_header(self.path).dtype).name
+            return dtypes.from_numpy(self._head.dtype).name
         try:
             return dtypes.from_name(self.name.dtype).name
         except FormatError:  # a type that msdump lacks, in a dump of MindSpore's own
@@ -257,10 +277,50 @@ class Record:
     def shape(self) -> tuple[int, ...]:
         """Dimensions in elements.
 
+        vendor: MindSpore 2.10 gives the file of a view, and of its readers, the shape of the view's input.
+
         Raises:
             DumpReadError: The file is missing or torn, or its header is corrupt.
         """
-        return files.read_npy_header(self.path).shape
+        shape, held = self._head.shape, self.held.shape
+        fits = held is not None and min(held, default=0) >= 0 and math.prod(held) == math.prod(shape)
+        return held if held is not None and fits else shape
+
+    @property
+    def _head(self) -> np.ndarray | npy.Header:
+        """Element type and shape in the file."""
+        return files.read_npy_header(self.path) if self._known is None else self._known
+
+    @property
+    def host_shape(self) -> tuple[int, ...]:
+        """Dimensions on the host, empty where the file does not have them."""
+        return ()
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether the device's memory format differs from the host's, so that elements lie elsewhere."""
+        return self.format not in _AS_ON_HOST
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the element type is known; if not, elements are single bytes."""
+        return True
+
+    def opened(self) -> Record:
+        """Return the tensor with its type and shape in memory.
+
+        Raises:
+            DumpReadError: The file is missing or torn, or its header is corrupt.
+        """
+        return replace(self, _known=self._head)
+
+    def loaded(self) -> Record:
+        """Return the tensor with its file read or mapped, which is not opened again.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        return replace(self, _known=self.raw)
 
     @property
     def array(self) -> np.ndarray:
@@ -268,8 +328,16 @@ class Record:
 
         Raises:
             DumpReadError: The file is missing, truncated or corrupt.
+            CutFileError: The file holds only the first bytes of each element.
         """
-        return npy.decode(files.load_file(self.path), self.path)
+        raw, held = self.raw, self.held.dtype and dtypes.from_name(self.held.dtype).numpy
+        if held and held.kind == raw.dtype.kind == "f" and held.itemsize > raw.dtype.itemsize:
+            raise CutFileError(
+                f"{self.path}: the device held {self.held.dtype} by the graph, but the file is named"
+                f" {self.dtype} and holds only the first part of the bytes"
+            )
+        array = dtypes.widen(raw, dtypes.BFLOAT16) if raw.dtype == dtypes.BFLOAT16.numpy else raw
+        return array if self.held.shape is None else array.reshape(self.shape)
 
     @property
     def host(self) -> np.ndarray:
@@ -279,7 +347,36 @@ class Record:
     @property
     def raw(self) -> np.ndarray:
         """The elements as stored, raw bfloat16 in ml_dtypes' type; DumpReadError as in ``array``."""
+        if self._known is not None and not isinstance(self._known, npy.Header):
+            return self._known
         return npy.decode_raw(files.load_file(self.path), self.path)
+
+    @property
+    def elements(self) -> np.ndarray:
+        """The elements as the device holds them, of a .npy file as ``array``; errors as there.
+
+        Raises:
+            FormatError: The type of an operator's file cannot be read.
+        """
+        return self.array
+
+    def on_host(self, shape: Sequence[int] = (), groups: int = 1) -> np.ndarray:
+        """Return ``elements`` in the host's layout.
+
+        Args:
+            shape: The host shape, for a file without it.
+            groups: Groups of the convolution that reads a weight, for a file without them.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+            FormatError: The format has no conversion, or the elements do not fit the shape.
+        """
+        array, host_shape = self.elements, self.host_shape or tuple(shape)
+        if array.shape == host_shape or not self.is_converted:
+            return array
+        # vendor: a header's sub-format, the number of groups, is 0 or 1 for an ungrouped weight.
+        groups = max(self.groups, groups if self.format == formats.FRACTAL_Z else 1, 1)
+        return formats.decode(self.format, array, host_shape, groups)
 
     @property
     def stats(self) -> Measurements:
@@ -315,11 +412,6 @@ class MeasuredRecord(Record):
     def shape(self) -> tuple[int, ...]:
         """Dimensions in elements, from the row."""
         return read_shape(self.row.get("Shape")) or ()
-
-    @property
-    def array(self) -> np.ndarray:
-        """Not available; raises DumpReadError."""
-        return self.raw
 
     @property
     def raw(self) -> np.ndarray:
@@ -498,7 +590,22 @@ class OperatorFile:
             block.offset,
             told_name=data.op_name,
             pass_number=self.pass_number,
+            groups=info.sub_format,
         )
+
+    @property
+    def tensors(self) -> tuple[Record, ...]:
+        """``records``, or the file as a record without elements where it has none or cannot be read."""
+        try:
+            records, fault = self.records, ""
+        except DumpReadError as error:
+            records, fault = (), str(error)
+        name, io = self.name, self.side or IO.OUTPUT
+        tensor = TensorName(
+            name.op_type, name.op_name, name.timestamp, io, 0, "", "", name.task_id, name.stream_id
+        )
+        nothing = TensorlessFile(tensor, self.path, self.directory, fault, pass_number=self.pass_number)
+        return records or (nothing,)
 
 
 def read_overflow(path: str) -> dict[str, Any]:
@@ -519,6 +626,22 @@ def read_overflow(path: str) -> dict[str, Any]:
         if block.section == IO.OUTPUT:
             return op_debug.decode(view[block.offset : block.end], path, block.offset).as_dict()
     raise DumpReadError(path, "not an overflow record: the file has no output")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorlessFile(Record):
+    """An operator's dump file without tensors.
+
+    Attributes:
+        fault: Why it cannot be read, "" for a file that has none.
+    """
+
+    fault: str
+
+    @property
+    def raw(self) -> np.ndarray:
+        """No elements: DumpReadError."""
+        raise DumpReadError(self.path, self.fault or "the file has no tensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,6 +678,44 @@ class OperatorRecord(Record):
         return self.info.original_shape
 
     @property
+    def host_shape(self) -> tuple[int, ...]:
+        """Dimensions on the host, empty where the file does not have them."""
+        # an empty original shape means a scalar, or that the file lacks the shape
+        is_scalar = not self.info.original_shape and math.prod(self.info.shape) == 1
+        return self.info.shape if is_scalar else self.info.original_shape
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the file has the element type."""
+        return self._known is not None or self.info.data_type != dump_message.UNDEFINED
+
+    def opened(self) -> Record:
+        """Return the tensor itself: its header is in memory."""
+        return self
+
+    loaded = opened
+
+    def read_as(self, dtype: str) -> Record:
+        """Return the tensor with its bytes read as a type, or as a packed type (int4) that is saved as it.
+
+        Returns the tensor itself if the number of bytes does not fit.
+
+        Raises:
+            DumpReadError: The file is missing, truncated or corrupt.
+        """
+        data, count = self.raw.view("u1"), math.prod(self.shape)
+        named = dtypes.from_name(dtype)
+        packed = (each for each in dtypes.DTYPES if each.per_byte > 1 and each.saved == named.saved)
+        for kind in (named, *packed):
+            if data.nbytes == -(-count // kind.per_byte) * kind.numpy.itemsize:
+                if kind.per_byte > 1:
+                    array = elements.unpack(data, kind, self.shape)
+                else:
+                    array = data.view(kind.numpy).reshape(self.shape)
+                return replace(self, name=replace(self.name, dtype=kind.name), _known=array)
+        return self
+
+    @property
     def data(self) -> memoryview:
         """The bytes of the tensor; DumpReadError where the file cannot be read."""
         return files.load_file(self.path)[self.offset : self.offset + self.info.size]
@@ -572,7 +733,14 @@ class OperatorRecord(Record):
     @property
     def raw(self) -> np.ndarray:
         """The elements as they lie on the device, bfloat16 and others in ml_dtypes' types; as ``array``."""
+        if self._known is not None and not isinstance(self._known, npy.Header):
+            return self._known
         return dump_data.tensor(self.info, self.data, self.path, self.offset)
+
+    @property
+    def elements(self) -> np.ndarray:
+        """The elements as they lie on the device, as ``raw``."""
+        return self.raw
 
     @property
     def host(self) -> np.ndarray:

@@ -8,6 +8,7 @@ a run goes on; the reader uses ``parse``.
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from typing import Final
 
@@ -163,13 +164,22 @@ def parse(path: str, *, is_directory: bool | None = None) -> Key | None:
 
     ``is_directory``: whether the path is a directory or a file; None: either.
     """
-    for kind, template in TEMPLATES.items():
-        if is_directory is not None and is_directory != kind.is_directory:
-            continue
-        fields = template.parse(path)
+    for kind in _candidates(is_directory, path.count("/")):
+        fields = TEMPLATES[kind].parse(path)
         if fields is not None:
             return Key(kind, **fields)
     return None
+
+
+@functools.cache
+def _candidates(is_directory: bool | None, depth: int) -> tuple[PathKind, ...]:  # noqa: FBT001 - of ``parse``
+    """Return the kinds of paths with a number of slashes; each part that may be missing has one."""
+    return tuple(
+        kind
+        for kind in PathKind
+        if is_directory in {None, kind.is_directory}
+        and kind.path.count("/") - kind.path.count("[") <= depth <= kind.path.count("/")
+    )
 
 
 def is_constants(directory: str) -> bool:

@@ -132,8 +132,8 @@ def test_a_body_alone(door):
     first = read_folder(str(door.rank / "Net" / "1" / "0"), execution=0)
 
     assert (1, 2) == (folder.execution, folder.executions)
-    assert {0, 1} == {file.pass_number for file in folder.files}
-    assert {0, 1, 2} == {file.pass_number for file in first.files}
+    assert {0, 1} == {each.pass_number for each in folder.tensors}
+    assert {0, 1, 2} == {each.pass_number for each in first.tensors}
 
 
 def test_a_body_of_which_alone_something_is_dumped(door):

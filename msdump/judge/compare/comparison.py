@@ -160,7 +160,8 @@ class DumpComparison:
 
     @staticmethod
     def _read(dump: SurroundedDump, path: str, execution: int | None) -> _Side:
-        folder, known = read_folder(path, execution=execution), dump.of(path)
+        known = dump.of(path)
+        folder = read_folder(path, execution, known.directory)
         return folder, known.with_graph(as_files(known.graph, folder))
 
     def _with_inner(
@@ -196,12 +197,11 @@ class DumpComparison:
         def executions() -> Iterator[MeasuredExecution]:
             for folder in folders:
                 self._measured[folder.label] = []
-                # without the listing of a directory, which is large and useless to workers
-                sides = replace(folder.dumped, operators={}), replace(folder.golden, operators={})
+                kinds = folder.dumped.kind, folder.golden.kind
                 for each in folder.matched.executions:
                     labels.append(folder.label)
                     weights, held, apart = folder.roundings(each)
-                    yield MeasuredExecution(*sides, each, weights, held, apart)
+                    yield MeasuredExecution(kinds, each, weights, held, apart)
 
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)

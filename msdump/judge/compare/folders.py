@@ -14,8 +14,8 @@ import numpy as np
 from msdump.device import INSERTED_PREFIX, is_settled
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.graph import is_random, written_inputs
-from msdump.judge import SHORTER, DumpedOperand, Fact, FactKind, host_arrays, is_rounding, measure
-from msdump.judge.compare.executions import Matched, OperatorExecution, readable_operands, shortest_apart
+from msdump.judge import SHORTER, Fact, FactKind, host_arrays, is_rounding, measure
+from msdump.judge.compare.executions import Matched, OperatorExecution, shortest_apart
 from msdump.judge.compare.surroundings import (
     LEFTOVER,
     FolderSurroundings,
@@ -41,7 +41,7 @@ from msdump.read import (
     Folder,
     FolderKind,
     GraphOperator,
-    NamedFile,
+    Record,
     SourceKind,
     ValueSource,
     parse_attributes,
@@ -73,8 +73,7 @@ class _Side:
 
     @cached_property
     def sides(self) -> frozenset[IO]:
-        dumped = frozenset(file.io for file in self.folder.files if file.io is not None)
-        return self.known.expectation.sides or dumped
+        return self.known.expectation.sides or frozenset(each.io for each in self.folder.tensors)
 
     def should_have(self, name: str, slot: _Slot) -> bool:
         """Return whether a tensor of an operator should have a file, as other tensors of its kind have one.
@@ -93,22 +92,22 @@ class _Side:
     @cached_property
     def _read_kinds(self) -> frozenset[SourceKind]:
         """Kinds of the sources of dumped inputs: operators, weights, inputs of the network."""
-        files = (file for file in self.folder.files if file.io is IO.INPUT)
-        return frozenset(_kind(self.known.operator(file.op_name), file.slot) for file in files)
+        inputs = (each for each in self.folder.tensors if each.io is IO.INPUT)
+        return frozenset(_kind(self.known.operator(each.op_name), each.slot) for each in inputs)
 
     def slots(self, name: str) -> Iterator[_Slot]:
         operator = self.known.operator(name)
         yield from ((IO.INPUT, slot) for slot in range(len(operator.inputs) if operator else 0))
         yield from ((IO.OUTPUT, slot) for slot in range(len(operator.outputs) if operator else 1))
 
-    def run(self, name: str, pass_number: int) -> dict[_Slot, NamedFile]:
-        """Return the files of an operator in one pass of a loop, with inputs dumped once for all passes."""
-        files = self.folder.operators.get(name, ())
-        counts: Counter[_Slot] = Counter((each.io, each.slot) for each in files if each.io is IO.INPUT)
+    def run(self, name: str, pass_number: int) -> dict[_Slot, Record]:
+        """Return the tensors of an operator in one pass of a loop, with inputs dumped once for all passes."""
+        tensors = self.folder.operators.get(name, ())
+        counts: Counter[_Slot] = Counter((each.io, each.slot) for each in tensors if each.io is IO.INPUT)
         return {
             (each.io, each.slot): each
-            for each in files
-            if each.io and (each.pass_number == pass_number or counts[each.io, each.slot] == 1)
+            for each in tensors
+            if each.pass_number == pass_number or counts[each.io, each.slot] == 1
         }
 
 
@@ -129,17 +128,17 @@ class Losses:
         partner = self._partners.get(execution.name)
         if not self._is_told or partner is None or execution.replaces:
             return {}
-        pass_number = execution.files[-1].pass_number
+        pass_number = execution.tensors[-1].pass_number
         own, other = self._mine.run(execution.name, pass_number), self._golden.run(partner, pass_number)
         if not any(each.pass_number == pass_number for each in other.values()):
             is_lost = partner not in self._golden.folder.operators and self._has_lost(self._golden, partner)
             return {slot: self._golden.lost(slot) for slot in own} if is_lost else {}  # it ran less often
         operators = self._mine.known.operator(execution.name), self._golden.known.operator(partner)
-        if not _are_alike(*operators, execution.files[-1], next(iter(other.values()))):
+        if not _are_alike(*operators, execution.op_type, next(iter(other.values())).op_type):
             return {}
         paired = execution.counterparts
         alone = own.keys() - other.keys() - paired.keys()
-        golden_alone = other.keys() - own.keys() - {place[1:] for place in paired.values()}
+        golden_alone = other.keys() - own.keys() - {(each.io, each.slot) for each in paired.values()}
         absent = dict.fromkeys(alone, (self._golden, partner))
         absent |= dict.fromkeys(golden_alone, (self._mine, execution.name))
         return {
@@ -206,12 +205,10 @@ class Losses:
         return 2 * sum(beside) >= len(beside)
 
 
-def _are_alike(
-    mine: GraphOperator | None, golden: GraphOperator | None, file: NamedFile, other: NamedFile
-) -> bool:
+def _are_alike(mine: GraphOperator | None, golden: GraphOperator | None, op_type: str, other: str) -> bool:
     """Return whether the inputs and outputs of two operators correspond to each other."""
-    if file.op_type == other.op_type:
-        return file.op_type != names.PARAMETER
+    if op_type == other:
+        return op_type != names.PARAMETER
     if mine is None or golden is None:
         return False
     return len(mine.inputs) == len(golden.inputs) and len(mine.outputs) == len(golden.outputs)
@@ -391,16 +388,15 @@ class ComparedFolder:
         held = frozenset(SHORTER) if operator is None or not operator.held else operator.held
         return measure(*arrays).is_same or is_rounding(*arrays, held)
 
-    def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> DumpedOperand | None:
+    def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> Record | None:
         """Return a tensor of the examined side, None if no readable file has it."""
-        operands = readable_operands(self.dumped, execution.files)
-        return next((each for each in operands if (each.io, each.index) == (io, slot)), None)
+        return execution.readable.get((io, slot))
 
     def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the outputs that a kernel of either side does not write: files have old bytes of memory."""
         # msdump's own kernels, recognised by names of the model's nodes, write all outputs
         is_vendors = any(each is not None and not each.onnx_names for each in self._operators(execution))
-        return LEFTOVER.get(execution.files[-1].op_type, frozenset()) if is_vendors else frozenset()
+        return LEFTOVER.get(execution.op_type, frozenset()) if is_vendors else frozenset()
 
     def _told(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
@@ -452,16 +448,15 @@ class ComparedFolder:
         )
 
     def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
-        last = execution.files[-1]
         place = self.mine.place(
-            *(last.op_name, last.op_type),
+            *(execution.name, execution.op_type),
             pass_number=execution.number,
             execution=self.dumped.execution if self.dumped.executions > 1 else None,
             label=self.label,
             order=number + 1,
             time=execution.time,
         )
-        return described(place, self.mine.operator(last.op_name))
+        return described(place, self.mine.operator(execution.name))
 
     def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
         return self.mine.reads(execution.name, self._casts[0])
@@ -474,9 +469,9 @@ class ComparedFolder:
         """Return the operator in both graphs; golden's is found by counterparts of outputs, or of inputs."""
         mine = self.mine.operator(execution.name)
         for io in (IO.OUTPUT, IO.INPUT):
-            for (own, _), (file, side, _) in execution.counterparts.items():
-                if own is side is io:
-                    return mine, self.theirs.operator(file.op_name)
+            for (own, _), golden in execution.counterparts.items():
+                if own is golden.io is io:
+                    return mine, self.theirs.operator(golden.op_name)
         return mine, None
 
     def _golden_sources(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
@@ -487,15 +482,15 @@ class ComparedFolder:
             return ()
         sources = []
         for slot in range(max(inputs) + 1):
-            file, io, number = inputs.get(slot, (None, IO.INPUT, 0))
-            operator = None if file is None else graph.find(file.op_name)
-            if operator is None:
+            read = inputs.get(slot)
+            operator = None if read is None else graph.find(read.op_name)
+            if read is None or operator is None:
                 sources.append(ABSENT)
-            elif io is IO.OUTPUT:
-                sources.append(ValueSource(SourceKind.OPERATOR, operator.full_name, number))
+            elif read.io is IO.OUTPUT:
+                sources.append(ValueSource(SourceKind.OPERATOR, operator.full_name, read.slot))
             else:
-                known = number < len(operator.inputs)
-                sources.append(in_its_graph(operator.inputs[number], graph) if known else ABSENT)
+                known = read.slot < len(operator.inputs)
+                sources.append(in_its_graph(operator.inputs[read.slot], graph) if known else ABSENT)
         return tuple(behind(source, graph, self._casts[1]) for source in sources)
 
     def _name(self, execution: OperatorExecution) -> str:

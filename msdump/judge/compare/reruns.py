@@ -10,8 +10,7 @@ from typing import Final
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import ToolError
 from msdump.graph import loader
-from msdump.judge import DumpedOperand
-from msdump.judge.compare.executions import OperatorExecution, read_place, readable_operands
+from msdump.judge.compare.executions import OperatorExecution
 from msdump.judge.compare.folders import ComparedFolder, missing_operators
 from msdump.judge.pair import (
     INPUTS,
@@ -49,25 +48,18 @@ from msdump.store import names
 def _rerun_operator(folder: ComparedFolder, order: int, graph: OperatorGraph | None) -> RerunOperator:
     """Return the execution with a number (from 1) for re-execution, with its tensors and held types."""
     execution = folder.matched.executions[order - 1]
-    last = execution.files[-1]
-    operands = readable_operands(folder.dumped, execution.files, is_long_list=True)
-
-    def golden(place: tuple[IO, int]) -> DumpedOperand | None:
-        counterpart = execution.counterparts.get(place)
-        return None if counterpart is None else read_place(folder.golden, counterpart)
-
     number = os.path.basename(folder.dumped.path)  # noqa: PTH119 - of every operator
     return RerunOperator(
-        last.op_name,
-        last.op_type,
+        execution.name,
+        execution.op_type,
         int(number) if number.isdigit() else None,
-        {(each.io, each.index): each for each in operands},
-        golden,
+        execution.readable,
+        execution.counterparts.get,
         label=folder.label,
         order=order,
-        is_inserted=last.op_name.startswith(INSERTED_PREFIX),
+        is_inserted=execution.name.startswith(INSERTED_PREFIX),
         is_in_golden=_is_in_golden(execution, folder.matched.by_graphs),
-        held=frozenset() if graph is None or (known := graph.find(last.op_name)) is None else known.held,
+        held=frozenset() if graph is None or (known := graph.find(execution.name)) is None else known.held,
     )
 
 
@@ -75,12 +67,12 @@ def _is_in_golden(execution: OperatorExecution, matched: MatchedNames) -> bool:
     """Return whether golden has the same parts for an execution, in one operator or in several."""
     if execution.name in matched.whole:
         return True
-    file, io, _ = execution.counterparts.get((IO.OUTPUT, 0), (None, IO.INPUT, 0))
-    if file is None or io is IO.INPUT or execution.replaces:
+    golden = execution.counterparts.get((IO.OUTPUT, 0))
+    if golden is None or golden.io is IO.INPUT or execution.replaces:
         return False
-    sides = ((each.op_name, each.op_type) for each in (execution.files[-1], file))
-    own, golden = ((*map(canonical_type, (op_type, *kinds(name))),) for name, op_type in sides)
-    return own == golden
+    sides = ((execution.name, execution.op_type), (golden.op_name, golden.op_type))
+    types = [(*map(canonical_type, (op_type, *kinds(name))),) for name, op_type in sides]
+    return types[0] == types[1]
 
 
 _MOST_NAMED: Final = 3
@@ -129,7 +121,7 @@ class Rerunning:
             for folder in folders
             for order, execution in enumerate(folder.matched.executions, 1)
         ]
-        if all(execution.files[-1].op_type in INPUTS for execution, *_ in executions):
+        if all(execution.op_type in INPUTS for execution, *_ in executions):
             return  # only constants were dumped
         executions.sort(key=lambda each: each[0].time)
         graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
@@ -297,7 +289,7 @@ def _pairs(
     Behind an operator that was left out, numbers in names shift, and another compiler may number operators of
     one scope in another order: so the graphs are aligned.
     """
-    operators = [each for each in folder.matched.executions if each.files[-1].op_type not in INPUTS]
+    operators = [each for each in folder.matched.executions if each.op_type not in INPUTS]
     named = {each.name for each in operators}
     is_unlike = _is_unlike(named, model)
     number = _number_in(model, () if graph is None else graph.operators)

@@ -148,12 +148,14 @@ class FolderSurroundings:
         iteration: Number of the iteration, None if the path does not contain it.
         expectation: The files that the directory should have.
         is_inferred: Whether the graph was inferred from tensors, so that it has only the dumped operators.
+        directory: The directory in its dump, None outside of a dump.
     """
 
     rank: int | None = None
     iteration: int | None = None
     expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
     is_inferred: bool = False
+    directory: Iteration | None = field(default=None, repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
 
     @cached_property
@@ -317,6 +319,7 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
             iteration.key.rank if iteration.key.rank in known else None,
             iteration.number,
             _expectation(dump, iteration),
+            directory=iteration,
             _graph=partial(getattr, iteration, "operator_graph"),
         )
         for iteration in dump.all_iterations

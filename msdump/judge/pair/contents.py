@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from msdump.device import DATA_FLOW
 from msdump.errors import DumpReadError, FormatError
-from msdump.judge import DumpedOperand, read_operands
 from msdump.judge.pair.sides import READ_AT, joined_parts
 from msdump.read import (
     ABSENT,
     FIXED,
     Folder,
     GraphOperator,
-    NamedFile,
     OperatorGraph,
+    Record,
     SourceKind,
     ValueForm,
     ValueSource,
@@ -54,29 +53,27 @@ def graph_of_contents(folder: Folder, like: OperatorGraph | None = None) -> Oper
     if not folder.kind.is_compiled:  # other directories have graph files, or were cut out of a dump
         return None
     writer = _Writer(like or OperatorGraph({}))
-    for files in sorted(_runs(folder), key=lambda files: (files[-1].timestamp, files[-1].name)):
-        name = files[0].op_name
+    for tensors in sorted(_runs(folder), key=lambda tensors: (tensors[-1].timestamp, tensors[-1].path)):
+        first, in_order = tensors[0], sorted(tensors, key=lambda each: (each.io, each.slot))
         try:
-            tensors = read_operands(folder, files)
+            values = [_value(each) for each in in_order]
         except DumpReadError:  # reported where the tensors are compared
             continue
-        load = partial(_reread, folder, files)
-        values = [_value(tensor, partial(load, place)) for place, tensor in enumerate(tensors)]
-        if files[0].pass_number:
-            writer.add_pass(name, values)
-        elif files[0].op_type in _NO_OPERATORS:
-            writer.add_input(name, values)
+        if first.pass_number:
+            writer.add_pass(first.op_name, values)
+        elif first.op_type in _NO_OPERATORS:
+            writer.add_input(first.op_name, values)
         else:
-            writer.add(name, files[0].op_type, values)
+            writer.add(first.op_name, first.op_type, values)
     return writer.graph()
 
 
-def _runs(folder: Folder) -> Iterator[tuple[NamedFile, ...]]:
-    for files in folder.operators.values():
-        by_pass: dict[int, list[NamedFile]] = {}
-        for file in files:
-            by_pass.setdefault(file.pass_number, []).append(file)
-        yield from map(tuple, by_pass.values())
+def _runs(folder: Folder) -> Iterator[list[Record]]:
+    for tensors in folder.operators.values():
+        by_pass: dict[int, list[Record]] = {}
+        for each in tensors:
+            by_pass.setdefault(each.pass_number, []).append(each)
+        yield from by_pass.values()
 
 
 class _Bits:
@@ -85,13 +82,13 @@ class _Bits:
     In a dump without inputs few tensors share a sample, so most files need not be read in full.
     """
 
-    def __init__(self, tensor: DumpedOperand, data: np.ndarray, load: Callable[[], DumpedOperand]) -> None:
+    def __init__(self, tensor: Record, dtype: str, data: np.ndarray) -> None:
         step = max(data.size // _SAMPLES, 1)
         stretches = b"".join(data[start : start + _STRETCH].tobytes() for start in range(0, data.size, step))
-        self._sample = tensor.dtype, data.size, stretches
-        self._load = load  # reads the tensor again, so that its file is not kept open
+        self._sample = dtype, data.size, stretches
+        self._tensor = tensor  # reads its file again, so that the file is not kept open
         if data.size < _LARGE:
-            self._key = tensor_key(tensor)
+            self._key = _key_of(dtype, data)
 
     def __hash__(self) -> int:
         return hash(self._sample)
@@ -102,7 +99,7 @@ class _Bits:
     @cached_property
     def _key(self) -> Hashable | None:
         try:
-            return tensor_key(self._load())
+            return tensor_key(self._tensor)
         except DumpReadError:  # the file has disappeared since its sample was read
             return None
 
@@ -116,16 +113,13 @@ class _Value(NamedTuple):
     bits: _Bits | None
 
 
-def _value(tensor: DumpedOperand, load: Callable[[], DumpedOperand]) -> _Value:
+def _value(tensor: Record) -> _Value:
     # no element type in the form: on the device it may be another one than in the model
-    shape = tensor.host_shape or (() if tensor.is_converted else tensor.shape)
-    data = _bytes(tensor)
-    bits = None if data is None else _Bits(tensor, data, load)
-    return _Value(tensor.io, tensor.index, ValueForm(shape=shape or None), bits)
-
-
-def _reread(folder: Folder, files: Sequence[NamedFile], place: int) -> DumpedOperand:
-    return read_operands(folder, files)[place]
+    opened = tensor.loaded()
+    shape = opened.host_shape or (() if opened.is_converted else opened.shape)
+    data = _bytes(opened)
+    bits = None if data is None else _Bits(tensor, opened.dtype, data)
+    return _Value(tensor.io, tensor.slot, ValueForm(shape=shape or None), bits)
 
 
 class _Writer:
@@ -290,26 +284,28 @@ def _parts(name: str) -> list[str]:
     return [f"{scope}{slash}{part}" for part in joined_parts(last)] or [name]
 
 
-def tensor_key(tensor: DumpedOperand) -> Hashable | None:
+def tensor_key(tensor: Record) -> Hashable | None:
     """Return a key that tensors of the same bits and type share; None if the file cannot be read.
 
     The key has the sum of the words of each of 64 parts, their XOR, and sampled bytes, which show the order
     of elements: cheaper than a digest.
     """
     data = _bytes(tensor)
-    if data is None:
-        return None
+    return None if data is None else _key_of(tensor.dtype, data)
+
+
+def _key_of(dtype: str, data: np.ndarray) -> Hashable:
     whole = data.size - data.size % _WORD
     words = data[:whole].view(np.uint64)
     starts = range(0, words.size, -(-words.size // _PARTS) or 1)
     sums = np.add.reduceat(words, starts).tobytes() if words.size else b""
     some = data[:: max(1, data.size // _SOME)].tobytes() + data[whole:].tobytes()
-    return tensor.dtype, data.size, sums, int(np.bitwise_xor.reduce(words)), some
+    return dtype, data.size, sums, int(np.bitwise_xor.reduce(words)), some
 
 
-def _bytes(tensor: DumpedOperand) -> np.ndarray | None:
+def _bytes(tensor: Record) -> np.ndarray | None:
     try:
-        array = np.ascontiguousarray(tensor.array)
+        array = np.ascontiguousarray(tensor.elements)
     except (DumpReadError, FormatError):
         return None
     return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)

@@ -212,7 +212,7 @@ def _tell(error: OSError) -> None:
 
 
 def _has_dumps(names: Sequence[str]) -> bool:
-    return any(parse_file_name(name, name) is not None for name in names)
+    return any(parse_file_name(name) is not None for name in names)
 
 
 def _has_statistics(names: Sequence[str]) -> bool:
@@ -336,7 +336,7 @@ def _operators(graph: Mapping[str, str]) -> Counter[str]:
     """Return a graph's operator names, with and without numbers, and their types."""
     folder = next(iter(graph.values()))
     listed = original_names(folder, [entry.name for entry in os.scandir(folder)])
-    parsed = (parse_file_name(name, name) for name in listed)
+    parsed = map(parse_file_name, listed)
     found = {(file.op_name, file.op_type) for _, file in filter(None, parsed)}
     if not found and os.path.exists(table := f"{folder}/{STATISTICS}"):
         found = {(str(row.get("Op Name")), str(row.get("Op Type"))) for row in read_statistics(table)}

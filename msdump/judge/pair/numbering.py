@@ -16,9 +16,17 @@ from typing import Final
 
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import DumpReadError, FormatError
-from msdump.judge import DumpedOperand, read_operands
 from msdump.judge.pair.contents import tensor_key
-from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
+from msdump.read import (
+    Folder,
+    FolderKind,
+    GraphOperator,
+    OperatorGraph,
+    Record,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+)
 from msdump.record import IO
 from msdump.store import sanitize
 
@@ -148,14 +156,13 @@ class _DumpedTensors:
         tensor = self._of(name)[1].get((io, slot))
         return tensor_key(tensor) if tensor is not None and math.prod(tensor.shape) > 1 else None
 
-    def _read(self, name: str) -> tuple[Mapping[_Place, str], Mapping[_Place, DumpedOperand]]:
-        files = [file for file in self._folder.operators.get(name, ()) if not file.pass_number]
-        dtypes = {(file.io or IO.OUTPUT, file.slot): (file.dtype or "").lower() for file in files}
+    def _read(self, name: str) -> tuple[Mapping[_Place, str], Mapping[_Place, Record]]:
+        found = [each for each in self._folder.operators.get(name, ()) if not each.pass_number]
+        dtypes = {(each.io, each.slot): (each.name.dtype or "").lower() for each in found}
         try:
-            tensors = read_operands(self._folder, files)
+            return dtypes, {(each.io, each.slot): each.opened() for each in found}
         except (DumpReadError, FormatError):  # reported where the tensors are compared
-            tensors = ()
-        return dtypes, {(each.io, each.index): each for each in tensors}
+            return dtypes, {}
 
 
 def _is_form(form: ValueForm, dtype: str, count: int) -> bool:
@@ -273,8 +280,8 @@ def _has_same_tasks(folder: Folder, other: Folder) -> bool:
     return all(_task(name, folder) == _task(name, other) for name in folder.operators)
 
 
-def _task(name: str, folder: Folder) -> tuple[int | None, int]:
-    file = folder.operators[name][-1]
+def _task(name: str, folder: Folder) -> tuple[int, int]:
+    file = folder.operators[name][-1].name
     return file.stream_id, file.task_id
 
 

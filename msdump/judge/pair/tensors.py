@@ -19,7 +19,6 @@ from msdump.device import INSERTED_PREFIX, is_view
 from msdump.encode import ge
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.graph import PASSING
-from msdump.judge import read_operands
 from msdump.judge.pair.alignment import Alignment, OperatorPair, align
 from msdump.judge.pair.sides import (
     CAST,
@@ -410,9 +409,7 @@ def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
         sanitize(name.rpartition("/")[2]), ()
     )
     try:
-        first = [file for file in files if not file.pass_number and file.io in {io, None}]
-        tensors = read_operands(folder, first) if first else ()
-        found = (each for each in tensors if (each.io, each.index) == (io, slot))
+        found = (each for each in files if (each.pass_number, each.io, each.slot) == (0, io, slot))
         return next((of_array(each.on_host()) for each in found), None)
     except (DumpReadError, FormatError):
         return None

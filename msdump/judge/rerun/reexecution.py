@@ -238,7 +238,7 @@ class Reexecution:
                 array = self.values.array(site.graph, node.outputs[slot], Holder(tensor, position, node))
             except UNREADABLE:  # said where the tensors themselves are compared
                 continue
-            yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.index)
+            yield RerunOutput(slot, array, type_named(tensor.dtype, array), tensor.io, tensor.slot)
 
     def _propagated(
         self, position: int, site: ModelOperator, output: RerunOutput, again: np.ndarray

@@ -16,11 +16,10 @@ from msdump.device import INSERTED_PREFIX, moves_nothing, runs_on_device
 from msdump.errors import MsdumpError
 from msdump.execute import emulated
 from msdump.graph import Graph, Node, compilation, fuse_elementwise, reads
-from msdump.judge import DumpedOperand
 from msdump.judge.pair import INPUTS, OperatorPair, canonical_type, kinds, operator_graphs, sides
 from msdump.judge.rerun.arithmetic import PRECISION_MODES
 from msdump.plan import Context, DeviceTarget, JitLevel
-from msdump.read import OperatorGraph
+from msdump.read import OperatorGraph, Record
 from msdump.record import IO, OperatorRef
 from msdump.store import sanitize
 
@@ -64,8 +63,8 @@ class RerunOperator:
     name: str
     op_type: str
     iteration: int | None
-    tensors: Mapping[Place, DumpedOperand]
-    golden: Callable[[Place], DumpedOperand | None] = lambda _: None
+    tensors: Mapping[Place, Record]
+    golden: Callable[[Place], Record | None] = lambda _: None
     pair: OperatorPair | None = None
     label: str = ""
     order: int = 0

@@ -13,7 +13,6 @@ import numpy as np
 
 from msdump.errors import DumpReadError, FormatError, MsdumpError
 from msdump.graph import Graph, Node, reads
-from msdump.judge import DumpedOperand
 from msdump.judge.pair import INPUTS, canonical_type
 from msdump.judge.rerun.arithmetic import in_declared_type, may_be_rounded
 from msdump.judge.rerun.sites import (
@@ -24,6 +23,7 @@ from msdump.judge.rerun.sites import (
     folded_of,
     place_operators,
 )
+from msdump.read import Record
 from msdump.record import IO
 from msdump.store import sanitize
 
@@ -39,7 +39,7 @@ UNREADABLE: Final = (NotDumpedError, DumpReadError, FormatError)
 class UnfitError(FormatError):
     """A tensor has another number of elements than the model declares."""
 
-    def __init__(self, tensor: DumpedOperand, message: str) -> None:
+    def __init__(self, tensor: Record, message: str) -> None:
         """Keep the tensor beside the message."""
         super().__init__(message)
         self.tensor = tensor
@@ -55,7 +55,7 @@ class Holder:
         node: The node that reads or writes it; None for a file of a graph input itself.
     """
 
-    tensor: DumpedOperand
+    tensor: Record
     operator: int
     node: Node | None
 
@@ -188,7 +188,7 @@ class DumpedValues:
         return {name: self._value(tensors, site, name, position) for name in needed}
 
     def _value(
-        self, tensors: Mapping[Place, DumpedOperand], site: ModelOperator, name: str, position: int
+        self, tensors: Mapping[Place, Record], site: ModelOperator, name: str, position: int
     ) -> np.ndarray:
         node, graph = site.node, site.graph
         for slot, value in enumerate(node.inputs):
@@ -256,7 +256,7 @@ class DumpedValues:
 def _is_turned(
     array: np.ndarray,
     declared: Sequence[object] | None,
-    tensor: DumpedOperand,
+    tensor: Record,
     operator: RerunOperator,
     node: Node,
 ) -> bool:
@@ -264,17 +264,17 @@ def _is_turned(
 
     MindSpore's products have arguments for transposition; in newer dumps these are inputs after the matrices.
     """
-    is_product = tensor.io is IO.INPUT and tensor.index < len(_TURNING) and array.ndim > 1
+    is_product = tensor.io is IO.INPUT and tensor.slot < len(_TURNING) and array.ndim > 1
     if not is_product or canonical_type(operator.op_type) != canonical_type("BatchMatMul"):
         return False
     *batch, rows, columns = array.shape
     if rows != columns:
         return declared is not None and (*declared,) == (*batch, columns, rows)
-    argument = operator.tensors.get((IO.INPUT, tensor.index + len(_TURNING)))
+    argument = operator.tensors.get((IO.INPUT, tensor.slot + len(_TURNING)))
     if argument is None or argument.dtype != "bool":
         return False
     attributes = node.members[0].attributes
-    turning = any(attributes.get(name) for name in _TURNING[tensor.index])
+    turning = any(attributes.get(name) for name in _TURNING[tensor.slot])
     return bool(argument.on_host().any()) != turning
 
 

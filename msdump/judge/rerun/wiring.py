@@ -12,12 +12,13 @@ import numpy as np
 
 from msdump.dtypes import DType
 from msdump.graph.kernel import HALVES
-from msdump.judge import DumpedOperand, errors
+from msdump.judge import errors
 from msdump.judge.pair import canonical_type, is_commutative
 from msdump.judge.rerun.arithmetic import Arithmetic, is_rounded, is_same, narrower, type_named
 from msdump.judge.rerun.own import is_near
 from msdump.judge.rerun.sites import RerunOperator
 from msdump.judge.rerun.values import UNREADABLE, DumpedValues, Holder, UnfitError
+from msdump.read import Record
 from msdump.record import IO
 
 SWAPPED: Final = "are swapped"
@@ -36,7 +37,7 @@ class _Read:
     """
 
     value: str
-    tensor: DumpedOperand
+    tensor: Record
     holder: Holder | None
     read_type: DType
 
@@ -132,7 +133,7 @@ class DumpedInputs:
     def _swapped(self) -> tuple[int, int] | None:
         for one, other in itertools.combinations(self._unlike, 2):
             if self._is_of(one, other) and self._is_of(other, one):
-                return one.tensor.index, other.tensor.index
+                return one.tensor.slot, other.tensor.slot
         return None
 
     def _told(self, unlike: _Read) -> str:
@@ -140,8 +141,8 @@ class DumpedInputs:
         expected = self._named(unlike.holder)
         other = self._writer(unlike)
         if other is None:
-            return f"input {unlike.tensor.index} is not {expected}, its source in the model"
-        return f"input {unlike.tensor.index} is {self._named(other)}, in the model {expected}"
+            return f"input {unlike.tensor.slot} is not {expected}, its source in the model"
+        return f"input {unlike.tensor.slot} is {self._named(other)}, in the model {expected}"
 
     def _writer(self, unlike: _Read) -> Holder | None:
         """Return an earlier output that equals an input; None without one, or for a constant input."""
@@ -155,7 +156,7 @@ class DumpedInputs:
         return next((holder for holder in written if self._holds(unlike, unlike.value, holder)), None)
 
     def _named(self, holder: Holder) -> str:
-        return f"{holder.tensor.io} {holder.tensor.index} of {self._values.operators[holder.operator].name}"
+        return f"{holder.tensor.io} {holder.tensor.slot} of {self._values.operators[holder.operator].name}"
 
 
 def _is_read_as(array: np.ndarray, value: np.ndarray, read_type: DType, operator: RerunOperator) -> bool:
@@ -182,7 +183,7 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
         except UnfitError:  # another number of elements
-            wrong[tensor.index] = name
+            wrong[tensor.slot] = name
             continue
         except UNREADABLE:
             continue
@@ -197,5 +198,5 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's weight is rounded
             values.rounded.setdefault(position, set()).add(name)
         else:
-            wrong[tensor.index] = name
+            wrong[tensor.slot] = name
     return wrong

@@ -240,7 +240,7 @@ def test_json_form_beside_its_record_counts_once(tmp_path):
     path = record(tmp_path / "dump", AIC)
     path.with_name(f"{path.name}.output.0.json").write_bytes(op_debug.to_json(AIC))
 
-    assert [str(path)] == [found.path for found in overflow.find(str(tmp_path))]
+    assert [str(path)] == [found for found, _ in overflow.find(str(tmp_path))]
 
 
 @pytest.mark.parametrize(

@@ -22,10 +22,10 @@ NUMBER = st.integers(0, 10**9)
     ("name", "kind", "expected"),
     [
         (f"Conv2D.conv-op1.3.2.{T}", "DUMPS", {"op_type": "Conv2D", "op_name": "conv-op1"}),
-        (f"Conv2D.conv.3.{T}", "DUMPS", {"task_id": 3, "stream_id": None, "timestamp": T}),
-        (f"Conv2D.conv.3.2.{T}.4.487.0.0", "DUMPS", {"part": (4, 487, 0, 0)}),
-        (f"Conv2D.conv.3.2.{T}.4.487.0", "DUMPS", {"part": (4, 487, 0)}),
-        ("Conv2D.conv.3.2.123", "DUMPS", {"timestamp": 0}),
+        (f"Conv2D.conv.3.{T}", "DUMPS", {"task_id": 3, "stream_id": 0, "timestamp": T}),
+        (f"Conv2D.conv.3.2.{T}.4.487.0.0", "DUMPS", {"suffix": (4, 487, 0, 0)}),
+        (f"Conv2D.conv.3.2.{T}.4.487.0", "DUMPS", {"suffix": (4, 487, 0)}),
+        ("Conv2D.conv.3.2.123", "DUMPS", {"timestamp": 123}),
         (f"conv1.0.{T}.npy", "GOLDEN", {"op_name": "conv1", "slot": 0, "io": IO.OUTPUT, "timestamp": T}),
         (f"a.b.c.12.{T}.npy", "GOLDEN", {"op_name": "a_b_c", "slot": 12}),
         (f"Add.x.0.0.{T}.input.3.NCHW.float16.npy", "TENSORS", {"slot": 3, "dtype": "float16"}),
@@ -35,7 +35,7 @@ NUMBER = st.integers(0, 10**9)
 )  # fmt: skip
 def test_fields_of_a_name(name, kind, expected):
     """Each kind of name gives its fields."""
-    found_kind, found = parse_file_name(f"/x/{name}", name)
+    found_kind, found = parse_file_name(name)
 
     assert FolderKind[kind] is found_kind
     assert expected == {field: getattr(found, field) for field in expected}
@@ -49,7 +49,7 @@ def test_fields_of_a_name(name, kind, expected):
 )  # fmt: skip
 def test_names_of_somebody_else(name):
     """Other names are no dump files."""
-    assert parse_file_name(f"/x/{name}", name) is None
+    assert parse_file_name(name) is None
 
 
 @given(TEXT, TEXT, NUMBER, NUMBER, st.integers(10**15, 10**16 - 1))
@@ -59,7 +59,7 @@ def test_names_that_are_written_are_read(op_type, op_name, task, stream, time):
     tensor = str(TensorName(op_type, op_name, time, IO.INPUT, task, "NCHW", "float16", task, stream))
 
     for name in (whole, tensor):
-        _, found = parse_file_name(name, name)
+        _, found = parse_file_name(name)
         assert (op_type, op_name, task, stream, time) == (
             found.op_type, found.op_name, found.task_id, found.stream_id, found.timestamp,
         )  # fmt: skip
@@ -68,9 +68,9 @@ def test_names_that_are_written_are_read(op_type, op_name, task, stream, time):
 @given(st.text(max_size=60))
 def test_no_name_is_a_fault(name):
     """Whatever a file is called, its name is that of a dump file or not."""
-    found = parse_file_name(name, name)
+    found = parse_file_name(name)
 
-    assert found is None or found[1].name == name
+    assert found is None or found[0] in FolderKind
 
 
 class TestFolder:
@@ -89,10 +89,10 @@ class TestFolder:
         found = read_folder(str(tmp_path))
 
         assert {"a": [T + 2], "b": [T + 1, T + 3]} == {
-            name: [file.timestamp for file in files] for name, files in found.operators.items()
+            name: [each.timestamp for each in tensors] for name, tensors in found.operators.items()
         }
         assert ["a", "b"] == [*found.operators]
-        assert 3 == sum(1 for _ in found.files)
+        assert 3 == sum(1 for _ in found.tensors)
 
     def test_what_lies_beside_is_left_out(self, tmp_path, caplog):
         """Files of a dump without tensors are left out, foreign files with one warning."""
@@ -119,7 +119,8 @@ class TestFolder:
 
         found = read_folder(str(tmp_path))
 
-        assert {name: f"{tmp_path}/{stand_in}"} == {file.name: file.path for file in found.files}
+        assert [f"{tmp_path}/{stand_in}"] == [each.path for each in found.tensors]
+        assert [parse_file_name(name)[1].op_name] == [*found.operators]
 
     @pytest.mark.parametrize(
         ("formats", "kind"),
