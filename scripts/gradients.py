@@ -1,8 +1,7 @@
-"""Write the reference page of gradient rules and of MindSpore's operators: scripts/gradients.py FILE."""
+"""Write the reference page of gradient rules: scripts/gradients.py FILE."""
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Final
 
 from msdump.config import table
 from msdump.graph import MINDSPORE_DOMAIN, Use, primitive_name
-from msdump.graph.primitives import OPERATORS, SLOTS, OperatorBody
 from msdump.training import losses, operators  # noqa: F401 - they fill the tables
 from msdump.training.rules import LOWERINGS, RULES, Rule, constant_zero
 
@@ -18,45 +16,24 @@ _HEAD: Final = """\
 # Gradients
 
 `msdump.training.step_graph` derives a training step from a model. Each operator between a parameter and the
-loss must be in the first table. Another operator raises an `UnsupportedOpError` with its name, scope and
+loss must be in this table. Another operator raises an `UnsupportedOpError` with its name, scope and
 source line. Then leave the parameters before it out (`trainable`), or register a rule with
 `msdump.training.rules.gradient`. Comparisons, logic, indices and shapes need no rule: whole numbers and truth
 values have no gradient.
 
-This page is generated from the tables of rules by `python scripts/gradients.py docs/reference/gradients.md`.
-"""
-
-_RULES: Final = """\
-## Operators of models
-
 The second column is the most common name in MindSpore. "In MindSpore's form" means: the operator is replaced
 by operators of MindSpore, and their gradients are derived.
-"""
-
-_OPERATORS: Final = """\
-## Operators of MindSpore
 
 A training step has operators of ONNX and nodes of the domain `mindspore.ops`. Each such node is a function of
-ONNX's operators. Inputs are in MindSpore's order. Attributes distinguish functions of one name
-(`**structure`: strides, padding and dilations of windows, options of optimizers).
+ONNX's operators; [Primitives](primitives.md) lists them with their inputs.
+
+This page is generated from the tables of rules by `python scripts/gradients.py docs/reference/gradients.md`.
 """
 
 
 def reference_text() -> str:
     """Return the page as Markdown."""
-    rules = table(("operator", "in MindSpore", "rule"), _rules())
-    bodies = (
-        _operator(name, body) for name, body in sorted(OPERATORS.items(), key=lambda item: item[0].lower())
-    )
-    return "\n".join(
-        (
-            _HEAD,
-            _RULES,
-            rules,
-            _OPERATORS,
-            table(("operator", "inputs", "attributes", "meaning"), bodies),
-        )
-    )
+    return f"{_HEAD}\n{table(('operator', 'in MindSpore', 'rule'), _rules())}"
 
 
 def _rules() -> Iterable[tuple[str, ...]]:
@@ -70,22 +47,6 @@ def _topic(rule: Rule | None) -> str:
     if rule is constant_zero:
         return "zero"
     return rule.__module__.rpartition(".")[2].replace("_", " ") if rule else "in MindSpore's form"
-
-
-def _operator(name: str, body: OperatorBody) -> tuple[str, ...]:
-    inputs: list[str] = []
-    attributes: list[str] = []
-    for item in inspect.signature(body.build).parameters.values():
-        is_attribute = item.kind in {item.KEYWORD_ONLY, item.VAR_KEYWORD}
-        title = str(item).partition(":")[0].removeprefix("_")
-        (attributes if is_attribute else inputs).append(title)
-    inputs = [slot.name for slot in SLOTS.get(name, ())] or inputs
-    return (
-        f"`{name}`",
-        ", ".join(inputs),
-        ", ".join(attributes),
-        (body.build.__doc__ or "").partition("\n")[0],
-    )
 
 
 def main(arguments: list[str]) -> None:

@@ -37,25 +37,15 @@ _NUMBER: Final = re.compile(r"(?P<type>.*)-op(?P<number>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class KernelGraph:
-    """Kernels that MindSpore compiles as one graph: a graph of the file, or its part between two calls.
+    """Kernels that MindSpore compiles as one graph: a graph of the file, or its part between two calls."""
 
-    Attributes:
-        number: Its number in the file; ids of graphs in a dump follow it.
-        kernels: In the order in which they run.
-    """
-
-    number: int
-    kernels: Sequence[Kernel]
+    number: int  # in the file; ids of graphs in a dump follow it
+    kernels: Sequence[Kernel]  # as they run
 
 
 @dataclass(frozen=True, slots=True)
 class FileGraph:
-    """A graph of the file, the main one or a function, as it runs.
-
-    Attributes:
-        nodes: Its nodes.
-        steps: Kernel graphs, and calls of functions between them, in order.
-    """
+    """A graph of the file, the main one or a function, as it runs: kernel graphs, and calls between them."""
 
     nodes: KernelNodes
     steps: Sequence[KernelGraph | Kernel]
@@ -114,24 +104,19 @@ def _steps(nodes: KernelNodes, names: _Names, numbers: Iterator[int]) -> list[Ke
             continue
         inside = set(members)
         read = {item for node in ordered if node not in inside for item in node.inputs} | {*nodes.results}
-        kernels = _named(members, [node for node in members if node in read], names)
+        results = [node for node in members if node in read]
+        inputs = {node: node.inputs for node in members}
+        for node in members:  # values of other kernel graphs are inputs of this one
+            node.inputs = [
+                Variable("") if isinstance(item, Kernel) and item not in inside else item
+                for item in node.inputs
+            ]
+        kernels = execution_order(results)
+        names.give(results, kernels)
+        for node in members:
+            node.inputs = inputs[node]
         steps.append(KernelGraph(next(numbers), kernels))
     return steps
-
-
-def _named(members: Sequence[Kernel], results: Sequence[Kernel], names: _Names) -> Sequence[Kernel]:
-    """Return the kernels of a kernel graph in order, named; values of other kernel graphs are its inputs."""
-    inside = set(members)
-    inputs = {node: node.inputs for node in members}
-    for node in members:
-        node.inputs = [
-            Variable("") if isinstance(item, Kernel) and item not in inside else item for item in node.inputs
-        ]
-    kernels = execution_order(results)
-    names.give(results, kernels)
-    for node in members:
-        node.inputs = inputs[node]
-    return kernels
 
 
 def _loaded_names(file: MindIR) -> Iterator[tuple[str, str]]:
@@ -198,10 +183,9 @@ class _Names:
             if kernel.runs:
                 kernel.name = self._next(self._in_files, kernel)
         for kernel in kernels:
-            made = kernel.is_new or _is_made_anew(kernel)
-            kernel.listed_name = (
-                self._next(self._listed, kernel) if made else kernel.front_name or kernel.name
-            )
+            is_new = kernel.is_new or _is_made_anew(kernel)
+            known = kernel.front_name or kernel.name
+            kernel.listed_name = self._next(self._listed, kernel) if is_new else known
 
     def _next(self, counts: Counter[tuple[str, str]], kernel: Kernel) -> str:
         key = kernel.scope, kernel.op_type

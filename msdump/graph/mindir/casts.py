@@ -22,6 +22,7 @@ from msdump.graph.mindir.kernels import (
     Operand,
     flattened,
     is_monad,
+    source,
 )
 
 _FLOAT16: Final = dtypes.from_name("float16")
@@ -53,41 +54,32 @@ _INT32_SLOTS: Final = {"TopK": 1, "CumulativeLogsumexp": 1}
 def insert_casts(kernels: Sequence[Kernel], results: list[Operand], handed: Collection[Operand] = ()) -> None:
     """Put a Cast in front of each operand that a kernel takes in another type than it has, in place.
 
-    A single result that has another type on the device than by declaration is cast back.
-
-    Args:
-        kernels: All nodes of a graph in the file's order.
-        results: Results of the graph; changed in place.
-        handed: Kernels with results that go to another graph as they are: they hold them as declared.
+    A single result that has another type on the device than by declaration is cast back. ``handed``: kernels
+    with results that go to another graph as they are, and so are held as declared.
     """
     for kernel in kernels:
-        if kernel.runs and not kernel.is_cast:
-            declared = None if kernel.type is None else kernel.type.dtype
-            kernel.device = declared if kernel in handed else _on_device(kernel)
-            kernel.inputs = [
-                item if is_monad(item) else _cast(kernel, slot, item) for slot, item in _slots(kernel)
-            ]
+        if not kernel.runs or kernel.is_cast:
+            continue
+        kernel.device = _declared(kernel) if kernel in handed else _on_device(kernel)
+        slot, operands = 0, []
+        for item in kernel.inputs:
+            members = [] if is_monad(item) else flattened(item)  # a tuple takes several slots
+            made = [_cast(kernel, slot + place, member) for place, member in enumerate(members)]
+            slot += len(members)
+            if made == members:
+                operands.append(item)
+            else:
+                whole = Kernel("MakeTuple", "", made, (None,) * len(made), runs=False)
+                operands.append(made[0] if len(made) == 1 else whole)
+        kernel.inputs = operands
     results[:] = [_cast_back(item) for item in results]
 
 
-def _slots(kernel: Kernel) -> list[tuple[int, Operand]]:
-    """Return the operands with their first slots; tuples take several."""
-    slot, found = 0, []
-    for item in kernel.inputs:
-        found.append((slot, item))
-        slot += 0 if is_monad(item) else len(flattened(item))
-    return found
+def _declared(item: Operand) -> DType | None:
+    return None if item.type is None else item.type.dtype
 
 
 def _cast(kernel: Kernel, slot: int, item: Operand) -> Operand:
-    members = flattened(item)
-    made = [_cast_one(kernel, slot + place, member) for place, member in enumerate(members)]
-    if all(new is old for new, old in zip(made, members, strict=True)):
-        return item
-    return made[0] if len(made) == 1 else Kernel("MakeTuple", "", made, (None,) * len(made), runs=False)
-
-
-def _cast_one(kernel: Kernel, slot: int, item: Operand) -> Operand:
     has, wants = _on_device(item), _wanted(kernel, slot, item)
     if wants is None or has is None or has is wants or not {has, wants} <= _CONVERTED:
         return item
@@ -100,33 +92,26 @@ def _new_cast(scope: str, item: Operand, dtype: DType) -> Kernel:
 
 
 def _wanted(kernel: Kernel, slot: int, item: Operand) -> DType | None:
-    declared = None if item.type is None else item.type.dtype
+    declared = _declared(item)
     if slot in _WIDE.get(kernel.op_type, ()):
         return _FLOAT32 if declared is _FLOAT16 else None
-    if _INT32_SLOTS.get(kernel.op_type) == slot:
-        return _INT32
-    if kernel.op_type == "Gather" and slot == 1 and isinstance(item, Constant):
+    is_index = kernel.op_type == "Gather" and slot == 1 and isinstance(item, Constant)
+    if is_index or _INT32_SLOTS.get(kernel.op_type) == slot:
         return _INT32
     return declared if declared in {_FLOAT16, _FLOAT32} else None
 
 
 def _on_device(item: Operand) -> DType | None:
     """Return the element type that an operand has on the device."""
-    declared = None if item.type is None else item.type.dtype
-    if not isinstance(item, Kernel):
-        return declared
-    if item.device is not None:
-        return item.device
-    source: Operand = item
-    while isinstance(source, Kernel) and source.op_type in PICKING:
-        source = source.inputs[0]
-    if source is item:
-        if item.op_type == "Histogram":  # vendor: it declares the element type of its input
-            return _INT32
-        return _FLOAT32 if item.op_type in _WIDE and declared is _FLOAT16 else declared
+    declared = _declared(item)
+    if not isinstance(item, Kernel) or item.device is not None:
+        return item.device if isinstance(item, Kernel) else declared
     if item.op_type in PASSING:
         return _on_device(item.inputs[0])
-    is_wide = isinstance(source, Kernel) and source.op_type in _WIDE
+    if item.op_type == "Histogram":  # vendor: it declares the element type of its input
+        return _INT32
+    maker = source(item, PICKING)
+    is_wide = isinstance(maker, Kernel) and maker.op_type in _WIDE
     return _FLOAT32 if is_wide and declared is _FLOAT16 else declared
 
 
@@ -136,7 +121,5 @@ def _cast_back(item: Operand) -> Operand:
     if item.op_type == "Depend":
         inner = _cast_back(item.inputs[0])
         return item if inner is item.inputs[0] else replace(item, inputs=[inner, *item.inputs[1:]])
-    declared = None if item.type is None else item.type.dtype
-    if declared is None or _on_device(item) is declared:
-        return item
-    return _new_cast("Default", item, declared)
+    declared = _declared(item)
+    return item if declared is None or _on_device(item) is declared else _new_cast("Default", item, declared)

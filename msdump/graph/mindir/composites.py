@@ -43,7 +43,12 @@ def composite(kernel: Kernel) -> OperatorBody | None:
 
 def _inlined(kernel: Kernel, values: dict[Operand, _Results]) -> _Results:
     """Write the operator of a kernel, or its body; return the results."""
-    operands = [_settled(item) for item in kernel.operands()]
+    operands: list[Operand] = []
+    for item in kernel.operands():
+        members = item.inputs if isinstance(item, Kernel) and item.op_type == "RealMakeTuple" else ()
+        constants = [each.value for each in members if isinstance(each, Constant)]
+        is_whole = members and len(constants) == len(members)  # a tuple of constants is one constant
+        operands.append(Constant(tuple(constants)) if is_whole else item)
     read = [value for item in operands for value in _read(item, values)]
     call = Call(
         kernel.op_type,
@@ -62,15 +67,7 @@ def _inlined(kernel: Kernel, values: dict[Operand, _Results]) -> _Results:
         return read
     if entry is None:
         raise UnsupportedOpError(f"primitive {kernel.op_type} is not known")
-    return entry.results(read, call.structure(entry), call.computed(entry))
-
-
-def _settled(item: Operand) -> Operand:
-    """Return a tuple of constants as one constant."""
-    if isinstance(item, Kernel) and item.op_type == "RealMakeTuple":
-        members = [each.value for each in item.inputs if isinstance(each, Constant)]
-        return Constant(tuple(members)) if len(members) == len(item.inputs) else item
-    return item
+    return entry.results(read, *call.keywords(entry))
 
 
 def _read(item: Operand, values: dict[Operand, _Results]) -> _Results:

@@ -31,24 +31,26 @@ class Expansion:
         """The first operand."""
         return self.inputs[0]
 
+    def has(self, slot: int) -> bool:
+        """Return whether an operand is given, and not None."""
+        return slot < len(self.inputs) and getattr(self.inputs[slot], "value", self) is not None
+
     def given(self, slot: int, default: Any = None) -> Any:
         """Return the value of a constant operand; the default where it is left out or no constant."""
-        item = self.inputs[slot] if slot < len(self.inputs) else None
-        return item.value if isinstance(item, Constant) and item.value is not None else default
+        item = self.inputs[slot] if self.has(slot) else None
+        return item.value if isinstance(item, Constant) else default
 
     def add(self, op_type: str, *inputs: Any, dtype: DType | None = None, outputs: Any = None) -> Kernel:
         """Add a kernel; plain values become constants.
 
-        Args:
-            op_type: MindSpore's name.
-            inputs: Its operands.
-            dtype: Element type of the result; None: that of the composite.
-            outputs: Types of the results; None: one in the shape to which the operands broadcast.
+        ``dtype``: of the result, if not the composite's; ``outputs``: its types, if not the one in the shape
+        to which the operands broadcast.
         """
-        kind = self.whole.type
-        own = dtype or (None if kind is None else kind.dtype)
         operands = [item if isinstance(item, Operand) else Constant(item) for item in inputs]
-        kinds = outputs or (ValueType(own, _broadcast(operands)),)
+        tensors = [
+            shape_of(each) for each in operands if not isinstance(each, Constant) or each.type is not None
+        ]
+        kinds = outputs or (ValueType(dtype or element_of(self.whole), _broadcast(tensors)),)
         kernel = Kernel(op_type, self.scope, operands, kinds, is_new=True)
         kernel.shows_all = op_type == "Cast"  # its type is an operand here, not an attribute
         self.kernels.append(kernel)
@@ -72,14 +74,11 @@ def shape_of(operand: Operand) -> tuple[Any, ...] | None:
     return None if operand.type is None else operand.type.shape
 
 
-def _broadcast(operands: Sequence[Operand]) -> tuple[Any, ...] | None:
-    """Return the shape to which tensors broadcast, None where it is unknown."""
-    shapes = [shape_of(each) for each in operands if not isinstance(each, Constant) or each.type is not None]
+def _broadcast(shapes: Sequence[tuple[Any, ...] | None]) -> tuple[Any, ...] | None:
+    """Return the shape to which shapes broadcast, None where it is unknown."""
     known = [shape for shape in shapes if shape is not None]
-    if len(known) != len(shapes):
-        return None
     try:
-        return tuple(np.broadcast_shapes(*known))
+        return tuple(np.broadcast_shapes(*known)) if len(known) == len(shapes) else None
     except (ValueError, TypeError):  # sizes that are not known
         return None
 
@@ -92,18 +91,13 @@ def _scalar(op_type: str, *, divides: bool = False) -> Rule:
     """A tensor and a number; integers beside a float are converted first."""
 
     def rule(e: Expansion) -> None:
-        x = e.x
-        element = element_of(x)
+        x, element = e.x, element_of(e.x)
         is_whole = element is not None and element.numpy.kind in "iub"
         if is_whole and (divides or isinstance(e.given(1, 0.0), float)):
             x = e.add("Cast", x, MINDSPORE_NUMBERS["float32"], dtype=dtypes.from_name("float32"))
         e.add(op_type, x, e.number(1, x))
 
     return rule
-
-
-def _two(op_type: str) -> Rule:
-    return lambda e: e.add(op_type, *e.inputs[:2])
 
 
 def _picked(op_type: str, *slots: int | tuple[Any]) -> Rule:
@@ -115,9 +109,9 @@ def _picked(op_type: str, *slots: int | tuple[Any]) -> Rule:
 
 def _reduced(op_type: str, *flags: bool) -> Rule:
     def rule(e: Expansion) -> None:
-        x, kind = e.x, e.whole.type
-        if kind is not None and kind.dtype is not None and element_of(x) is not kind.dtype:
-            x = e.add("Cast", x, MINDSPORE_NUMBERS.get(kind.dtype.name, 0))
+        x, element = e.x, element_of(e.whole)
+        if element is not None and element_of(x) is not element:
+            x = e.add("Cast", x, MINDSPORE_NUMBERS.get(element.name, 0))
         e.add(op_type, x, e.given(1), e.given(2, False), *flags)
 
     return rule
@@ -130,16 +124,8 @@ def _over_all(op_type: str) -> Rule:
 def _clamp(e: Expansion) -> None:
     x = e.x
     for slot, kind in ((1, "Maximum"), (2, "Minimum")):
-        if e.given(slot, e.inputs[slot]) is not None and not _is_none(e.inputs[slot]):
+        if e.has(slot):
             x = e.add(kind, x, e.number(slot, x))
-
-
-def _is_none(operand: Operand) -> bool:
-    return isinstance(operand, Constant) and operand.value is None
-
-
-def _silu(e: Expansion) -> None:
-    e.add("Mul", e.x, e.add("Sigmoid", e.x))
 
 
 def _divided(e: Expansion) -> None:
@@ -153,55 +139,44 @@ def _divided(e: Expansion) -> None:
 
 
 def _product(e: Expansion) -> None:
-    a, b = e.inputs[:2]
-    first, second = shape_of(a), shape_of(b)
-    if (
-        first is None
-        or second is None
-        or (len(first), len(second)) == (2, 2)
-        or 1 in {len(first), len(second)}
-    ):
-        e.add("MatMul", a, b, False, False)
+    operands = e.inputs[:2]
+    shapes = [shape for shape in map(shape_of, operands) if shape is not None]
+    ranks = [*map(len, shapes)]
+    if len(shapes) < len(operands) or ranks == [2, 2] or 1 in ranks:
+        e.add("MatMul", *operands, False, False)
         return
-    try:
-        batch = tuple(np.broadcast_shapes(first[:-2], second[:-2]))
-    except (ValueError, TypeError):  # sizes that are not known
-        batch = None
-    for slot, shape in enumerate((first, second)):
+    batch = _broadcast([shape[:-2] for shape in shapes])
+    for slot, shape in enumerate(shapes):
         if batch is not None and shape[:-2] != batch:
             sizes = (*batch, *shape[-2:])
             kinds = (ValueType(element_of(e.inputs[slot]), sizes),)
-            wide = e.add("BroadcastTo", e.inputs[slot], sizes, outputs=kinds)
-            a, b = (wide, b) if slot == 0 else (a, wide)
-    e.add("BatchMatMul", a, b, False, False)
+            operands[slot] = e.add("BroadcastTo", e.inputs[slot], sizes, outputs=kinds)
+    e.add("BatchMatMul", *operands, False, False)
 
 
 def _dense(e: Expansion) -> None:
     product = e.add("MatMul", *e.inputs[:2], False, True, outputs=e.whole.outputs)
-    if len(e.inputs) > 2 and not _is_none(e.inputs[2]):  # noqa: PLR2004 - a bias
+    if e.has(2):
         is_matrix = len(shape_of(e.x) or (0, 0)) == 2  # noqa: PLR2004
         e.add("BiasAdd", product, e.inputs[2], 0) if is_matrix else e.add("Add", product, e.inputs[2])
 
 
 def _prod(e: Expansion) -> None:
     axis: Any = e.inputs[1]
-    if not _is_none(axis):
+    if e.has(1):
         axis = e.add("RealMakeTuple", axis, outputs=(None,))
     e.add("ReduceProd", e.x, axis, e.inputs[2])
 
 
 def _softmax_backward(e: Expansion) -> None:
     dout, out = e.inputs[:2]
-    axis = e.given(2, -1)
-    shape = shape_of(out) or shape_of(dout)
+    axis, shape = e.given(2, -1), shape_of(out) or shape_of(dout)
     total = e.add("Mul", out, dout)
     if shape is None or shape[axis] != 1:
-        sizes = (
-            None
-            if shape is None
-            else tuple(1 if place == axis % len(shape) else size for place, size in enumerate(shape))
-        )
-        kinds = (ValueType(element_of(out), sizes),)
+        sizes: Any = None if shape is None else [*shape]
+        if sizes is not None:
+            sizes[axis] = 1
+        kinds = (ValueType(element_of(out), sizes and tuple(sizes)),)
         total = e.add("ReduceSum", total, (axis,), True, False, outputs=kinds)
     e.add("Mul", out, e.add("Sub", dout, total))
 
@@ -215,9 +190,7 @@ def _silu_grad(e: Expansion) -> None:
 
 def _bce_backward(e: Expansion) -> None:
     dout, x, target = e.inputs[:3]
-    weight, positive = (
-        e.add("OnesLike", target) if _is_none(e.inputs[slot]) else e.inputs[slot] for slot in (3, 4)
-    )
+    weight, positive = (e.inputs[slot] if e.has(slot) else e.add("OnesLike", target) for slot in (3, 4))
     known = e.add("Mul", target, positive)
     total = e.add("Sub", e.add("Add", known, Constant(1, element_of(x))), target)
     slope = e.add("Sub", e.add("Mul", total, e.add("Sigmoid", x)), known)
@@ -237,19 +210,13 @@ def _scaled(op_type: str) -> Rule:
 
 
 def _split(e: Expansion) -> None:
-    if len(e.whole.outputs) == 1:
-        e.kernels.append(Kernel("MakeTuple", e.scope, [e.x], e.whole.outputs, runs=False))
-        return
-    shape = shape_of(e.x) or ()
-    sizes, axis = e.given(1, ()), e.given(2, 0)
-    starts = np.cumsum((0, *sizes))
-    parts: list[Operand] = []
-    for start, size, kind in zip(starts, sizes, e.whole.outputs, strict=False):
-        begin = [0] * len(shape)
-        begin[axis] = int(start)
-        lengths = [*shape]
-        lengths[axis] = size
+    shape, axis, start = [*(shape_of(e.x) or ())], e.given(2, 0), 0
+    parts: list[Operand] = [] if len(e.whole.outputs) > 1 else [e.x]
+    for size, kind in zip(e.given(1, ()), e.whole.outputs if not parts else (), strict=False):
+        begin, lengths = [0] * len(shape), [*shape]
+        begin[axis], lengths[axis] = start, size
         parts.append(e.add("Slice", e.x, tuple(begin), tuple(lengths), outputs=(kind,)))
+        start += size
     e.kernels.append(Kernel("MakeTuple", e.scope, parts, e.whole.outputs, runs=False))
 
 
@@ -262,8 +229,8 @@ def _in_place(op_type: str, *, scaled: bool) -> Rule:
             other = e.add("Mul", other, e.number(2, variable))
         value = e.add(op_type, variable, other)
         after = Kernel("UpdateState", e.scope, [e.inputs[-1], value], (None,), runs=False)
-        scope = e.whole.scope
-        assign = Kernel("Assign", scope, [variable, value, after], e.whole.outputs, is_new=True, monad=after)
+        operands: list[Operand] = [variable, value, after]
+        assign = Kernel("Assign", e.whole.scope, operands, e.whole.outputs, is_new=True, monad=after)
         e.kernels += [after, assign]
 
     return rule
@@ -296,17 +263,13 @@ _RULES: Final[Mapping[str, Rule]] = {
     "Muls": _scalar("Mul"),
     "Adds": _scalar("Add"),
     "Divs": _scalar("Div", divides=True),
-    "LessScalar": _scalar("Less"),
-    "EqScalar": _scalar("Equal"),
-    "NeScalar": _scalar("NotEqual"),
-    "GtScalar": _scalar("Greater"),
-    "GreaterEqualScalar": _scalar("GreaterEqual"),
-    "LessEqualScalar": _scalar("LessEqual"),
-    "RemainderTensorScalar": _scalar("FloorMod"),
-    "RemainderTensorTensor": _two("FloorMod"),
-    "PowTensorScalar": _scalar("Pow"),
+    **{name: _scalar(kind) for name, kind in (
+        ("LessScalar", "Less"), ("EqScalar", "Equal"), ("NeScalar", "NotEqual"), ("GtScalar", "Greater"),
+        ("GreaterEqualScalar", "GreaterEqual"), ("LessEqualScalar", "LessEqual"),
+        ("RemainderTensorScalar", "FloorMod"), ("PowTensorScalar", "Pow"))},
+    "RemainderTensorTensor": _picked("FloorMod", 0, 1),
     "ClampScalar": _clamp,
-    "SiLU": _silu,
+    "SiLU": lambda e: e.add("Mul", e.x, e.add("Sigmoid", e.x)),
     "DivMod": _divided,
     "MatMulExt": _product,
     "Dense": _dense,

@@ -32,12 +32,7 @@ MONAD: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """An operator of the file, which nodes with equal attributes share.
-
-    Attributes:
-        op_type: MindSpore's name, ``MatMul``.
-        attributes: Decoded attributes by name.
-    """
+    """An operator of the file with its decoded attributes, which nodes with equal attributes share."""
 
     op_type: str
     attributes: Mapping[str, Any]
@@ -106,7 +101,10 @@ def read(data: memoryview, files: weights.SideFiles) -> MindIR:
         if tensor.name in arrays:
             raise GraphError(f"parameter {tensor.name!r} is listed twice")
         arrays[tensor.name] = _array(tensor, contents)
-    primitives = {each.name: _primitive(each) for each in model.primitives}
+    primitives = {
+        each.name: Primitive(each.op_type, {item.name: decoded(item) for item in each.attribute})
+        for each in model.primitives
+    }
     functions = {each.name: each for each in model.functions}
     return MindIR(model.graph, functions, primitives, arrays, notes)
 
@@ -163,10 +161,6 @@ def _checked(model: Any) -> Iterator[str]:
         )
 
 
-def _primitive(message: Any) -> Primitive:
-    return Primitive(message.op_type, {each.name: decoded(each) for each in message.attribute})
-
-
 def element_type(number: int) -> dtypes.DType:
     """Return the element type of a TensorProto.DataType of MindIR.
 
@@ -213,11 +207,9 @@ def decoded(attribute: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for e
     if depth > _NESTING:
         raise GraphError(f"attribute {attribute.name!r}: tuples are nested more than {_NESTING} deep")
     kind = attribute.type
-    if kind in _NUMBERS:
-        single, repeated = _NUMBERS[kind]
-        values = [_NUMBER_TYPES[kind](each) for each in getattr(attribute, repeated)]
-        if not values:
-            return _NUMBER_TYPES[kind](getattr(attribute, single))
+    if kind in _FIELDS:
+        single, repeated, number = _FIELDS[kind]
+        values = [number(each) for each in getattr(attribute, repeated) or (getattr(attribute, single),)]
         return values[0] if len(values) == 1 else tuple(values)
     if kind == Kind.STRING:
         texts = [each.decode(errors="replace") for each in attribute.strings or (attribute.s,)]
@@ -237,23 +229,14 @@ def decoded(attribute: Any, depth: int = 0) -> Any:  # noqa: PLR0911 - one for e
     return None
 
 
-_NUMBERS: Final[Mapping[int, tuple[str, str]]] = {
-    **dict.fromkeys((Kind.FLOAT, Kind.FLOAT16, Kind.BFLOAT16), ("f", "floats")),
-    **dict.fromkeys((Kind.DOUBLE,), ("d", "doubles")),
-    **dict.fromkeys(
-        (
-            *(Kind.BOOL, Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64),
-            *(Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64),
-        ),
-        ("i", "ints"),
-    ),
+_FIELDS: Final[Mapping[int, tuple[str, str, type]]] = {
+    **dict.fromkeys((Kind.FLOAT, Kind.FLOAT16, Kind.BFLOAT16), ("f", "floats", float)),
+    Kind.DOUBLE: ("d", "doubles", float),
+    Kind.BOOL: ("i", "ints", bool),
+    **dict.fromkeys((Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64), ("i", "ints", int)),
+    **dict.fromkeys((Kind.UINT8, Kind.UINT16, Kind.UINT32, Kind.UINT64), ("i", "ints", int)),
 }
-"""By kind: the field of a single number, and that of repeated ones."""
-
-_NUMBER_TYPES: Final[Mapping[int, type]] = {
-    kind: bool if kind == Kind.BOOL else float if single in "fd" else int
-    for kind, (single, _) in _NUMBERS.items()
-}
+"""By kind of number: the field of a single one, that of repeated ones, and Python's type."""
 
 
 def abstract_types(attribute: Any | None, node: str, depth: int = 0) -> tuple[ValueType | None, ...]:

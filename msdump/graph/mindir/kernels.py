@@ -6,7 +6,7 @@ made anew, which operands a kernel takes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -171,19 +171,12 @@ def flattened(operand: Operand) -> list[Operand]:
 
 @dataclass(slots=True)
 class KernelNodes:
-    """The nodes of one graph of the file.
-
-    Attributes:
-        name: The graph's name in the file.
-        kernels: All nodes in the file's order, which is depth first from the result.
-        results: The operands that the graph returns.
-        inputs: The graph's own inputs in order, weights excluded.
-    """
+    """The nodes of one graph of the file, in its order: depth first from the result."""
 
     name: str
     kernels: list[Kernel] = field(default_factory=list)
     results: list[Operand] = field(default_factory=list)
-    inputs: list[Variable] = field(default_factory=list)
+    inputs: list[Variable] = field(default_factory=list)  # without the weights
 
 
 def plain_name(name: str) -> str:
@@ -195,7 +188,7 @@ def plain_name(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-Expand = Any
+Expand = Callable[["Kernel"], "Sequence[Kernel] | None"]
 """Returns the kernels by which the backend computes a composite, None for an operator with a kernel."""
 
 
@@ -203,14 +196,7 @@ class NodeReader:
     """Reads the nodes of the file's graphs."""
 
     def __init__(self, file: MindIR, expand: Expand, loaded: Mapping[str, str]) -> None:
-        """Keep the file.
-
-        Args:
-            file: The file.
-            expand: See ``Expand``.
-            loaded: By value, the full name of its node in a file that MindSpore has loaded; empty: the
-                names are the file's.
-        """
+        """Keep the file; ``loaded``: full names by value, once MindSpore has loaded the file, or empty."""
         self._file = file
         self._expand = expand
         self._loaded = loaded
@@ -240,7 +226,13 @@ class NodeReader:
         for tensor in graph.parameter:
             values[tensor.name] = Variable(plain_name(tensor.name), tensor_type(tensor))
         for node in graph.node:
-            self._add(node, values, read)
+            if not node.output:
+                raise GraphError(f"node {node.name!r} ({node.op_type}) has no output")
+            if node.op_type == CONSTANT:
+                continue
+            made = self._made(self._kernel(node, values))
+            read.kernels += [each for each in made if isinstance(each, Kernel)]
+            values.update(dict.fromkeys(node.output, made[-1]))
         if not graph.output:
             raise GraphError(f"graph {graph.name!r} returns nothing")
         for info in graph.output:
@@ -249,50 +241,31 @@ class NodeReader:
             read.results.append(values[info.name])
         return read
 
-    def _add(self, node: Any, values: dict[str, Operand], read: KernelNodes) -> None:
-        if not node.output:
-            raise GraphError(f"node {node.name!r} ({node.op_type}) has no output")
-        abstract = {each.name: each for each in node.attribute}
-        if node.op_type == CONSTANT:
-            return
-        kernel = self._kernel(node, values, abstract_types(abstract.get("shape"), node.domain or node.name))
-        if kernel.op_type in TUPLES:
-            count = sum(self._members.get(source(item, PICKING), 1) for item in kernel.inputs)
-            if count > _MOST_MEMBERS:
-                raise GraphError(
-                    f"node {node.output[0]!r}: a tuple has more than {_MOST_MEMBERS} values inside"
-                )
-            self._members[kernel] = count
-        try:
-            made = self._made(kernel)
-        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise GraphError(
-                f"{kernel.front_name}: {kernel.op_type} has other operands than MindSpore gives it: {error}"
-            ) from error
-        read.kernels += [each for each in made if isinstance(each, Kernel)]
-        values.update(dict.fromkeys(node.output, made[-1]))
-
-    def _kernel(
-        self, node: Any, values: Mapping[str, Operand], outputs: tuple[ValueType | None, ...]
-    ) -> Kernel:
+    def _kernel(self, node: Any, values: Mapping[str, Operand]) -> Kernel:
+        """Return a node as it stands in the file."""
+        shape = next((each for each in reversed(node.attribute) if each.name == "shape"), None)
+        outputs = abstract_types(shape, node.domain or node.name)
         inputs = [values.get(name) or self._function(node, name) for name in node.input]
         if not node.op_type.startswith(REFERENCE):
             raise GraphError(f"node {node.name!r}: operator {node.op_type!r} has an unknown form")
         name = node.op_type.removeprefix(REFERENCE)
         primitive = self._file.primitives.get(name)
-        scope = node.domain.rpartition("/")[0] or "Default"
-        front_name = self._loaded.get(node.output[0], node.domain)
-        if self._loaded:
-            scope = "Default"
+        scope = "Default" if self._loaded else node.domain.rpartition("/")[0] or "Default"
         if primitive is None:
             callee = values.get(name) or self._function(node, name)
             return Kernel(CALL, scope, [callee, *inputs], outputs, runs=False)
-        kind = primitive.op_type
+        kind, front_name = primitive.op_type, self._loaded.get(node.output[0], node.domain)
         if len(inputs) < _FEWEST.get(kind, 0):
             raise GraphError(f"{node.domain}: {kind} needs {_FEWEST[kind]} operands, not {len(inputs)}")
-        return Kernel(
-            *(kind, scope, inputs, outputs, kind not in VIRTUAL, front_name, primitive.attributes),
-        )
+        kernel = Kernel(kind, scope, inputs, outputs, kind not in VIRTUAL, front_name, primitive.attributes)
+        if kind in TUPLES:
+            count = sum(self._members.get(source(item, PICKING), 1) for item in inputs)
+            if count > _MOST_MEMBERS:
+                raise GraphError(
+                    f"node {node.output[0]!r}: a tuple has more than {_MOST_MEMBERS} values inside"
+                )
+            self._members[kernel] = count
+        return kernel
 
     def _function(self, node: Any, name: str) -> Constant:
         if name not in self._file.functions:
@@ -301,38 +274,45 @@ class NodeReader:
             )
         return Constant(Function(name))
 
-    def _made(self, kernel: Kernel) -> list[Operand]:  # noqa: C901, PLR0911 - one for each kind of node
+    def _made(self, kernel: Kernel) -> Sequence[Operand]:
         """Return the backend's nodes for a node, the one with its value last."""
+        try:
+            return self._in_backend(kernel)
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            name = f"{kernel.front_name}: {kernel.op_type}"
+            raise GraphError(f"{name} has other operands than MindSpore gives it: {error}") from error
+
+    def _in_backend(self, kernel: Kernel) -> Sequence[Operand]:
         kind, first = kernel.op_type, kernel.inputs[0] if kernel.inputs else None
         if kind == "UpdateState":
             for item in kernel.inputs[1:]:
                 if isinstance(item, Kernel) and item.monad is not None:
                     kernel.inputs[0] = item.monad
-            return [kernel]
-        if kind in ITEMS:
+        elif kind in ITEMS and isinstance(first, Kernel):
             index = kernel.inputs[1]
             number = index.value if isinstance(index, Constant) else None
-            if isinstance(first, Kernel) and first.op_type in TUPLES and isinstance(number, int):
+            if first.op_type in TUPLES and isinstance(number, int):
                 return [first.inputs[number]]
-            if isinstance(first, Kernel) and first.op_type == "Shape":
+            if first.op_type == "Shape":
                 return [_real(kernel, "RealTupleGetItem")]
-            return [kernel]
-        if kind in TUPLES:
+        elif kind in TUPLES:
             sizes = {"RealTupleGetItem", "ScalarAdd", "ScalarMul"}
-            has_sizes = any(isinstance(item, Kernel) and item.op_type in sizes for item in kernel.inputs)
-            return [_real(kernel, "RealMakeTuple")] if has_sizes else [kernel]
-        if not kernel.runs:
-            return [kernel]
-        expanded = self._expand(kernel)
-        if expanded is not None:
-            return list(expanded)
-        if kind == "Transpose" and moves_only_ones(kernel):
-            shape = Constant(None if kernel.type is None else kernel.type.sizes)
-            return [replace(kernel, op_type="Reshape", inputs=[kernel.inputs[0], shape], is_new=True)]
-        if kind == "Shape":
-            kernel.outputs = (None,)
-        kernel.op_type = _KERNELS.get(kind, kind)
+            if any(isinstance(item, Kernel) and item.op_type in sizes for item in kernel.inputs):
+                return [_real(kernel, "RealMakeTuple")]
+        elif kernel.runs:
+            return self._expand(kernel) or [_backend_kernel(kernel)]
         return [kernel]
+
+
+def _backend_kernel(kernel: Kernel) -> Kernel:
+    """Return an operator as the backend's kernel."""
+    if kernel.op_type == "Transpose" and moves_only_ones(kernel):
+        shape = Constant(None if kernel.type is None else kernel.type.sizes)
+        return replace(kernel, op_type="Reshape", inputs=[kernel.inputs[0], shape], is_new=True)
+    if kernel.op_type == "Shape":
+        kernel.outputs = (None,)
+    kernel.op_type = _KERNELS.get(kernel.op_type, kernel.op_type)
+    return kernel
 
 
 @dataclass(frozen=True, slots=True)

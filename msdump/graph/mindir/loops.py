@@ -51,13 +51,7 @@ class Loop:
 def loop_of(graphs: Mapping[str, FileGraph], header: str, around: Collection[str]) -> Loop | None:
     """Return the loop that begins with a function, None where the function does not lead back to itself.
 
-    Args:
-        graphs: The graphs of the file.
-        header: The function.
-        around: Headers of the loops around it.
-
-    Raises:
-        UnsupportedOpError: A recursion that is no loop.
+    ``around``: headers of the loops around it. A recursion that is no loop raises an UnsupportedOpError.
     """
     reached = functions_from(graphs, header, around)
     if header not in reached:

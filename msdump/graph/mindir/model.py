@@ -21,7 +21,7 @@ from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.mindir.backend import FileGraph, KernelGraph, file_graphs
+from msdump.graph.mindir.backend import KernelGraph, file_graphs
 from msdump.graph.mindir.composites import composite
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import (
@@ -34,6 +34,7 @@ from msdump.graph.mindir.kernels import (
     Operand,
     Variable,
     is_monad,
+    plain_name,
     source,
 )
 from msdump.graph.mindir.loops import Loop, functions_from, loop_of, targets
@@ -47,6 +48,37 @@ _NUMBER: Final = ValueType(dtypes.from_name("int64"), ())
 _MOST_CALLS: Final = 4096  # each is written at its place, so branches behind each other double them
 IR_VERSION: Final = 10
 """The first one with overloads of functions."""
+
+
+Tree = str | list["Tree"]
+"""The name of a value, "" for no tensor; names of a tuple's members. A weight is its newest value."""
+
+
+@dataclass(slots=True)
+class _Scope:
+    """An ONNX graph that is written: the main one, a branch, or the body of a loop.
+
+    Attributes:
+        current: By weight that operators have written, its newest value.
+        truths: The condition that is true, or false, in the whole graph.
+        nodes: Its operators.
+    """
+
+    current: dict[str, str] = field(default_factory=dict)
+    truths: Mapping[bool, str] = field(default_factory=dict)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+
+
+_Key = int | tuple[str, int] | str
+"""A value of a pass: an argument of the header, an argument of an exit, or whether the loop ends there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """The body of a loop that is written, and the values of one pass."""
+
+    loop: Loop
+    values: Mapping[_Key, str]
 
 
 class TranslatedModel:
@@ -69,107 +101,60 @@ class TranslatedModel:
             GraphError: A file that does not fit together.
             UnsupportedOpError: An operator that cannot run here.
         """
-        try:
-            writer = _Writer(file, file_graphs(file, context))
-            writer.add(file.graph.name)
-        except RecursionError as error:
-            raise GraphError("tuples or functions are nested too deeply in each other") from error
-        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-            raise GraphError(
-                f"the parts of the file do not fit together ({error}); export the network again"
-            ) from error
-        self.message = writer.model()
-        self.weights = writer.weights
-        self.bindings = writer.bindings
-        self.declared = writer.declared
-        self.returns = writer.returns
-        self.kernel_graphs = writer.kernel_graphs
-        self.notes = file.notes
-
-
-Tree = str | list["Tree"]
-"""The name of a value, "" for no tensor; names of a tuple's members. A weight is its newest value."""
-
-
-@dataclass(slots=True)
-class _Scope:
-    """An ONNX graph that is written: the main one, a branch, or the body of a loop.
-
-    Attributes:
-        current: By weight that operators have written, its newest value.
-        truths: The condition that is true, or false, in the whole graph.
-        nodes: Its operators.
-    """
-
-    current: dict[str, str] = field(default_factory=dict)
-    truths: Mapping[bool, str] = field(default_factory=dict)
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """The body of a loop that is written.
-
-    Attributes:
-        loop: The loop.
-        state: The values of one pass that the body may change, by place among the header's arguments.
-        results: Arguments of the exits in the last pass, by function and place.
-        flags: By exit, but for the last one, whether the loop is left for it.
-    """
-
-    loop: Loop
-    state: Mapping[int, str]
-    results: Mapping[tuple[str, int], str]
-    flags: Mapping[str, str]
-
-    def again(self, given: Sequence[Tree]) -> list[Tree]:
-        """Return the values of the next pass, given the header's arguments."""
-        return [*(given[place] for place in self.state), *self.results.values(), *self.flags.values()]
-
-    def end(self, name: str, given: Sequence[Tree]) -> list[Tree]:
-        """Return the values of the last pass but for flags, given the arguments of an exit."""
-        results = [given[key[1]] if key[0] == name else value for key, value in self.results.items()]
-        return [*self.state.values(), *results]
-
-
-class _Writer:
-    def __init__(self, file: MindIR, graphs: Mapping[str, FileGraph]) -> None:
-        self._graphs = graphs
         self._functions: dict[tuple[str, str], onnx.FunctionProto] = {}
         self._calls: dict[tuple[Any, ...], tuple[onnx.NodeProto, int]] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], onnx.NodeProto] = {}
-        self._inputs: list[onnx.ValueInfoProto] = []
-        self._outputs: list[str] = []
         self._scope = _Scope()
         self._trees: dict[Operand, Tree] = {}
         self._types: dict[str, ValueType] = {}
         self._taken = Counter[str]()
         self._around: list[str] = []
         self._count = 0
-        self.weights = {name.rpartition(":")[2]: array for name, array in file.weights.items()}
-        self.bindings: dict[str, str] = {}
+        self.weights = {plain_name(name): array for name, array in file.weights.items()}
         self.declared: dict[str, DType] = {}
-        self.returns: tuple[str, ...] = ()
-        parts = sum(isinstance(step, KernelGraph) for graph in graphs.values() for step in graph.steps)
-        self.kernel_graphs = parts if file.functions else 0
-
-    def add(self, name: str) -> None:
-        """Add the main graph with the functions that it calls."""
-        steps = (step for graph in self._graphs.values() for step in graph.steps)
-        _check_known(each for step in steps if isinstance(step, KernelGraph) for each in step.kernels)
-        main = self._graphs[name].nodes
-        self._inputs = [_info(each.name, each.type) for each in main.inputs]
-        self._types |= {each.name: each.type for each in main.inputs if each.type is not None}
-        self._types |= {
-            weight: ValueType(dtypes.from_numpy(array.dtype), array.shape)
-            for weight, array in self.weights.items()
-        }
-        self._taken.update(dict.fromkeys(self._types, 1))
-        self._run(name)
-        results = [value for item in main.results for value in self._returned(item)]
-        self._outputs = list(dict.fromkeys(results))
-        self.returns = tuple(results)
+        self.notes = file.notes
+        try:
+            self._graphs = file_graphs(file, context)
+            parts = [
+                step
+                for graph in self._graphs.values()
+                for step in graph.steps
+                if isinstance(step, KernelGraph)
+            ]
+            self.kernel_graphs = len(parts) if file.functions else 0
+            _check_known(kernel for part in parts for kernel in part.kernels)
+            main = self._graphs[file.graph.name].nodes
+            self._types |= {each.name: each.type for each in main.inputs if each.type is not None}
+            self._types |= {
+                weight: ValueType(dtypes.from_numpy(array.dtype), array.shape)
+                for weight, array in self.weights.items()
+            }
+            self._taken.update(dict.fromkeys(self._types, 1))
+            self._run(main.name)
+            self.returns = tuple(value for item in main.results for value in self._returned(item))
+        except RecursionError as error:
+            raise GraphError("tuples or functions are nested too deeply in each other") from error
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+            raise GraphError(
+                f"the parts of the file do not fit together ({error}); export the network again"
+            ) from error
         self.bindings = {each: value for each, value in self._scope.current.items() if each in self.weights}
+        outputs = dict.fromkeys((*self.returns, *self.bindings.values()))
+        infos = [each for each in self._infos(self._scope.nodes) if each.name not in outputs]
+        graph = helper.make_graph(
+            [*self._constants.values(), *self._scope.nodes],
+            "main",
+            [_info(each.name, each.type) for each in main.inputs],
+            [*map(self._output, outputs)],
+            value_info=infos,
+        )
+        self.message = helper.make_model(
+            graph,
+            producer_name="msdump",
+            ir_version=IR_VERSION,
+            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MINDSPORE_DOMAIN, 1)],
+            functions=list(self._functions.values()),
+        )
 
     def _returned(self, operand: Operand) -> list[str]:
         """Return the names of the values of a result; each number of a constant tuple is one of its own."""
@@ -180,21 +165,6 @@ class _Writer:
             return [name for item in members for name in self._returned(Constant(item))]
         return self._values(operand)
 
-    def model(self) -> onnx.ModelProto:
-        """Return the model."""
-        outputs = dict.fromkeys((*self._outputs, *self.bindings.values()))
-        nodes = [*self._constants.values(), *self._scope.nodes]
-        infos = [each for each in self._infos(self._scope.nodes) if each.name not in outputs]
-        made = [*map(self._output, outputs)]
-        graph = helper.make_graph(nodes, "main", self._inputs, made, value_info=infos)
-        return helper.make_model(
-            graph,
-            producer_name="msdump",
-            ir_version=IR_VERSION,
-            opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MINDSPORE_DOMAIN, 1)],
-            functions=list(self._functions.values()),
-        )
-
     def _infos(self, nodes: Sequence[onnx.NodeProto]) -> list[onnx.ValueInfoProto]:
         outputs = (name for node in nodes for name in node.output)
         return [_info(name, self._types[name]) for name in outputs if name in self._types]
@@ -202,9 +172,7 @@ class _Writer:
     def _run(self, name: str, body: _Pass | None = None) -> Tree:
         """Write the kernels of a graph and of the functions that it calls; return its result.
 
-        Args:
-            name: The graph.
-            body: The loop that goes on or ends with the graph's last step.
+        ``body``: the loop that goes on or ends with the graph's last step.
         """
         graph = self._graphs[name]
         tail = graph.tail
@@ -213,9 +181,8 @@ class _Writer:
                 for kernel in step.kernels:
                     self._add_kernel(kernel, step.number)
                 continue
-            inner = body if step is tail else None
             calls = [
-                partial(self._call, function, [*map(self._tree, arguments)], inner)
+                partial(self._call, function, [*map(self._tree, arguments)], body if step is tail else None)
                 for function, arguments in targets(step)
             ]
             if len(calls) == 1:
@@ -234,10 +201,15 @@ class _Writer:
                 " network with fewer branches behind each other"
             )
         if body is not None and name == body.loop.header:
-            return [self._truth(True), *body.again(given)]
+            others = [given[key] if isinstance(key, int) else value for key, value in body.values.items()]
+            return [self._truth(True), *others]
         if body is not None and name not in body.loop.members:
-            flags = [self._truth(exit_name == name) for exit_name in body.flags]
-            return [self._truth(False), *body.end(name, given), *flags]
+            exits: dict[_Key, Tree] = {(name, place): tree for place, tree in enumerate(given)}
+            last = [
+                exits.get(key, self._truth(key == name) if isinstance(key, str) else value)
+                for key, value in body.values.items()
+            ]
+            return [self._truth(False), *last]
         if name in self._around:
             raise UnsupportedOpError(f"function {name!r} calls itself, but is no loop, which cannot run here")
         loop = loop_of(self._graphs, name, self._around)
@@ -281,13 +253,11 @@ class _Writer:
                 sides.append((scope, tree, self._newest(tree)))
         (yes, tree, first), (no, _, second) = sides
         written = [
-            each
+            (each, yes.current.get(each, each), no.current.get(each, each))
             for each in {**yes.current, **no.current}
-            if yes.current.get(each, each) != no.current.get(each, each)
         ]
-        first += [yes.current.get(each, each) for each in written]
-        second += [no.current.get(each, each) for each in written]
-        pairs = [*zip(first, second, strict=False)]
+        written = [row for row in written if row[1] != row[2]]
+        pairs = [*zip(first, second, strict=False), *(row[1:] for row in written)]
         if len(first) != len(second) or any(("" in pair) and any(pair) for pair in pairs):
             raise GraphError(f"the branches by {condition!r} return other numbers of values")
         made = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
@@ -297,10 +267,8 @@ class _Writer:
             inner[attribute] = helper.make_graph(nodes, attribute, [], outputs, value_info=self._infos(nodes))
         names = self._add_control("If", [condition], [self._joined(pair) for pair in made], inner)
         results = {pair: pair[0] for pair in pairs} | dict(zip(made, names, strict=True))
-        values = [results[pair] for pair in pairs]
-        count_returned = len(values) - len(written)
-        self._scope.current.update(zip(written, values[count_returned:], strict=True))
-        return _replaced(tree, iter(values))
+        self._scope.current.update({row[0]: results[row[1:]] for row in written})
+        return _replaced(tree, (results[pair] for pair in pairs))
 
     def _repeat(self, loop: Loop, given: Sequence[Tree]) -> list[tuple[str, str, Sequence[Tree]]]:
         """Write a Loop; return its exits with their flags and arguments.
@@ -308,64 +276,56 @@ class _Writer:
         A pass decides first, and may then run the body.
         """
         inputs = self._graphs[loop.header].nodes.inputs
-        state = [place for place, each in enumerate(inputs) if each.is_local and given[place] != ""]
-        # values that exits read besides the state: a pass hands them on
-        handed = [
-            (name, place)
+        variables: dict[_Key, Variable] = {
+            place: each for place, each in enumerate(inputs) if each.is_local and given[place] != ""
+        }
+        initial = [value for place in variables for value in self._newest(given[place])]  # type: ignore[index]
+        if len(initial) != len(variables):
+            raise UnsupportedOpError(f"the loop of function {loop.header!r} changes a tuple")
+        # values that exits read besides the header's arguments: a pass hands them on
+        variables |= {
+            (name, place): each
             for name, arguments in loop.exits.items()
             for place, each in enumerate(self._graphs[name].nodes.inputs)
             if each.is_local and each.type is not None
             if arguments is None or isinstance(source(arguments[place]), Kernel)
-        ]
-        ends = [*loop.exits][:-1]
+        }
+        variables |= {name: Variable("left", _FLAG) for name in [*loop.exits][:-1]}
         members = loop.members | functions_from(self._graphs, loop.header, {*loop.exits, *self._around})
         written = list(dict.fromkeys(weight for name in sorted(members) for weight in self._written(name)))
-        variables = [inputs[place] for place in state]
-        variables += [self._graphs[name].nodes.inputs[place] for name, place in handed]
-        variables += [Variable("left", _FLAG) for _ in ends]
-        variables += [Variable(each, self._types[each]) for each in written]
-        initial = [value for place in state for value in self._newest(given[place])]
-        if len(initial) != len(state):
-            raise UnsupportedOpError(f"the loop of function {loop.header!r} changes a tuple")
-        kinds = [each.type for each in variables]
-        for kind in kinds[len(state) : -len(written) or None]:
+        kinds = [each.type for each in variables.values()] + [self._types[each] for each in written]
+        for kind in kinds[len(initial) : len(variables)]:
             same = (name for name, other in zip(initial, kinds, strict=False) if other == kind)
             initial.append(next(same, "") or self._constant(_zeros(kind)))
         initial += [self._scope.current.get(each, each) for each in written]
-
-        def split(names: Sequence[str]) -> tuple[_Pass, dict[str, str]]:
-            """Return the names of the variables as the values of a pass, and of the weights."""
-            rest = iter(names)
-            values = dict(zip(state, rest, strict=False)), dict(zip(handed, rest, strict=False))
-            flags = dict(zip(ends, rest, strict=False))
-            return _Pass(loop, *values, flags), dict(zip(written, rest, strict=True))
-
-        own = [self._unique(each.name) for each in variables]
+        own = [self._unique(name) for name in (*(each.name for each in variables.values()), *written)]
         self._types |= {name: kind for name, kind in zip(own, kinds, strict=True) if kind is not None}
-        body, current = split(own)
+        body = _Pass(loop, dict(zip(variables, own, strict=False)))
+        current = dict(zip(written, own[len(variables) :], strict=True))
         with self._inside({}) as scope:
             scope.current.update(current)
-            self._bind(loop.header, [body.state.get(place, tree) for place, tree in enumerate(given)])
+            self._bind(loop.header, [body.values.get(place, tree) for place, tree in enumerate(given)])
             self._around.append(loop.header)
             outputs = self._newest(self._run(loop.header, body))
             self._around.pop()
-            changed = {each for each in written if scope.current[each] != current[each]}
             outputs += [scope.current[each] for each in written]
         head = [_info(self._unique("pass"), _NUMBER), _info(self._unique("goes_on"), _FLAG)]
         graph = helper.make_graph(
             *(scope.nodes, "body", [*head, *map(self._output, own)], [*map(self._output, outputs)]),
             value_info=self._infos(scope.nodes),
         )
-        last, current = split(self._add_control("Loop", ["", "", *initial], kinds, {"body": graph}))
-        self._scope.current.update({each: current[each] for each in changed})
-        self._bind(loop.header, [last.state.get(place, tree) for place, tree in enumerate(given)])
+        results = self._add_control("Loop", ["", "", *initial], kinds, {"body": graph})
+        last: dict[_Key, str] = dict(zip(variables, results, strict=False))
+        for each, value in zip(written, results[len(variables) :], strict=True):
+            if scope.current[each] != current[each]:
+                self._scope.current[each] = value
+        self._bind(loop.header, [last.get(place, tree) for place, tree in enumerate(given)])
         return [
             (
-                last.flags.get(name, ""),
+                last.get(name, ""),
                 name,
                 [
-                    last.results.get((name, place))
-                    or ("" if arguments is None else self._tree(arguments[place]))
+                    last.get((name, place)) or ("" if arguments is None else self._tree(arguments[place]))
                     for place in range(len(self._graphs[name].nodes.inputs))
                 ],
             )
@@ -427,75 +387,29 @@ class _Writer:
         values = [item.value if isinstance(item, Constant) else COMPUTED for item in operands]
         types = [_on_device(item.type, source(item, PICKING)) for item in operands]
         results = [_on_device(kind, kernel) for kind in kernel.outputs]
-        call = Call(kernel.op_type, inputs, values, types, results, kernel.attributes)
-        node = self._node(kernel, call, name, outputs)
+        node = self._node(kernel, Call(kernel.op_type, inputs, values, types, results, kernel.attributes))
         node.name = name
+        count_outputs = len(node.output)
+        node.output[:] = [*outputs, *(f"{name}:{slot}" for slot in range(len(outputs), count_outputs))]
+        del node.output[count_outputs:]
         shown = {key: value for key, value in kernel.attributes.items() if not isinstance(value, np.ndarray)}
-        texts = {names.FULL_NAME: kernel.name, names.LISTED_NAME: kernel.listed_name}
-        if shown:
-            texts[names.ARGUMENTS] = json.dumps(shown, default=str)
-        if unlisted:
-            texts[names.UNLISTED_INPUTS] = " ".join(unlisted)
-        if self.kernel_graphs:
-            texts[names.KERNEL_GRAPH] = str(number)
+        texts = {
+            names.FULL_NAME: kernel.name,
+            names.LISTED_NAME: kernel.listed_name,
+            names.ARGUMENTS: shown and json.dumps(shown, default=str),
+            names.UNLISTED_INPUTS: " ".join(unlisted),
+            names.KERNEL_GRAPH: self.kernel_graphs and str(number),
+        }
         for key, text in texts.items():
-            node.metadata_props.add(key=key, value=text)
+            if text or key in {names.FULL_NAME, names.LISTED_NAME}:
+                node.metadata_props.add(key=key, value=text)
         self._scope.nodes.append(node)
-        for value, kind, held in zip(outputs, kernel.outputs, results, strict=False):
+        for value, kind, held in zip(node.output, kernel.outputs, results, strict=False):
             if kind is not None and held is not None:
                 self._types[value] = held
                 if held.dtype is not kind.dtype and kind.dtype is not None:
                     self.declared[value] = kind.dtype
         self._take_updates(operands, node)
-
-    def _node(self, kernel: Kernel, call: Call, name: str, outputs: list[str]) -> onnx.NodeProto:
-        plain = primitives.PLAIN.get(kernel.op_type)
-        entry = primitives.OPERATORS.get(kernel.op_type) or composite(kernel)
-        try:
-            written = plain(call) if plain is not None else None
-            if written is not None:
-                op_type, attributes = written
-                return helper.make_node(op_type, call.names, outputs, **attributes)
-            assert entry is not None, f"{kernel.op_type} needs a body beside its ONNX operator"
-            known, made = self._template(call, entry)
-        except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
-            raise UnsupportedOpError(
-                f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"
-            ) from error
-        outputs += [f"{name}:{slot}" for slot in range(len(outputs), made)]
-        del outputs[made:]
-        node = onnx.NodeProto(input=call.names, output=outputs)
-        node.MergeFrom(known)
-        return node
-
-    def _template(self, call: Call, entry: OperatorBody) -> tuple[onnx.NodeProto, int]:
-        """Return a node without its values, which equal calls share, and the number of its outputs."""
-        kinds = tuple(kind and kind.dtype for kind in (*call.types, None, *call.outputs))
-        structure, computed = call.structure(entry), call.computed(entry)
-        key = entry.build, len(call.names), str(structure), str(computed), kinds
-        if key not in self._calls:
-            wide = call.in_float32(entry)
-            element = FLOAT32 if wide else call.element(entry)
-            made = function(wide or entry, len(call.names), structure, element, OPSET, computed)
-            body = self._function(made)
-            node = onnx.NodeProto(op_type=body.name, domain=MINDSPORE_DOMAIN, overload=body.overload)
-            for name, value in structure.items():
-                kind = onnx.AttributeProto.INTS if value == () else None
-                node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
-            self._calls[key] = node, len(body.output)
-        return self._calls[key]
-
-    def _function(self, body: onnx.FunctionProto) -> onnx.FunctionProto:
-        """Return a function, or an equal one that is known; functions that differ have other overloads."""
-        overload = body.overload
-        for number in count(1):
-            known = self._functions.setdefault((body.name, body.overload), body)
-            if known is body or known.SerializeToString(deterministic=True) == body.SerializeToString(
-                deterministic=True
-            ):
-                return known
-            body.overload = f"{overload}_{number}"
-        raise AssertionError
 
     def _take_updates(self, operands: Sequence[Operand], node: onnx.NodeProto) -> None:
         """Let later readers of a variable that a kernel writes read the new value."""
@@ -507,6 +421,47 @@ class _Writer:
                 written = self._tree(variable)
                 assert isinstance(written, str)
                 self._scope.current[written] = node.output[output]
+
+    def _node(self, kernel: Kernel, call: Call) -> onnx.NodeProto:
+        """Return the operator of a kernel, with as many outputs as it has, but without their names."""
+        plain = primitives.PLAIN.get(kernel.op_type)
+        entry = primitives.OPERATORS.get(kernel.op_type) or composite(kernel)
+        try:
+            written = plain(call) if plain is not None else None
+            if written is not None:
+                op_type, attributes = written
+                return helper.make_node(op_type, call.names, [""] * len(call.outputs), **attributes)
+            assert entry is not None, f"{kernel.op_type} needs a body beside its ONNX operator"
+            known, count_outputs = self._template(call, entry)
+        except (TypeError, ValueError, LookupError, AttributeError, NotImplementedError) as error:
+            raise UnsupportedOpError(
+                f"{kernel.name}: primitive {kernel.op_type} cannot run with these arguments: {error}"
+            ) from error
+        node = onnx.NodeProto(input=call.names, output=[""] * count_outputs)
+        node.MergeFrom(known)
+        return node
+
+    def _template(self, call: Call, entry: OperatorBody) -> tuple[onnx.NodeProto, int]:
+        """Return a node without its values, which equal calls share, and the number of its outputs."""
+        kinds = tuple(kind and kind.dtype for kind in (*call.types, None, *call.outputs))
+        structure, computed = call.keywords(entry)
+        key = entry.name, entry.build, len(call.names), str(structure), str(computed), kinds
+        if key not in self._calls:
+            wide = call.in_float32(entry)
+            element = FLOAT32 if wide else call.element(entry)
+            body = function(wide or entry, len(call.names), structure, element, OPSET, computed)
+            overload = body.overload
+            for number in count(1):  # functions that differ have other overloads
+                known = self._functions.setdefault((body.name, body.overload), body)
+                if known is body or _bytes(known) == _bytes(body):
+                    break
+                body.overload = f"{overload}_{number}"
+            node = onnx.NodeProto(op_type=body.name, domain=MINDSPORE_DOMAIN, overload=body.overload)
+            for name, value in structure.items():
+                kind = onnx.AttributeProto.INTS if value == () else None
+                node.attribute.append(helper.make_attribute(name, value, attr_type=kind))
+            self._calls[key] = node, len(body.output)
+        return self._calls[key]
 
     def _values(self, operand: Operand) -> list[str]:
         """Return the names of the values that an operand is: several for a tuple, "" for no tensor."""
@@ -551,6 +506,10 @@ class _Writer:
             self._constants[key] = helper.make_node("Constant", [], [name], name=name, value=tensor)
             self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
         return self._constants[key].output[0]
+
+
+def _bytes(body: onnx.FunctionProto) -> bytes:
+    return body.SerializeToString(deterministic=True)
 
 
 def _replaced(tree: Tree, names: Iterator[str]) -> Tree:

@@ -33,24 +33,16 @@ def depth_first(starts: Iterable[_T], before: Callable[[_T], Iterable[_T]]) -> l
 
 
 def post_order(results: Iterable[Operand], *, from_last: bool = False) -> list[Kernel]:
-    """Return nodes depth first, each behind its operands.
+    """Return nodes depth first, each behind its operands, which are visited from first to last or back."""
 
-    Args:
-        results: Results of the graph.
-        from_last: Visit the operands of a node from the last to the first.
-    """
+    def kernels(operands: Iterable[Operand]) -> Iterator[Kernel]:
+        return (item for item in operands if isinstance(item, Kernel))
 
-    def operands(node: Kernel) -> Iterator[Kernel]:
-        return _kernels(node.inputs[::-1] if from_last else node.inputs)
-
-    return depth_first(_kernels(results), operands)
+    step = -1 if from_last else 1
+    return depth_first(kernels(results), lambda node: kernels(node.inputs[::step]))
 
 
-def _kernels(operands: Iterable[Operand]) -> Iterator[Kernel]:
-    return (item for item in operands if isinstance(item, Kernel))
-
-
-def execution_order(results: Sequence[Operand]) -> list[Kernel]:
+def execution_order(results: Sequence[Operand]) -> list[Kernel]:  # noqa: C901, PLR0912, PLR0915 - its steps
     """Return the kernels that some results need, in the order in which MindSpore runs them.
 
     Users of each node are collected breadth first from the return; then nodes with ready operands run,
@@ -60,9 +52,48 @@ def execution_order(results: Sequence[Operand]) -> list[Kernel]:
     if len(results) != 1 or not (isinstance(top, Kernel) and top.op_type == "MakeTuple"):
         top = Kernel("MakeTuple", "", list(results), (), runs=False)
     end = Kernel("Return", "", [top], (), runs=False)
-    trivial = _trivial(end)
-    users, waiting, unused = _users(end, trivial)
-    starts = _starts(end, trivial, users, waiting, unused)
+    trivial: set[Kernel] = set()  # nodes that need no kernel: they group constants and weights alone
+    for node in post_order([end]):
+        if not node.runs and all(not isinstance(item, Kernel) or item in trivial for item in node.inputs):
+            trivial.add(node)
+
+    def operands(node: Kernel) -> list[Kernel]:
+        # a kernel takes the members of tuples itself
+        items = [each for item in node.inputs for each in flattened(item)] if node.runs else node.inputs
+        return [item for item in items if isinstance(item, Kernel) and item not in trivial]
+
+    users: dict[Kernel, list[Kernel]] = defaultdict(list)
+    waiting: Counter[Kernel] = Counter()  # operands that have not run
+    unused: Counter[Kernel] = Counter()  # uses that have not been visited
+    queue = deque([end])
+    while queue:
+        node = queue.popleft()
+        for item in operands(node):
+            if item not in unused:
+                queue.append(item)
+            users[item].append(node)
+            waiting[node] += 1
+            unused[item] += 1
+
+    # nodes without operands start; all but the last wait for kernels that are visited behind them
+    starts: list[Kernel] = []
+    kernels: deque[Kernel] = deque()
+    virtual = deque([end])
+    while kernels or virtual:
+        node = virtual.popleft() if virtual else kernels.popleft()
+        items = operands(node)
+        for item in reversed(items):
+            unused[item] -= 1
+            if unused[item]:
+                continue
+            (kernels if item.runs else virtual).append(item)
+            if item.runs and starts:
+                late = starts.pop()
+                users[item].append(late)
+                waiting[late] += 1
+        if not items:
+            starts.append(node)
+
     done: list[Kernel] = []
     while starts:
         ready = deque([starts.pop()])
@@ -82,73 +113,3 @@ def execution_order(results: Sequence[Operand]) -> list[Kernel]:
                 else:
                     ready.append(reader)
     return done
-
-
-def _trivial(end: Kernel) -> frozenset[Kernel]:
-    """Return the nodes that need no kernel: they group constants and weights alone."""
-    found: set[Kernel] = set()
-    for node in post_order([end]):
-        if not node.runs and all(not isinstance(item, Kernel) or item in found for item in node.inputs):
-            found.add(node)
-    return frozenset(found)
-
-
-def _operands(node: Kernel) -> list[Operand]:
-    # a kernel takes the members of tuples itself
-    return [each for item in node.inputs for each in flattened(item)] if node.runs else node.inputs
-
-
-def _users(
-    end: Kernel, trivial: frozenset[Kernel]
-) -> tuple[dict[Kernel, list[Kernel]], Counter[Kernel], Counter[Kernel]]:
-    """Return the users of each node, and by node the numbers of operands and of uses."""
-    users: dict[Kernel, list[Kernel]] = defaultdict(list)
-    waiting: Counter[Kernel] = Counter()
-    unused: Counter[Kernel] = Counter()
-    queue, seen = deque([end]), set()
-    while queue:
-        node = queue.popleft()
-        for item in _operands(node):
-            if not isinstance(item, Kernel) or item in trivial:
-                continue
-            users[item].append(node)
-            waiting[node] += 1
-            unused[item] += 1
-            if item not in seen:
-                seen.add(item)
-                queue.append(item)
-    return users, waiting, unused
-
-
-def _starts(
-    end: Kernel,
-    trivial: frozenset[Kernel],
-    users: dict[Kernel, list[Kernel]],
-    waiting: Counter[Kernel],
-    unused: Counter[Kernel],
-) -> list[Kernel]:
-    """Return the nodes without operands; all but the last wait for kernels that are visited behind them."""
-    starts: list[Kernel] = []
-    kernels: deque[Kernel] = deque()
-    virtual: deque[Kernel] = deque([end])
-    while kernels or virtual:
-        node = virtual.popleft() if virtual else kernels.popleft()
-        is_start = True
-        for item in reversed(_operands(node)):
-            if not isinstance(item, Kernel) or item in trivial:
-                continue
-            is_start = False
-            unused[item] -= 1
-            if unused[item]:
-                continue
-            if not item.runs:
-                virtual.append(item)
-                continue
-            kernels.append(item)
-            if starts:
-                late = starts.pop()
-                users[item].append(late)
-                waiting[late] += 1
-        if is_start:
-            starts.append(node)
-    return starts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,19 +18,12 @@ from msdump.graph.order import walk_graphs, walk_nodes
 if TYPE_CHECKING:
     from msdump.graph.mindir.model import TranslatedModel
 
-_STATEFUL: Final = "msdump.stateful"
-"""Metadata of a model: each run is a step."""
-
-_RETURNS: Final = "msdump.returns"
-"""Metadata of a model: names of the results of a call, one a line, if it returns a value several times."""
-
-_KERNEL_GRAPHS: Final = "msdump.kernel_graphs"
-"""Metadata of a model: the number of kernel graphs into which calls cut it."""
-
+# metadata of a model
+_STATEFUL: Final = "msdump.stateful"  # each run is a step
+_RETURNS: Final = "msdump.returns"  # a call's results, one a line, if it returns a value several times
+_KERNEL_GRAPHS: Final = "msdump.kernel_graphs"  # number of the kernel graphs into which calls cut it
+_DECLARED: Final = "msdump.declared:"  # and the name of a value: the element type that files show
 _MOST_DIGITS: Final = 7
-
-_DECLARED: Final = "msdump.declared:"
-"""Metadata of a model: with the name of a value behind it, the element type that files show."""
 
 
 def standard(translated: TranslatedModel) -> onnx.ModelProto:
@@ -57,8 +50,16 @@ def standard(translated: TranslatedModel) -> onnx.ModelProto:
     for output in model.graph.output:
         if output.name in types:
             output.type.CopyFrom(types[output.name])
-    for key, value in _texts(facts_of(translated)):
-        model.metadata_props.add(key=key, value=value)
+    facts = facts_of(translated)
+    texts = {
+        **{f"{_DECLARED}{name}": dtype.name for name, dtype in facts["declared"].items()},
+        _STATEFUL: "1" if facts["is_stateful"] else "",
+        _KERNEL_GRAPHS: str(facts["kernel_graphs"] or ""),
+        _RETURNS: "\n".join(facts["returns"]),
+    }
+    for key, value in texts.items():
+        if value:
+            model.metadata_props.add(key=key, value=value)
     if translated.bindings:
         info = model.training_info.add()
         for key, value in translated.bindings.items():
@@ -91,17 +92,6 @@ def facts_of(translated: TranslatedModel) -> dict[str, Any]:
         "returns": returns if is_odd else (),
         "kernel_graphs": translated.kernel_graphs,
     }
-
-
-def _texts(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, dtype in facts["declared"].items():
-        yield f"{_DECLARED}{name}", dtype.name
-    if facts["is_stateful"]:
-        yield _STATEFUL, "1"
-    if facts["kernel_graphs"]:
-        yield _KERNEL_GRAPHS, str(facts["kernel_graphs"])
-    if facts["returns"]:
-        yield _RETURNS, "\n".join(facts["returns"])
 
 
 def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:

@@ -7,7 +7,8 @@ occurs, and leaves an ONNX function behind:
     def bias_add_grad(dy: Value, *, rank: int) -> Value:
         return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
 
-It takes the operator's inputs up to the last one that it reads.
+It takes the operator's inputs up to the last one that it reads; with a parameter ``slot``, all of them as
+attributes of one object, under their names in ``SLOTS``.
 
 Any runtime with functions runs a model with such operators; msdump runs, names and dumps each of them as one
 operator.
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from msdump.dtypes import DType
 from msdump.graph.body import BodyValue, Constant, OnnxBody
 from msdump.graph.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
+from msdump.graph.primitives.slots import SLOTS
 from msdump.graph.primitives.tape import op, writing
 
 BOOL: Final = int(onnx.TensorProto.BOOL)
@@ -39,6 +41,7 @@ DOUBLE: Final = int(onnx.TensorProto.DOUBLE)
 
 Ints = tuple[int, ...]
 Value = BodyValue
+Slots = SimpleNamespace
 Structure = int | float | str | tuple[int, ...] | tuple[float, ...]
 """A keyword of a body, and an attribute of its operator: strides, flags."""
 
@@ -47,13 +50,7 @@ class Body(OnnxBody):
     """The body of one of MindSpore's operators, with tensors of one element type."""
 
     def __init__(self, element: DType, pattern: str, opset: int) -> None:
-        """Begin an empty body.
-
-        Args:
-            element: Element type of the tensors; plain numbers become constants of it.
-            pattern: Name of a value of that type.
-            opset: Version of ONNX's operators, the model's.
-        """
+        """Begin an empty body of an element type, which plain numbers take; ``pattern``: a value of it."""
         super().__init__()
         self.opset = opset
         self._element = element
@@ -122,9 +119,14 @@ class OperatorBody:
 
         ``computed``: slots of the values that are keywords of the body, but computed in a run.
         """
-        kinds = [each.kind for each in signature(self.build).parameters.values()]
-        takes_all = Parameter.VAR_POSITIONAL in kinds
-        read = slots if takes_all else slots[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
+        parameters = signature(self.build).parameters
+        kinds = [each.kind for each in parameters.values()]
+        read: Sequence[Any] = slots
+        if "slot" in parameters:
+            names = [slot.name for slot in SLOTS[self.name]]
+            read = [Slots(**dict.fromkeys(names) | dict(zip(names, slots, strict=False)))]
+        elif Parameter.VAR_POSITIONAL not in kinds:
+            read = slots[: kinds.count(Parameter.POSITIONAL_OR_KEYWORD)]
         known = {name: slots[slot] for name, slot in computed.items()}
         result = self.build(*read, **structure, **known)
         return (result,) if isinstance(result, Value) else tuple(result)
@@ -134,26 +136,23 @@ OPERATORS: Final[dict[str, OperatorBody]] = {}
 """Every operator that has a body, by MindSpore's name; ``families`` imports the modules that fill it."""
 
 
-def operator(name: str, *, element: int = 0) -> Callable[[_Built], _Built]:
-    """Register the body of one of MindSpore's operators.
+def operator(names: str, *, element: int = 0) -> Callable[[_Built], _Built]:
+    """Register the body of one of MindSpore's operators, or of several that compute the same.
 
-    Args:
-        name: MindSpore's name.
-        element: Slot of the input that decides the operator's element type.
+    ``element``: the slot of the input that decides the operator's element type.
     """
 
     def register(build: _Built) -> _Built:
-        OPERATORS[name] = OperatorBody(name, build, element)
+        OPERATORS.update({name: OperatorBody(name, build, element) for name in names.split()})
         return build
 
     return register
 
 
-def operators(table: Mapping[str, tuple[str, BodyFunction]]) -> None:
-    """Register bodies of one expression with their summaries, by MindSpore's name."""
-    for name, (summary, build) in table.items():
-        build.__doc__ = summary
-        OPERATORS[name] = OperatorBody(name, build, 0)
+def operators(table: Mapping[str, BodyFunction]) -> None:
+    """Register bodies, most of one expression, by MindSpore's names."""
+    for names, build in table.items():
+        operator(names)(build)
 
 
 def _text(value: Structure) -> str:

@@ -17,7 +17,7 @@ from msdump.graph.graph import Shape, ValueType
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operators import moves
 from msdump.graph.primitives.body import BodyFunction, OperatorBody, Structure, Value
-from msdump.graph.primitives.slots import SLOTS, Slot
+from msdump.graph.primitives.slots import SLOTS, text_of
 from msdump.graph.primitives.tape import op
 
 COMPUTED: Final = object()
@@ -44,45 +44,38 @@ class Call:
     outputs: Sequence[ValueType | None]
     attributes: Mapping[str, Any]
 
-    def structure(self, entry: OperatorBody) -> dict[str, Structure]:
-        """Return the keywords of a body: constants of slots, attributes, or facts, by their names.
+    def keywords(self, entry: OperatorBody) -> tuple[dict[str, Structure], dict[str, int]]:
+        """Return the keywords of a body by name, and the slots of those that are computed in a run.
+
+        They are constants of slots, attributes, or facts.
 
         Raises:
             ValueError: There is none of a name that has no default.
         """
         own = ARGUMENTS.get(self.op_type)
         if own is not None:
-            return {name: _plain(value) for name, value in own(self).items()}
+            return {name: _plain(value) for name, value in own(self).items()}, {}
         found: dict[str, Structure] = {}
-        computed = self.computed(entry)
+        computed: dict[str, int] = {}
         for parameter in _keywords(entry.build):
-            if parameter.name in computed:
+            place = self._place(parameter.name)
+            if place is not None and self.values[place] is COMPUTED:
+                computed[parameter.name] = place
                 continue
             value = self.argument(parameter.name)
             if value is not None:
                 found[parameter.name] = _plain(value)
             elif parameter.default is Parameter.empty:
                 raise ValueError(f"the argument {parameter.name} is missing")
-        return found
+        return found, computed
 
-    def computed(self, entry: OperatorBody) -> dict[str, int]:
-        """Return the slots of the inputs that are keywords of a body, but computed in a run."""
-        if self.op_type in ARGUMENTS:
-            return {}
-        places = {each.name: self._place(each.name) for each in _keywords(entry.build)}
-        return {
-            name: found[0] for name, found in places.items() if found and self.values[found[0]] is COMPUTED
-        }
-
-    def _place(self, name: str) -> tuple[int, Slot] | None:
-        """Return the number of a slot, and the slot, by its name; None for none that is given."""
-        found = _PLACES.get(self.op_type, {}).get(name)
-        if found is None:
-            return None
-        (place, slot), slots = found, SLOTS[self.op_type]
-        # behind any number of tensors, slots count from the end
-        place += len(self.values) - len(slots) if slots[0].is_repeated else 0
-        return (place, slot) if place < len(self.values) else None
+    def _place(self, name: str) -> int | None:
+        """Return the number of a slot by its name; None for none that is given."""
+        slots = SLOTS.get(self.op_type, ())
+        place = _PLACES.get(self.op_type, {}).get(name)
+        if place is not None and slots[0].is_repeated:
+            place += len(self.values) - len(slots)  # behind any number of tensors, slots count from the end
+        return None if place is None or place >= len(self.values) else place
 
     def argument(self, name: str, default: Any = None) -> Any:
         """Return the constant of a slot, an attribute, or a fact, by its name; the default for none.
@@ -90,13 +83,12 @@ class Call:
         Raises:
             ValueError: It is computed in a run.
         """
-        found = self._place(name)
-        if found is not None:
-            place, slot = found
+        place = self._place(name)
+        if place is not None:
             value = self.values[place]
             if value is COMPUTED:
                 raise ValueError(f"the argument {name} is computed in a run")
-            return default if value is None else slot.text(value)
+            return default if value is None else text_of(name, value)
         if name in self.attributes:
             return self.attributes[name]
         fact = _FACTS.get(name)
@@ -163,8 +155,8 @@ class Call:
 
     def constant(self, name: str) -> Any:
         """Return the constant of a slot, ``COMPUTED`` for one that is computed in a run."""
-        found = self._place(name)
-        return None if found is None else self.values[found[0]]
+        place = self._place(name)
+        return None if place is None else self.values[place]
 
     def output_sizes(self, slot: int = 0) -> tuple[int, ...]:
         """Return the shape of an output.
@@ -183,10 +175,9 @@ def _sizes(kind: ValueType | None, place: str) -> tuple[int, ...]:
 
 
 _PLACES: Final = {
-    op_type: {slot.name: (place, slot) for place, slot in enumerate(slots)}
-    for op_type, slots in SLOTS.items()
+    op_type: {slot.name: place for place, slot in enumerate(slots)} for op_type, slots in SLOTS.items()
 }
-"""By primitive: number and slot by its name."""
+"""By primitive: the number of each slot by its name."""
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import DOUBLE, Ints, Value, operator
+from msdump.graph.primitives.body import DOUBLE, Ints, Slots, Value, operator, operators
 from msdump.graph.primitives.tape import op
 
 
@@ -32,41 +32,28 @@ def batch_matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int,
 
 @operator("Conv2DExt")
 def conv_2d_ext(
-    x: Value,
-    weight: Value,
-    bias: Value,
-    *,
-    stride: Ints,
-    padding: Ints,
-    dilation: Ints,
-    groups: int,
-    given: Ints,
-    rank: int,
+    slot: Slots, *, stride: Ints, padding: Ints, dilation: Ints, groups: int, given: Ints, rank: int
 ) -> Value:
     """Convolve images; a single number of stride, padding or dilation is that of all axes."""
     strides, pads, dilations = (
         [*item, *item * (rank - 2 - len(item))] for item in (stride, padding, dilation)
     )
     window = {"strides": strides, "pads": pads * 2, "dilations": dilations, "group": groups}
-    return op.Conv(x, weight, *([bias] if given[2] else []), **window)
+    return op.Conv(slot.input, slot.weight, *([slot.bias] if given[2] else []), **window)
 
 
-@operator("BiasAdd")
-def bias_add(x: Value, bias: Value, *, rank: int) -> Value:
-    """Add a bias to the channels, which are the second axis."""
-    return x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
-
-
-@operator("BiasAddGrad")
-def bias_add_grad(dy: Value, *, rank: int) -> Value:
-    """Sum a gradient over all axes but the channels'."""
-    return op.ReduceSum(dy, [axis for axis in range(rank) if axis != 1], keepdims=0)
-
-
-@operator("Einsum")
-def einsum(*tensors: Value, equation: str) -> Value:
-    """Sum products of elements by an equation of indices."""
-    return op.Einsum(*tensors, equation=equation)
+operators(
+    {
+        # the channels are the second axis
+        "BiasAdd": lambda x, bias, *, rank: (
+            x + (op.Reshape(bias, [-1, *(1,) * (rank - 2)]) if rank > 2 else bias)
+        ),
+        "BiasAddGrad": lambda dy, *, rank: op.ReduceSum(
+            dy, [axis for axis in range(rank) if axis != 1], keepdims=0
+        ),
+        "Einsum": lambda *tensors, equation: op.Einsum(*tensors, equation=equation),
+    }
+)
 
 
 @operator("EinsumGrad")
@@ -227,18 +214,7 @@ def _turned(matrices: Value) -> Value:
 
 
 @operator("FlashAttentionScore")
-def flash_attention_score(
-    query: Value,
-    key: Value,
-    value: Value,
-    real_shift: Value,
-    _drop_mask: Value,
-    _padding_mask: Value,
-    attn_mask: Value,
-    *,
-    scale_value: float,
-    **structure: Any,
-) -> tuple[Value, Value, Value, Value]:
+def flash_attention_score(slot: Slots, *, scale_value: float, **structure: Any) -> tuple[Value, ...]:
     """Return softmax(scale query key^T + shift) value.
 
     The other results are the maximum and the sum of each row, eight times, and one that the vendor's kernel
@@ -247,8 +223,8 @@ def flash_attention_score(
     so that its gradient is zero, too.
     """
     heads = _Attention(**structure)
-    q, k, v = heads.parts(query, key, value)
-    scores, _ = heads.scores(q * scale_value, k, real_shift, attn_mask)
+    q, k, v = heads.parts(slot.query, slot.key, slot.value)
+    scores, _ = heads.scores(q * scale_value, k, slot.real_shift, slot.attn_mask)
     highest = op.ReduceMax(scores, (-1,), keepdims=1)
     is_empty = op.LessOrEqual(op.Cast(highest, to=FLOAT32.onnx), np.array(_LOWEST, np.float32))
     highest = op.Where(is_empty, 0.0, highest)
@@ -260,33 +236,17 @@ def flash_attention_score(
 
 
 @operator("FlashAttentionScoreGrad")
-def flash_attention_score_grad(
-    query: Value,
-    key: Value,
-    value: Value,
-    dy: Value,
-    pse_shift: Value,
-    _drop_mask: Value,
-    _padding_mask: Value,
-    attn_mask: Value,
-    softmax_max: Value,
-    softmax_sum: Value,
-    _softmax_in: Value,
-    attention_in: Value,
-    *,
-    scale_value: float,
-    **structure: Any,
-) -> tuple[Value, ...]:
+def flash_attention_score_grad(slot: Slots, *, scale_value: float, **structure: Any) -> tuple[Value, ...]:
     """Return the gradients of query, key and value, and of the shift where there is one."""
     heads = _Attention(**structure)
-    q, k, v = heads.parts(query, key, value)
-    scores, slope = heads.scores(q * scale_value, k, pse_shift, attn_mask)
-    highest, total = (op.Slice(item, (0,), (1,), (3,)) for item in (softmax_max, softmax_sum))
+    q, k, v = heads.parts(slot.query, slot.key, slot.value)
+    scores, slope = heads.scores(q * scale_value, k, slot.pse_shift, slot.attn_mask)
+    highest, total = (op.Slice(item, (0,), (1,), (3,)) for item in (slot.softmax_max, slot.softmax_sum))
     shares = op.Exp(scores - highest) / total
-    dattention, out = (heads.split(item, heads.head_num) for item in (dy, attention_in))
+    dattention, out = (heads.split(item, heads.head_num) for item in (slot.dy, slot.attention_in))
     dshares = op.MatMul(dattention, _turned(v))
     level = op.ReduceSum(dattention * out, (-1,), keepdims=1)
-    dshift = heads.masked(shares * (dshares - level), attn_mask, 0.0)
+    dshift = heads.masked(shares * (dshares - level), slot.attn_mask, 0.0)
     dscores = dshift if slope is None else dshift * slope
     dq = op.MatMul(dscores, k) * scale_value
     dk = op.MatMul(_turned(dscores), q) * scale_value

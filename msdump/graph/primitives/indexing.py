@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from msdump.graph.primitives.body import BOOL, INT32, INT64, Value, operator, operators
-from msdump.graph.primitives.call import ARGUMENTS
 from msdump.graph.primitives.tape import op
-
-
-@operator("Scatter")
-def scattered_along(data: Value, _axis: Value, indices: Value, update: Value, **options: Any) -> Value:
-    """Write or add elements at places of an axis."""
-    return tensor_scatter_elements(data, indices, update, **options)
 
 
 @operator("TensorScatterElements")
@@ -25,7 +16,15 @@ def tensor_scatter_elements(data: Value, indices: Value, update: Value, *, axis:
     return op.ScatterElements(data, indices, update, axis=axis)
 
 
-ARGUMENTS["Scatter"] = lambda call: {name: call.argument(name) for name in ("axis", "reduce")}
+def _by_int32(values: Value, places: Value) -> tuple[Value, Value]:
+    return values, op.Cast(places, to=INT32)
+
+
+@operator("Sort")
+def sort(x: Value, *, axis: int = -1, descending: int = 0) -> tuple[Value, Value]:
+    """Return the elements in order along an axis, and their places in Int32."""
+    count = op.Shape(x, start=axis, **({} if axis == -1 else {"end": axis + 1}))
+    return _by_int32(*op.TopK(x, count, axis=axis, largest=descending, outputs=2))
 
 
 @operator("MaskedSelect")
@@ -43,26 +42,10 @@ def search_sorted(sequence: Value, values: Value, *, right: int, output_type: in
     return op.Cast(op.ReduceSum(op.Cast(is_below, to=INT64), [-1], keepdims=0), to=output_type)
 
 
-@operator("Sort")
-def sort(x: Value, *, axis: int = -1, descending: int = 0) -> tuple[Value, Value]:
-    """Return the elements in order along an axis, and their places in Int32."""
-    count = op.Shape(x, start=axis, **({} if axis == -1 else {"end": axis + 1}))
-    values, places = op.TopK(x, count, axis=axis, largest=descending, outputs=2)
-    return values, op.Cast(places, to=INT32)
-
-
-@operator("TopK")
-def top_k(x: Value, k: Value) -> tuple[Value, Value]:
-    """Return the largest elements of each row, and their places in Int32."""
-    values, places = op.TopK(x, op.Reshape(op.Cast(k, to=INT64), [1]), outputs=2)
-    return values, op.Cast(places, to=INT32)
-
-
 @operator("Unique")
 def unique(x: Value) -> tuple[Value, Value]:
     """Return the different elements in the order of the first of each, and for all elements their places."""
-    wide = op.Cast(x, to=INT64)
-    values, _, places, _ = op.Unique(wide, sorted=0, outputs=4)
+    values, _, places, _ = op.Unique(op.Cast(x, to=INT64), sorted=0, outputs=4)
     return op.CastLike(values, x), op.CastLike(places, x)
 
 
@@ -74,51 +57,39 @@ def nms_with_mask(boxes: Value, *, iou_threshold: float) -> tuple[Value, Value, 
     ordered, order = op.TopK(op.Squeeze(score, [1]), count, outputs=2)
     sorted_boxes = op.Gather(boxes, order)
     corners = op.Unsqueeze(op.Slice(sorted_boxes, (0,), (4,), (1,)), [0])
-    chosen = op.NonMaxSuppression(
-        corners, op.Unsqueeze(ordered, [0, 1]), count, np.array([iou_threshold], np.float32)
-    )
+    limit = np.array([iou_threshold], np.float32)
+    chosen = op.NonMaxSuppression(corners, op.Unsqueeze(ordered, [0, 1]), count, limit)
     places = op.Slice(chosen, (2,), (3,), (1,))
     marks = op.ScatterND(op.Expand(0, count), places, op.Expand(1, op.Slice(op.Shape(chosen), (0,), (1,))))
     return sorted_boxes, op.Cast(order, to=INT32), op.Cast(marks, to=BOOL)
 
 
+def _long(indices: Value) -> Value:
+    return op.Cast(indices, to=INT64)
+
+
 operators(
     {
-        "GatherD": (
-            "Look elements up along an axis.",
-            lambda x, _dim, index, *, dim: op.GatherElements(x, index, axis=dim),
+        "GatherD": lambda x, _dim, index, *, dim: op.GatherElements(x, index, axis=dim),
+        "GatherNd": lambda x, indices: op.GatherND(x, _long(indices)),
+        "MaskedFill": lambda x, mask, value: op.Where(mask, op.CastLike(value, x), x),
+        "NonZero": lambda x: op.Transpose(op.NonZero(op.Cast(x, to=BOOL)), perm=[1, 0]),
+        "ScatterNdUpdate TensorScatterUpdate": lambda x, indices, updates: op.ScatterND(
+            x, _long(indices), updates
         ),
-        "GatherNd": (
-            "Look slices up by several indices each.",
-            lambda x, indices: op.GatherND(x, op.Cast(indices, to=INT64)),
+        "TensorScatterAdd": lambda x, indices, updates: (
+            x + op.scatter_sum("ScatterND", op.Shape(x), _long(indices), updates)
         ),
-        "MaskedFill": (
-            "Replace the elements at true places.",
-            lambda x, mask, value: op.Where(mask, op.CastLike(value, x), x),
+        "Scatter": lambda data, _axis, indices, update, *, axis, reduce: tensor_scatter_elements(
+            data, indices, update, axis=axis, reduce=reduce
         ),
-        "NonZero": (
-            "Return the places of elements that are not zero.",
-            lambda x: op.Transpose(op.NonZero(op.Cast(x, to=BOOL)), perm=[1, 0]),
+        "ReverseSequence": lambda x, lengths, *, seq_dim, batch_dim=0: op.ReverseSequence(
+            x, _long(lengths), time_axis=seq_dim, batch_axis=batch_dim
         ),
-        "ScatterNdUpdate": (
-            "Write slices of a variable.",
-            lambda x, indices, updates: op.ScatterND(x, op.Cast(indices, to=INT64), updates),
+        "TopK": lambda x, k: _by_int32(*op.TopK(x, op.Reshape(_long(k), [1]), outputs=2)),
+        "SortExt": lambda x, *, dim, descending, input_shape: op.TopK(
+            x, (input_shape[dim],), axis=dim, largest=descending, outputs=2
         ),
-        "TensorScatterUpdate": (
-            "Write slices at places.",
-            lambda x, indices, updates: op.ScatterND(x, op.Cast(indices, to=INT64), updates),
-        ),
-        "TensorScatterAdd": (
-            "Add to slices at places.",
-            lambda x, indices, updates: (
-                x + op.scatter_sum("ScatterND", op.Shape(x), op.Cast(indices, to=INT64), updates)
-            ),
-        ),
-        "ReverseSequence": (
-            "Reverse the first elements of each row.",
-            lambda x, lengths, *, seq_dim, batch_dim=0: op.ReverseSequence(
-                x, op.Cast(lengths, to=INT64), time_axis=seq_dim, batch_axis=batch_dim
-            ),
-        ),
+        "TopkExt": lambda x, *, k, dim, largest: op.TopK(x, (k,), axis=dim, largest=largest, outputs=2),
     }
 )

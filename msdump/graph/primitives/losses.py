@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import INT64, Ints, Value, operator
-from msdump.graph.primitives.call import ARGUMENTS
+from msdump.graph.primitives.body import INT64, Ints, Slots, Value, operator
 from msdump.graph.primitives.tape import op
 
 
@@ -40,17 +39,7 @@ def softmax_cross_entropy(logits: Value, labels: Value) -> tuple[Value, Value]:
 
 
 @operator("OneHot", element=2)
-def one_hot(
-    indices: Value,
-    _depth: Value,
-    on_value: Value,
-    off_value: Value,
-    _axis: Value,
-    *,
-    depth: int,
-    axis: int = -1,
-    rank: int = 0,
-) -> Value:
+def one_hot(slot: Slots, *, depth: int, axis: int = -1, rank: int = 0) -> Value:
     """Return ``on_value`` at the index in each row, ``off_value`` elsewhere and at an index of no class.
 
     ``axis``: the new one; ``rank``: that of the indices.
@@ -58,10 +47,10 @@ def one_hot(
     classes = op.Range(0, depth, 1)
     if axis >= 0:
         classes = op.Reshape(classes, [-1, *[1] * (rank - axis)])
-    is_class = op.Equal(op.Unsqueeze(op.Cast(indices, to=INT64), [axis]), classes)
+    is_class = op.Equal(op.Unsqueeze(op.Cast(slot.indices, to=INT64), [axis]), classes)
     # float32 with a cast: onnxruntime has Where for few element types
-    on, off = (op.Cast(value, to=FLOAT32.onnx) for value in (on_value, off_value))
-    return op.CastLike(op.Where(is_class, on, off), on_value)
+    on, off = (op.Cast(value, to=FLOAT32.onnx) for value in (slot.on_value, slot.off_value))
+    return op.CastLike(op.Where(is_class, on, off), slot.on_value)
 
 
 @operator("BCEWithLogitsLoss")
@@ -138,23 +127,13 @@ def smooth_l1_loss_grad(
 
 
 @operator("NLLLoss")
-def nll_loss(
-    x: Value,
-    labels: Value,
-    weight: Value,
-    _reduction: Value,
-    ignored: Value,
-    *,
-    reduction: str,
-    ignores: int,
-    rank: int,
-) -> tuple[Value, Value]:
+def nll_loss(slot: Slots, *, reduction: str, ignores: int = 1, rank: int) -> tuple[Value, Value]:
     """Return -x at the labels, each times the weight of its class, and the sum of these weights.
 
     The classes are the second axis. Labels that are ``ignored`` have no loss.
     """
-    index, taken = _class_weights(labels, weight, ignored, ignores)
-    picked = op.Squeeze(op.GatherElements(x, op.Unsqueeze(index, [1]), axis=1), [1])
+    index, taken = _class_weights(slot, ignores)
+    picked = op.Squeeze(op.GatherElements(slot.logits, op.Unsqueeze(index, [1]), axis=1), [1])
     total = op.ReduceSum(taken, list(range(rank - 1)), keepdims=0)
     losses = -(picked * taken)
     if reduction == "mean":
@@ -163,36 +142,24 @@ def nll_loss(
 
 
 @operator("NLLLossGrad")
-def nll_loss_grad(
-    x: Value,
-    dy: Value,
-    labels: Value,
-    weight: Value,
-    total: Value,
-    _reduction: Value,
-    ignored: Value,
-    *,
-    reduction: str,
-    ignores: int,
-    rank: int,
-) -> Value:
+def nll_loss_grad(slot: Slots, *, reduction: str, ignores: int = 1, rank: int) -> Value:
     """Return -dy at the labels, each times the weight of its class, zero elsewhere."""
-    index, taken = _class_weights(labels, weight, ignored, ignores)
-    slope = -(taken * dy)
-    scaled = slope / total if reduction == "mean" else slope
-    classes = op.Reshape(op.Range(0, op.Gather(op.Shape(x), 1), 1), [1, -1, *(1,) * (rank - 2)])
+    index, taken = _class_weights(slot, ignores)
+    slope = -(taken * slot.dout)
+    scaled = slope / slot.total_weight if reduction == "mean" else slope
+    classes = op.Reshape(op.Range(0, op.Gather(op.Shape(slot.logits), 1), 1), [1, -1, *(1,) * (rank - 2)])
     is_label = op.Equal(op.Unsqueeze(index, [1]), classes)
     return op.Where(is_label, op.Unsqueeze(scaled, [1]), 0.0)
 
 
-def _class_weights(labels: Value, weight: Value, ignored: Value, ignores: int) -> tuple[Value, Value]:
+def _class_weights(slot: Slots, ignores: int) -> tuple[Value, Value]:
     """Return class and weight of each label; of ignored labels class 0 and weight 0."""
-    index = op.Cast(labels, to=INT64)
+    index = op.Cast(slot.labels, to=INT64)
     if not ignores:
-        return index, op.Gather(weight, index)
-    is_ignored = op.Equal(index, ignored)
+        return index, op.Gather(slot.weight, index)
+    is_ignored = op.Equal(index, slot.ignore_index)
     known = op.Where(is_ignored, 0, index)
-    return known, op.Where(is_ignored, 0.0, op.Gather(weight, known))
+    return known, op.Where(is_ignored, 0.0, op.Gather(slot.weight, known))
 
 
 def _reduced_losses(losses: Value, reduction: str) -> Value:
@@ -200,11 +167,3 @@ def _reduced_losses(losses: Value, reduction: str) -> Value:
         return losses
     reduce = op.ReduceMean if reduction == "mean" else op.ReduceSum
     return reduce(losses, keepdims=0)
-
-
-for _name in ("NLLLoss", "NLLLossGrad"):
-    ARGUMENTS[_name] = lambda call: {
-        "reduction": call.argument("reduction"),
-        "ignores": 1,
-        "rank": call.argument("rank"),
-    }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from msdump import dtypes
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import operators
+from msdump.graph.primitives.body import Value, operators
 from msdump.graph.primitives.call import ARGUMENTS, PLAIN, Call
-from msdump.graph.primitives.elementwise import converting
+from msdump.graph.primitives.tape import op
 
 _DOUBLE: Final = dtypes.from_name("float64")
 _BOOL: Final = dtypes.from_name("bool")
@@ -27,25 +28,9 @@ _SAME: Final = """
 _OF_BOOLS: Final = {"BitwiseAnd": "And", "BitwiseOr": "Or", "BitwiseXor": "Xor"}
 _TRUTHS: Final = frozenset({"And", "Or", "Not", "Xor"})
 _SINGLE: Final = frozenset(
-    [
-        "Acos",
-        "Acosh",
-        "Asin",
-        "Asinh",
-        "Atan",
-        "Atanh",
-        "Cosh",
-        "Det",
-        "Erf",
-        "HardSigmoid",
-        "HardSwish",
-        "Mish",
-        "Selu",
-        "Sinh",
-        "Softplus",
-        "Softsign",
-        "Tan",
-    ]
+    """
+    Acos Acosh Asin Asinh Atan Atanh Cosh Det Erf HardSigmoid HardSwish Mish Selu Sinh Softplus Softsign Tan
+    """.split()  # noqa: SIM905 - a list of texts would be a screen long
 )
 """Operators without float64 in onnxruntime."""
 
@@ -58,47 +43,51 @@ _COMPUTED: Final = frozenset(
 """Element types that runtimes compute with."""
 
 
-def _named(op_type: str) -> Callable[[Call], tuple[str, Mapping[str, Any]] | None]:
-    def plain(call: Call) -> tuple[str, Mapping[str, Any]] | None:
-        kinds = {kind.dtype for kind in call.types if kind is not None}
-        if op_type in _KEEPING:
-            return (_OF_BOOLS.get(op_type, op_type) if kinds == {_BOOL} else op_type), {}
-        results = {kind.dtype for kind in call.outputs if kind is not None}
-        known = {_BOOL} if op_type in _TRUTHS else _COMPUTED - ({_DOUBLE} if op_type in _SINGLE else set())
-        is_same = len(kinds) == 1 and kinds <= known and results <= {*kinds, _BOOL}
-        return (op_type, {}) if is_same or None in kinds else None
-
-    return plain
+def _as_it_is(op_type: str, call: Call) -> tuple[str, Mapping[str, Any]] | None:
+    """Return ONNX's operator if it takes the element types of a call."""
+    kinds = {kind.dtype for kind in call.types if kind is not None}
+    if op_type in _KEEPING:
+        return (_OF_BOOLS.get(op_type, op_type) if kinds == {_BOOL} else op_type), {}
+    results = {kind.dtype for kind in call.outputs if kind is not None}
+    known = {_BOOL} if op_type in _TRUTHS else _COMPUTED - ({_DOUBLE} if op_type in _SINGLE else set())
+    is_same = len(kinds) == 1 and kinds <= known and results <= {*kinds, _BOOL}
+    return (op_type, {}) if is_same or None in kinds else None
 
 
-def _conversions(call: Call) -> Mapping[str, Any]:
+def _converted(op_type: str, *operands: Value, rank: int = 0, to: int = 0, output_type: int = 0) -> Value:
+    """Compute in an element type that ONNX's operator takes, and convert the result to ``output_type``.
+
+    ``rank``: that of the first operand, where the second is a number.
+    """
+    values = [op.Cast(item, to=to) if to else item for item in operands]
+    if rank:
+        values[1] = op.Reshape(values[1], (1,) * rank)
+    result: Value = getattr(op, op_type)(*values)
+    return op.Cast(result, to=output_type) if output_type else result
+
+
+def _conversions(op_type: str, call: Call) -> Mapping[str, Any]:
     """Return the element types in which a body computes and has its result."""
-    result = call.argument("output_type")
-    if _NAMES[call.op_type] in _TRUTHS:
+    if op_type in _TRUTHS:
         return {"to": _BOOL.onnx}
-    declared = call.outputs[0].dtype if call.outputs and call.outputs[0] is not None else None
-    if declared is None or declared is _BOOL:
-        declared = call.common_type()
-    to = declared
-    if declared.numpy.kind in "iub" and declared not in _COMPUTED:
-        to = _INT64 if declared.numpy.itemsize >= _INT32.numpy.itemsize else _INT32
-    if to is _DOUBLE and _NAMES[call.op_type] in _SINGLE:
+    to = call.outputs[0].dtype if call.outputs and call.outputs[0] is not None else None
+    if to is None or to is _BOOL:
+        to = call.common_type()
+    if to.numpy.kind in "iub" and to not in _COMPUTED:
+        to = _INT64 if to.numpy.itemsize >= _INT32.numpy.itemsize else _INT32
+    if to is _DOUBLE and op_type in _SINGLE:
         to = FLOAT32
-    if to.onnx == result:
-        return {"to": to.onnx}
-    return {"to": to.onnx, "output_type": result}
+    result = call.argument("output_type")
+    return {"to": to.onnx} if to.onnx == result else {"to": to.onnx, "output_type": result}
 
 
-_NAMES: Final = {
-    name: op_type or name for name, _, op_type in (item.partition("=") for item in _SAME.split())
-}
-for _name, _op_type in _NAMES.items():
-    PLAIN[_name] = _named(_op_type)
+for _item in _SAME.split():
+    _name, _, _op_type = _item.partition("=")
+    _op_type = _op_type or _name
+    PLAIN[_name] = partial(_as_it_is, _op_type)
     if _op_type not in _KEEPING:
-        ARGUMENTS[_name] = _conversions
-        operators(
-            {_name: (f"Return ONNX's {_op_type} of numbers of other element types.", converting(_op_type))}
-        )
+        ARGUMENTS[_name] = partial(_conversions, _op_type)
+        operators({_name: partial(_converted, _op_type)})
 
 
 def with_pads(call: Call, windows: Mapping[str, Any], sizes: Sequence[int | str | None]) -> dict[str, Any]:
@@ -106,25 +95,21 @@ def with_pads(call: Call, windows: Mapping[str, Any], sizes: Sequence[int | str 
 
     ONNX finds the latter in a run where sizes are dynamic.
     """
-    rank, mode = len(sizes), call.argument("pad_mode", "pad")
-    mode = mode.lower()
+    rank, mode = len(sizes), call.argument("pad_mode", "pad").lower()
     if mode == "valid":
         return {**windows, "pads": (0,) * (2 * rank)}
     if mode == "pad":
-        given = call.argument("pad") or call.argument("pad_list") or 0
-        given = spatial(given, 2 * rank)
+        given = spatial(call.argument("pad") or call.argument("pad_list") or 0, 2 * rank)
         # MindSpore lists begin and end of each axis in turn
         return {**windows, "pads": (*given[0::2], *given[1::2])}
-    begins, ends = [], []
+    totals = []
     dilations = windows.get("dilations", (1,) * rank)
     axes = zip(sizes, windows["kernel_shape"], windows["strides"], dilations, strict=True)
     for size, width, stride, dilation in axes:
         if not isinstance(size, int):
             return {**windows, "auto_pad": "SAME_UPPER"}
-        total = max((-(-size // stride) - 1) * stride + dilation * (width - 1) + 1 - size, 0)
-        begins.append(total // 2)
-        ends.append(total - total // 2)
-    return {**windows, "pads": (*begins, *ends)}
+        totals.append(max((-(-size // stride) - 1) * stride + dilation * (width - 1) + 1 - size, 0))
+    return {**windows, "pads": (*(each // 2 for each in totals), *(each - each // 2 for each in totals))}
 
 
 def spatial(value: Any, rank: int) -> tuple[int, ...]:
@@ -153,37 +138,40 @@ def pooling(call: Call) -> dict[str, Any]:
     return {**windows, "pads": (*pads, *pads), "dilations": dilations}
 
 
-def _convolution(call: Call) -> tuple[str, Mapping[str, Any]]:
-    return "Conv", convolution(call, call.sizes(1)[2:], call.shape()[2:])
-
-
-def _average_pool(call: Call) -> tuple[str, Mapping[str, Any]]:
+def _average_pool(call: Call) -> dict[str, Any]:
     if call.argument("divisor_override", 0):
         raise ValueError("a divisor_override has no operator of ONNX's")
-    counts = int(bool(call.argument("count_include_pad", True)))
-    return "AveragePool", {**pooling(call), "count_include_pad": counts}
+    return {**pooling(call), "count_include_pad": int(bool(call.argument("count_include_pad", True)))}
 
 
-PLAIN.update(
-    Conv2D=_convolution,
-    Conv3D=_convolution,
-    MaxPool=lambda call: ("MaxPool", pooling(call)),
-    MaxPool3D=lambda call: ("MaxPool", pooling(call)),
-    AvgPool3D=_average_pool,
-    AffineGrid=lambda call: ("AffineGrid", {"align_corners": int(call.argument("align_corners", False))}),
-    DepthToSpace=lambda call: ("DepthToSpace", {"blocksize": call.argument("block_size")}),
-    SpaceToDepth=lambda call: ("SpaceToDepth", {"blocksize": call.argument("block_size")}),
-    Shape=lambda _: ("Shape", {}),
-    TensorShape=lambda _: ("Shape", {}),
-)
-PLAIN["GeLU"] = lambda _: ("Gelu", {"approximate": "tanh"})
-PLAIN["HSigmoid"] = lambda _: ("HardSigmoid", {"alpha": 1 / 6, "beta": 0.5})
-PLAIN["LRN"] = lambda call: (
-    "LRN",
-    {
-        "size": 2 * call.argument("depth_radius") + 1,
-        "alpha": call.argument("alpha") * (2 * call.argument("depth_radius") + 1),
-        "beta": call.argument("beta"),
-        "bias": call.argument("bias"),
+def local_response(call: Call) -> dict[str, Any]:
+    """Return ONNX's attributes of a normalisation by the channels around; MindSpore's alpha is for one."""
+    size = 2 * call.argument("depth_radius") + 1
+    others = {name: call.argument(name) for name in ("beta", "bias")}
+    return {"size": size, "alpha": call.argument("alpha") * size, **others}
+
+
+_WITH_ATTRIBUTES: Final[Mapping[str, tuple[str, Callable[[Call], Mapping[str, Any]]]]] = {
+    **dict.fromkeys(
+        ("Conv2D", "Conv3D"), ("Conv", lambda call: convolution(call, call.sizes(1)[2:], call.shape()[2:]))
+    ),
+    **dict.fromkeys(("MaxPool", "MaxPool3D"), ("MaxPool", pooling)),
+    "AvgPool3D": ("AveragePool", _average_pool),
+    "AffineGrid": ("AffineGrid", lambda call: {"align_corners": int(call.argument("align_corners", False))}),
+    **{
+        name: (name, lambda call: {"blocksize": call.argument("block_size")})
+        for name in ("DepthToSpace", "SpaceToDepth")
     },
-)
+    **dict.fromkeys(("Shape", "TensorShape"), ("Shape", lambda _: {})),
+    "GeLU": ("Gelu", lambda _: {"approximate": "tanh"}),
+    "HSigmoid": ("HardSigmoid", lambda _: {"alpha": 1 / 6, "beta": 0.5}),
+    "LRN": ("LRN", local_response),
+}
+
+
+def _with_attributes(name: str, call: Call) -> tuple[str, Mapping[str, Any]]:
+    op_type, attributes = _WITH_ATTRIBUTES[name]
+    return op_type, attributes(call)
+
+
+PLAIN.update({name: partial(_with_attributes, name) for name in _WITH_ATTRIBUTES})

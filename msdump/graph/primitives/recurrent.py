@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msdump.graph.primitives.body import Value, operator
+from msdump.graph.primitives.body import Slots, Value, operator
 from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.tape import op
 
@@ -37,40 +37,24 @@ def lstm(
 
 
 @operator("LSTMGrad")
-def lstm_grad(
-    x: Value,
-    h: Value,
-    c: Value,
-    w: Value,
-    y: Value,
-    _last: Value,
-    _memory: Value,
-    dy: Value,
-    dlast: Value,
-    dmemory: Value,
-    *,
-    hidden: int,
-    width: int,
-    has_bias: int,
-    steps: int,
-) -> tuple[Value, ...]:
+def lstm_grad(slot: Slots, *, hidden: int, width: int, has_bias: int, steps: int) -> tuple[Value, ...]:
     """Return the gradients of input, first output and memory, and packed weights."""
-    of_input, of_state, bias = _weights(w, hidden, width, has_bias)
-    former = op.Concat(h, op.Slice(y, (0,), (-1,), (0,)), axis=0)
+    of_input, of_state, bias = _weights(slot.w, hidden, width, has_bias)
+    former = op.Concat(slot.h, op.Slice(slot.y, (0,), (-1,), (0,)), axis=0)
     sums = (
-        op.MatMul(x, op.Transpose(of_input, perm=[1, 0]))
+        op.MatMul(slot.x, op.Transpose(of_input, perm=[1, 0]))
         + op.MatMul(former, op.Transpose(of_state, perm=[1, 0]))
         + bias
     )
     taken, kept, new, shown = op.Split(sums, num_outputs=4, axis=2, outputs=4)
     gates = [op.Sigmoid(taken), op.Sigmoid(kept), op.Tanh(new), op.Sigmoid(shown)]
     rows = [_rows(each, steps) for each in gates]
-    memories = [op.Squeeze(c, [0])]
+    memories = [op.Squeeze(slot.c, [0])]
     for i, f, g, _ in zip(*rows, strict=True):
         memories.append(f * memories[-1] + i * g)
-    dh, dc = op.Squeeze(dlast, [0]), op.Squeeze(dmemory, [0])
+    dh, dc = op.Squeeze(slot.dlast, [0]), op.Squeeze(slot.dmemory, [0])
     parts: list[Value] = []
-    for step, dout in reversed([*enumerate(_rows(dy, steps))]):
+    for step, dout in reversed([*enumerate(_rows(slot.dy, steps))]):
         i, f, g, o = (each[step] for each in rows)
         out, dh = op.Tanh(memories[step + 1]), dh + dout
         dc = dc + dh * o * (1.0 - out * out)
@@ -86,11 +70,11 @@ def lstm_grad(
     flat = op.Reshape(dsums, (-1, 4 * hidden))
     dw = [
         op.Reshape(op.Gemm(flat, op.Reshape(each, (-1, size)), transA=1), [-1])
-        for each, size in ((x, width), (former, hidden))
+        for each, size in ((slot.x, width), (former, hidden))
     ]
     if has_bias:
         dw.append(op.ReduceSum(flat, [0], keepdims=0))
-    packed = op.Reshape(op.Concat(*dw, axis=0), op.Shape(w))
+    packed = op.Reshape(op.Concat(*dw, axis=0), op.Shape(slot.w))
     return op.MatMul(dsums, of_input), op.Unsqueeze(dh, [0]), op.Unsqueeze(dc, [0]), packed
 
 

@@ -3,89 +3,76 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from functools import partial
 
 import numpy as np
 
-from msdump import dtypes
-from msdump.graph.primitives.body import DOUBLE, INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.body import BOOL, DOUBLE, INT64, Ints, Value, operator, operators
 from msdump.graph.primitives.tape import op
 
-_BOOL: Final = dtypes.from_name("bool").onnx
+
+def _place(
+    op_type: str, reduction: str, x: Value, *, axis: int | None = None, keep_dims: int = 0, output_type: int
+) -> tuple[Value, ...]:
+    """Return where the extreme element is and, with a reduction, the element."""
+    if axis is None:
+        x, axis = op.Reshape(x, (-1,)), 0
+    place = op.Cast(getattr(op, op_type)(x, axis=axis, keepdims=keep_dims), to=output_type)
+    return (place, getattr(op, reduction)(x, (axis,), keepdims=keep_dims)) if reduction else (place,)
 
 
-def _place(op_type: str, reduction: str) -> tuple[str, Any]:
-    def build(
-        x: Value, *, axis: int | None = None, keep_dims: int = 0, output_type: int
-    ) -> tuple[Value, ...]:
-        if axis is None:
-            x, axis = op.Reshape(x, (-1,)), 0
-        place = op.Cast(getattr(op, op_type)(x, axis=axis, keepdims=keep_dims), to=output_type)
-        return (place, getattr(op, reduction)(x, (axis,), keepdims=keep_dims)) if reduction else (place,)
-
-    return f"Return where the extreme element is: {op_type}.", build
-
-
-def _first_to_each(x: Value, axis: int, rank: int) -> tuple[Value, Value]:
-    """Return all elements for each element along an axis, on a new last axis; and whether it is behind."""
-    order = [each for each in range(rank) if each != axis % rank]
-    rows = op.Unsqueeze(op.Transpose(x, perm=[*order, axis % rank]), [-2])
+def _running(reduction: str, x: Value, *, axis: int, rank: int) -> tuple[Value, ...]:
+    """Return the extreme element up to each one along an axis, and its last place."""
+    order = [*(each for each in range(rank) if each != axis % rank), axis % rank]
+    # all elements for each element along the axis, on a new last axis
+    rows = op.Unsqueeze(op.Transpose(x, perm=order), [-2])
     numbers = op.Range(0, op.Gather(op.Shape(x), axis), 1)
-    return rows, op.Unsqueeze(numbers, [0]) > op.Unsqueeze(numbers, [1])
-
-
-def _turned_back(rows: Value, axis: int, rank: int) -> Value:
-    order = [*range(rank - 1)]
-    order.insert(axis % rank, rank - 1)
-    return op.Transpose(rows, perm=order)
-
-
-def _running(reduction: str) -> tuple[str, Any]:
-    def build(x: Value, *, axis: int, rank: int) -> tuple[Value, Value]:
-        rows, is_behind = _first_to_each(x, axis, rank)
-        # a row's own first element never exceeds the result
-        known = op.Where(is_behind, op.Slice(rows, (0,), (1,), (-1,)), rows)
-        extremes = getattr(op, reduction)(known, (-1,), keepdims=1)
-        is_extreme = op.And(op.Equal(rows, extremes), op.Not(is_behind))
-        numbers = op.Range(0, op.Gather(op.Shape(x), axis), 1)
-        places = op.ReduceMax(op.Where(is_extreme, numbers, 0), (-1,), keepdims=0)
-        return _turned_back(op.Squeeze(extremes, (-1,)), axis, rank), _turned_back(places, axis, rank)
-
-    return f"Return {reduction} up to each element along an axis, and its last place.", build
+    is_behind = op.Unsqueeze(numbers, [0]) > op.Unsqueeze(numbers, [1])
+    # a row's own first element never exceeds the result
+    known = op.Where(is_behind, op.Slice(rows, (0,), (1,), (-1,)), rows)
+    extremes = getattr(op, reduction)(known, (-1,), keepdims=1)
+    is_extreme = op.And(op.Equal(rows, extremes), op.Not(is_behind))
+    places = op.ReduceMax(op.Where(is_extreme, numbers, 0), (-1,), keepdims=0)
+    back = [order.index(each) for each in range(rank)]
+    return tuple(op.Transpose(each, perm=back) for each in (op.Squeeze(extremes, (-1,)), places))
 
 
 operators(
     {
-        "Argmax": _place("ArgMax", ""),
-        "Argmin": _place("ArgMin", ""),
-        "ArgMaxWithValue": _place("ArgMax", "ReduceMax"),
-        "ArgMinWithValue": _place("ArgMin", "ReduceMin"),
-        "Cummax": _running("ReduceMax"),
-        "Cummin": _running("ReduceMin"),
-        "CumSum": (
-            "Sum up to each element along an axis.",
-            lambda x, *, axis, exclusive=0, reverse=0: op.CumSum(
-                x, np.array(axis), exclusive=exclusive, reverse=reverse
-            ),
+        "Argmax": partial(_place, "ArgMax", ""),
+        "Argmin": partial(_place, "ArgMin", ""),
+        "ArgMaxWithValue": partial(_place, "ArgMax", "ReduceMax"),
+        "ArgMinWithValue": partial(_place, "ArgMin", "ReduceMin"),
+        "Cummax": partial(_running, "ReduceMax"),
+        "Cummin": partial(_running, "ReduceMin"),
+        "CumSum": lambda x, *, axis, exclusive=0, reverse=0: op.CumSum(
+            x, np.array(axis), exclusive=exclusive, reverse=reverse
         ),
-        "CumsumExt": (
-            "Sum up to each element along an axis.",
-            lambda x, *, dim, output_type: op.CumSum(op.Cast(x, to=output_type), np.array(dim)),
+        "CumsumExt": lambda x, *, dim, output_type: op.CumSum(op.Cast(x, to=output_type), np.array(dim)),
+        "ReduceAny": lambda x, *, axis=(), keep_dims=0: op.Cast(
+            op.ReduceMax(op.Cast(x, to=INT64), axis or None, keepdims=keep_dims), to=BOOL
         ),
-        "ReduceAny": (
-            "Return whether any element is true.",
-            lambda x, *, axis=(), keep_dims=0: op.Cast(
-                op.ReduceMax(op.Cast(x, to=INT64), axis or None, keepdims=keep_dims), to=_BOOL
-            ),
+        "Trace": lambda x: op.ReduceSum(
+            op.Where(op.Cast(op.EyeLike(x, dtype=INT64), to=BOOL), x, 0.0), keepdims=0
         ),
-        "Trace": (
-            "Sum the diagonal.",
-            lambda x: op.ReduceSum(
-                op.Where(op.Cast(op.EyeLike(x, dtype=INT64), to=_BOOL), x, 0.0), keepdims=0
-            ),
+        # the p-th root of the sum of p-th powers
+        "LpNorm": lambda x, *, axis, p=2, keep_dims=0: op.Pow(
+            op.ReduceSum(op.Pow(op.Abs(x), float(p)), _axes(axis), keepdims=keep_dims), 1.0 / p
+        ),
+        "L2Normalize": lambda x, *, axis, epsilon: x / _root(x, _axes(axis), epsilon),
+        "L2NormalizeGrad": lambda x, y, dy, *, axis, epsilon: (
+            (dy - y * op.ReduceSum(y * dy, _axes(axis), keepdims=1)) / _root(x, _axes(axis), epsilon)
         ),
     }
 )
+
+
+def _axes(axis: int | Ints) -> Ints:
+    return (axis,) if isinstance(axis, int) else axis
+
+
+def _root(x: Value, axes: Ints, epsilon: float) -> Value:
+    return op.Sqrt(op.Max(op.ReduceSum(x * x, axes, keepdims=1), epsilon))
 
 
 @operator("CumulativeLogsumexp")
@@ -107,31 +94,6 @@ def reduce_std(
     count = math.prod(input_shape[each] for each in axes) - (1 if unbiased else 0)
     deviation = op.Sqrt(op.ReduceSum(centered * centered, axes, keepdims=keep_dims) / float(count))
     return deviation, mean if keep_dims else op.Squeeze(mean, axes)
-
-
-@operator("LpNorm")
-def lp_norm(x: Value, *, axis: int | Ints, p: int = 2, keep_dims: int = 0) -> Value:
-    """Return the p-th root of the sum of p-th powers over axes."""
-    axes = (axis,) if isinstance(axis, int) else axis
-    return op.Pow(op.ReduceSum(op.Pow(op.Abs(x), float(p)), axes, keepdims=keep_dims), 1.0 / p)
-
-
-@operator("L2Normalize")
-def l2_normalize(x: Value, *, axis: int | Ints, epsilon: float) -> Value:
-    """Divide by the root of the sum of squares over axes."""
-    return x / _root(x, axis, epsilon)
-
-
-@operator("L2NormalizeGrad")
-def l2_normalize_grad(x: Value, y: Value, dy: Value, *, axis: int | Ints, epsilon: float) -> Value:
-    """Return (dy - y sum(y dy)) over the root of the sum of squares."""
-    axes = (axis,) if isinstance(axis, int) else axis
-    return (dy - y * op.ReduceSum(y * dy, axes, keepdims=1)) / _root(x, axis, epsilon)
-
-
-def _root(x: Value, axis: int | Ints, epsilon: float) -> Value:
-    axes = (axis,) if isinstance(axis, int) else axis
-    return op.Sqrt(op.Max(op.ReduceSum(x * x, axes, keepdims=1), epsilon))
 
 
 @operator("Median")
@@ -163,20 +125,6 @@ def histogram(x: Value, *, bins: int, output_type: int, min: float, max: float) 
     number = op.Where(inside, op.Min(op.Cast(place, to=INT64), bins - 1), -1)
     is_bin = op.Equal(op.Unsqueeze(number, [1]), np.arange(bins))
     return op.Cast(op.ReduceSum(op.Cast(is_bin, to=INT64), [0], keepdims=0), to=output_type)
-
-
-@operator("SortExt")
-def sort_ext(x: Value, *, dim: int, descending: int, input_shape: Ints) -> tuple[Value, Value]:
-    """Sort along an axis; return the elements and their places."""
-    values, places = op.TopK(x, (input_shape[dim],), axis=dim, largest=descending, outputs=2)
-    return values, places
-
-
-@operator("TopkExt")
-def topk_ext(x: Value, *, k: int, dim: int, largest: int) -> tuple[Value, Value]:
-    """Return the largest or smallest elements along an axis, and their places."""
-    values, places = op.TopK(x, (k,), axis=dim, largest=largest, outputs=2)
-    return values, places
 
 
 @operator("Roll")

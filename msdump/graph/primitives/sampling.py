@@ -15,13 +15,12 @@ from msdump.graph.primitives.shapes import swapped
 from msdump.graph.primitives.tape import op
 
 
-@operator("ResizeNearestNeighborV2Grad")
-@operator("ResizeBilinearGrad")
-@operator("ResizeBicubicGrad")
-@operator("UpsampleNearest1DGrad")
-@operator("UpsampleNearest3DGrad")
-@operator("UpsampleLinear1DGrad")
-@operator("UpsampleTrilinear3DGrad")
+@operator(
+    """
+    ResizeNearestNeighborV2Grad ResizeBilinearGrad ResizeBicubicGrad UpsampleNearest1DGrad
+    UpsampleNearest3DGrad UpsampleLinear1DGrad UpsampleTrilinear3DGrad
+    """
+)
 def resize_gradient(
     dy: Value,
     *,
@@ -66,8 +65,7 @@ def _matrix(
     return op.Reshape(resized, (size, count))
 
 
-@operator("GridSampler2DGrad")
-@operator("GridSampler3DGrad")
+@operator("GridSampler2DGrad GridSampler3DGrad")
 def grid_sampler_grad(
     dy: Value,
     x: Value,
@@ -142,10 +140,7 @@ def _elements(place: Value, mode: str, rank: int) -> Iterator[tuple[Value, Value
         yield first + ahead, op.ReduceProd(shares, [2], keepdims=0), slopes
 
 
-@operator("ResizeBilinearV2")
-@operator("ResizeNearestNeighborV2")
-@operator("ResizeBicubic")
-@operator("UpsampleNearest2D")
+@operator("ResizeBilinearV2 ResizeNearestNeighborV2 ResizeBicubic UpsampleNearest2D")
 def resize(x: Value, *, size: Ints, **attributes: Any) -> Value:
     """Return images in another size."""
     return op.Resize(x, None, None, op.Concat(op.Shape(x, end=2), size, axis=0), **attributes)
@@ -177,8 +172,7 @@ def _resized_gradient(call: Call) -> dict[str, Any]:
     return {**found, "rank": len(sizes), **_resized(call)}
 
 
-@operator("GridSampler2D")
-@operator("GridSampler3D")
+@operator("GridSampler2D GridSampler3D")
 def grid_sampler(x: Value, grid: Value, **attributes: Any) -> Value:
     """Read images at the places of a grid."""
     return op.GridSample(x, grid, **attributes)

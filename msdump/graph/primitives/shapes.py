@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.graph.primitives.body import BOOL, INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.body import BOOL, INT32, INT64, Ints, Value, operator, operators
 from msdump.graph.primitives.call import ARGUMENTS, COMPUTED, Call
 from msdump.graph.primitives.tape import op
 
-operators(
-    {
-        "Reshape": ("Give a tensor another shape.", lambda x, *, shape: op.Reshape(x, shape)),
-        "ZerosLike": ("Return zeros in the shape of a tensor.", lambda x: op.Expand(0.0, op.Shape(x))),
-    }
-)
+_FAR: Final = 2**62
+"""Behind the end of any axis."""
 
 
 def swapped(items: Sequence[Any], axis: int) -> list[Any]:
@@ -24,6 +21,79 @@ def swapped(items: Sequence[Any], axis: int) -> list[Any]:
     order = [*items]
     order[axis], order[-1] = order[-1], order[axis]
     return order
+
+
+def _exchanged(x: Value, *, dim0: int, dim1: int, rank: int) -> Value:
+    order = [*range(rank)]
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return op.Transpose(x, perm=order)
+
+
+def cut(x: Value, outputs: int, *sizes: Ints, **options: Any) -> tuple[Value, ...]:
+    """Cut a tensor into parts of the given sizes, or into equal ones."""
+    parts = op.Split(x, *sizes, **options, outputs=outputs)
+    return parts if outputs > 1 else (parts,)
+
+
+def _reduced(op_type: str, x: Value, *, axis: Ints | None = None, keep_dims: int = 0) -> Value:
+    return getattr(op, op_type)(x, axis or None, keepdims=keep_dims)
+
+
+operators(
+    {
+        "Reshape": lambda x, *, shape: op.Reshape(x, shape),
+        "ExpandDims": lambda x, *, axis: op.Unsqueeze(x, [axis]),
+        "Squeeze": lambda x, *, axis=(): op.Squeeze(x, *([] if axis == () else [np.atleast_1d(axis)])),
+        "Flatten": lambda x: op.Flatten(x, axis=1),
+        "BroadcastTo": lambda x, *, sizes: op.Expand(x, op.Abs(sizes)),  # -1 keeps a size, which is 1
+        "ReverseV2": lambda x, *, axis: op.Slice(
+            x, (-1,) * len(axis), (-_FAR,) * len(axis), axis, (-1,) * len(axis)
+        ),
+        "Transpose": lambda x, *, order: op.Transpose(x, perm=[axis % len(order) for axis in order]),
+        "TransposeExtView": _exchanged,
+        "Concat": lambda *tensors, axis, count: op.Concat(*tensors[:count], axis=axis),
+        "Stack": lambda *tensors, axis=0: op.Concat(*(op.Unsqueeze(x, [axis]) for x in tensors), axis=axis),
+        "Split": lambda x, *, axis, outputs: cut(x, outputs, axis=axis, num_outputs=outputs),
+        "SplitTensorView": lambda x, *, axis, sizes: cut(x, len(sizes), sizes, axis=axis),
+        "Unstack": lambda x, *, axis=0, outputs: tuple(
+            op.Squeeze(part, [axis]) for part in cut(x, outputs, axis=axis, num_outputs=outputs)
+        ),
+        "Triu": lambda x, *, diagonal: op.Trilu(x, diagonal, upper=1),
+        "Tril": lambda x, *, diagonal: op.Trilu(x, diagonal, upper=0),
+        "RealMakeTuple": lambda *numbers: op.Concat(*(op.Reshape(x, [1]) for x in numbers), axis=0),
+        "RealTupleGetItem": lambda numbers, place: op.Gather(numbers, place),
+        "TensorToScalar": lambda x: op.Identity(x),
+        "ScalarToTensor Cast": lambda x, *, output_type: op.Cast(x, to=output_type),
+        "Print": lambda: op.constant(np.zeros(1, np.int32)),  # printing is left out
+        "Range": lambda start, stop, step: op.Range(start, stop, step),
+        "LinSpace": lambda start, stop, *, count: (
+            start + op.CastLike(np.arange(count), start) * ((stop - start) / float(max(count - 1, 1)))
+        ),
+        "Eye": lambda *, rows, columns, output_type: op.EyeLike(
+            np.zeros((rows, columns), np.int64), dtype=output_type
+        ),
+        "Zeros": lambda shape, *, output_type: op.Expand(op.Cast(0, to=output_type), shape),
+        "ZerosLike": lambda x: op.Expand(0.0, op.Shape(x)),
+        "OnesLike": lambda x: op.Expand(1.0, op.Shape(x)),
+        "Gather": lambda params, indices, *, axis: op.Gather(params, indices, axis=axis),
+        # sums a gradient into the elements that were looked up along an axis
+        "GatherDGradV2": lambda x, _dim, index, dy, *, dim: op.scatter_sum(
+            "ScatterElements", op.Shape(x), index, dy, axis=dim
+        ),
+        "Softmax": lambda x, *, axis: op.Softmax(x, axis=axis if isinstance(axis, int) else axis[0]),
+        "ReduceAll": lambda x, *, axis=(), keep_dims=0: op.Cast(
+            op.ReduceMin(op.Cast(x, to=INT32), axis or None, keepdims=keep_dims), to=BOOL
+        ),
+        **{
+            name: partial(_reduced, name)
+            for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
+        },
+        # the reflection; begins and ends are the columns of the paddings
+        "MirrorPad": lambda x, paddings: op.Pad(
+            x, op.Reshape(op.Transpose(paddings, perm=[1, 0]), [-1]), mode="reflect"
+        ),
+    }
+)
 
 
 @operator("Slice")
@@ -48,7 +118,7 @@ def strided_slice_grad(
         count = len(axes)
         parts: Any = [cuts[start : start + count] for start in range(0, 3 * count, count)]
         begin, end, strides = parts
-    return scattered(dy, op.Slice(numbered(shape), begin, end, axes, strides), shape)
+    return _scattered(dy, op.Slice(_numbered(shape), begin, end, axes, strides), shape)
 
 
 @operator("PadV3Grad")
@@ -59,26 +129,19 @@ def pad_v3_grad(dy: Value, *, mode: str, pads: Ints) -> Value:
     """
     rank = len(pads) // 2
     shape = op.Shape(dy) - [pads[axis] + pads[rank + axis] for axis in range(rank)]
-    return scattered(dy, op.Pad(numbered(shape), pads, mode=mode), shape)
+    return _scattered(dy, op.Pad(_numbered(shape), pads, mode=mode), shape)
 
 
-def numbered(shape: Value) -> Value:
+def _numbered(shape: Value) -> Value:
     """Return a tensor of a shape that numbers its elements."""
-    count = op.ReduceProd(shape, keepdims=0)
-    return op.Reshape(op.Range(0, count, 1), shape)
+    return op.Reshape(op.Range(0, op.ReduceProd(shape, keepdims=0), 1), shape)
 
 
-def scattered(dy: Value, numbers: Value, shape: Value) -> Value:
+def _scattered(dy: Value, numbers: Value, shape: Value) -> Value:
     """Sum a gradient into the elements of a shape that have these numbers."""
     places, values = op.Reshape(numbers, [-1]), op.Reshape(dy, [-1])
     total = op.scatter_sum("ScatterElements", op.ReduceProd(shape, keepdims=1), places, values, axis=0)
     return op.Reshape(total, shape)
-
-
-@operator("OnesLike")
-def ones_like(x: Value) -> Value:
-    """Return ones in the shape of a tensor."""
-    return op.Expand(1.0, op.Shape(x))
 
 
 @operator("CumProd")
@@ -92,12 +155,6 @@ def cum_prod(x: Value, *, axis: int = 0, exclusive: int = 1, reverse: int, rank:
     mask = op.Unsqueeze(is_factor, [*range(2, rank - first + 1)]) if first < rank - 1 else is_factor
     factors = op.Where(mask, op.Unsqueeze(x, [first]), 1.0)
     return op.ReduceProd(factors, [first + 1], keepdims=0)
-
-
-@operator("ReduceAll")
-def reduce_all(x: Value, _axis: Value, _keep_dims: Value, *, axis: Ints = (), keep_dims: int = 0) -> Value:
-    """Return whether all elements are true."""
-    return op.Cast(op.ReduceMin(op.Cast(x, to=6), axis or None, keepdims=keep_dims), to=9)
 
 
 @operator("AllFinite")
@@ -120,18 +177,6 @@ def unsorted_segment_sum(x: Value, segments: Value, *, num_segments: int, rank: 
     return op.scatter_sum("ScatterND", shape, rows, x)
 
 
-@operator("GatherDGradV2")
-def gather_d_grad(x: Value, _dim: Value, index: Value, dy: Value, *, dim: int) -> Value:
-    """Sum a gradient into the elements that were looked up along an axis."""
-    return op.scatter_sum("ScatterElements", op.Shape(x), index, dy, axis=dim)
-
-
-ARGUMENTS["UnsortedSegmentSum"] = lambda call: {
-    "num_segments": call.argument("num_segments"),
-    "rank": len(call.shape(1)),
-}
-
-
 @operator("ScatterNd", element=1)
 def scatter_nd(
     indices: Value, updates: Value, computed: Value | None = None, *, shape: Ints, batch_dims: int = 0
@@ -140,60 +185,7 @@ def scatter_nd(
     sizes, indices = op.value(shape or computed), op.Cast(indices, to=INT64)
     if not batch_dims:
         return op.scatter_sum("ScatterND", sizes, indices, updates)
-    taken = op.GatherND(numbered(sizes), indices, batch_dims=batch_dims)
-    return scattered(updates, taken, sizes)
-
-
-@operator("Transpose")
-def transposed(x: Value, *, order: Ints) -> Value:
-    """Put the axes into another order."""
-    return op.Transpose(x, perm=[axis % len(order) for axis in order])
-
-
-@operator("TransposeExtView")
-def exchanged(x: Value, *, dim0: int, dim1: int, rank: int) -> Value:
-    """Exchange two axes."""
-    order = [*range(rank)]
-    order[dim0], order[dim1] = order[dim1], order[dim0]
-    return op.Transpose(x, perm=order)
-
-
-@operator("Concat")
-def concatenated(*tensors: Value, axis: int, count: int) -> Value:
-    """Join tensors along an axis."""
-    return op.Concat(*tensors[:count], axis=axis)
-
-
-@operator("Split")
-def split(x: Value, *, axis: int, outputs: int) -> tuple[Value, ...]:
-    """Cut a tensor into equal parts."""
-    parts = op.Split(x, axis=axis, num_outputs=outputs, outputs=outputs)
-    return parts if outputs > 1 else (parts,)
-
-
-@operator("SplitTensorView")
-def split_by_sizes(x: Value, *, axis: int, sizes: Ints) -> tuple[Value, ...]:
-    """Cut a tensor into parts of the given sizes."""
-    parts = op.Split(x, sizes, axis=axis, outputs=len(sizes))
-    return parts if len(sizes) > 1 else (parts,)
-
-
-ARGUMENTS["SplitTensorView"] = lambda call: {
-    "axis": call.argument("dim"),
-    "sizes": [call.output_sizes(slot)[call.argument("dim")] for slot in range(len(call.outputs))],
-}
-
-
-@operator("Stack")
-def stacked(*tensors: Value, axis: int = 0) -> Value:
-    """Join tensors along a new axis."""
-    return op.Concat(*(op.Unsqueeze(each, [axis]) for each in tensors), axis=axis)
-
-
-@operator("Unstack")
-def unstacked(x: Value, *, axis: int = 0, outputs: int) -> tuple[Value, ...]:
-    """Cut a tensor into the slices of an axis, which is removed."""
-    return tuple(op.Squeeze(part, [axis]) for part in split(x, axis=axis, outputs=outputs))
+    return _scattered(updates, op.GatherND(_numbered(sizes), indices, batch_dims=batch_dims), sizes)
 
 
 @operator("Tile")
@@ -246,48 +238,41 @@ def strided_slice(
 def _cuts(call: Call, rank: int) -> dict[str, Any]:
     """Return the parts of a slice by axis, from the numbers and bit masks of a StridedSlice."""
     begin, end, strides = (call.constant(name) for name in ("begin", "end", "strides"))
-    masks = [int(call.argument(f"{name}_mask", 0)) for name in _MASKS]
+    masks = [
+        int(call.argument(f"{name}_mask", 0))
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    ]
     if COMPUTED in (begin, end) and any(masks):
         raise ValueError("a begin or end that is computed in a run, with masks")
-    numbers: dict[str, list[int]] = {
-        name: [] for name in ("begin", "end", "places", "axes", "steps", "new", "removed")
-    }
+    parts: list[tuple[int, ...]] = []
+    new: list[int] = []
+    removed: list[int] = []
     axis = made = 0
     for place, step in enumerate(strides):
-        is_free = [bool(mask >> place & 1) for mask in masks]
-        if is_free[2]:  # the ellipsis
+        from_first, to_last, is_ellipsis, is_new, is_single = (bool(mask >> place & 1) for mask in masks)
+        if is_ellipsis:
             rest = sum(not (masks[3] >> each & 1) for each in range(place + 1, len(strides)))
             made += rank - rest - axis
             axis = rank - rest
-        elif is_free[3]:
-            numbers["new"].append(made)
+        elif is_new:
+            new.append(made)
             made += 1
         else:
             start = 0 if begin is COMPUTED else int(begin[place])
             stop = 0 if end is COMPUTED else int(end[place])
-            far = _FAR if step > 0 else -_FAR
-            if is_free[4]:
+            if is_single:
                 stop = start + 1 or _FAR
-                numbers["removed"].append(axis)
+                removed.append(axis)
             else:
-                start, stop = (-far if step < 0 else 0) if is_free[0] else start, far if is_free[1] else stop
+                start = (-_FAR if step < 0 else 0) if from_first else start
+                stop = (_FAR if step > 0 else -_FAR) if to_last else stop
                 made += 1
-            for name, number in zip(
-                ("begin", "end", "places", "axes", "steps"),
-                (start, stop, place, axis, int(step)),
-                strict=True,
-            ):
-                numbers[name].append(number)
+            parts.append((start, stop, place, axis, int(step)))
             axis += 1
-    for name, given in (("begin", begin), ("end", end)):
-        if given is COMPUTED:
-            numbers[name] = []
-    return numbers
-
-
-_MASKS: Final = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-_FAR: Final = 2**62
-"""Behind the end of any axis."""
+    columns = ([row[column] for row in parts] for column in range(5))
+    found = dict(zip(("begin", "end", "places", "axes", "steps"), columns, strict=True))
+    found |= {name: [] for name, given in (("begin", begin), ("end", end)) if given is COMPUTED}
+    return {**found, "new": new, "removed": removed}
 
 
 def _gradient_cuts(call: Call) -> dict[str, Any]:
@@ -295,18 +280,14 @@ def _gradient_cuts(call: Call) -> dict[str, Any]:
     return {"axes": cuts["axes"], "pads": (), "cuts": (*cuts["begin"], *cuts["end"], *cuts["steps"])}
 
 
-ARGUMENTS["StridedSlice"] = lambda call: _cuts(call, len(call.shape()))
-ARGUMENTS["StridedSliceGrad"] = _gradient_cuts
-
-
 @operator("SpaceToBatchND")
 def space_to_batch(x: Value, *, block: Ints, pads: Ints, padded: Ints) -> Value:
     """Move blocks of the last axes into the batch; ``padded``: the padded sizes of all axes."""
     kept = len(padded) - len(block)
     parts = [size for n, b in zip(padded[kept:], block, strict=True) for size in (n // b, b)]
-    cut = op.Reshape(op.Pad(x, pads), (*padded[:kept], *parts))
+    whole = op.Reshape(op.Pad(x, pads), (*padded[:kept], *parts))
     inner = range(kept, kept + 2 * len(block), 2)
-    turned = op.Transpose(cut, perm=[*(axis + 1 for axis in inner), *range(kept), *inner])
+    turned = op.Transpose(whole, perm=[*(axis + 1 for axis in inner), *range(kept), *inner])
     return op.Reshape(turned, (-1, *padded[1:kept], *parts[::2]))
 
 
@@ -318,29 +299,19 @@ def _blocks(call: Call) -> dict[str, Any]:
     return {"block": block, "pads": (*begins, *ends), "padded": tuple(map(sum, sizes))}
 
 
-ARGUMENTS["SpaceToBatchND"] = _blocks
-
-
 @operator("Diag")
-def diagonal(x: Value, *, output_shape: Ints) -> Value:
+def diagonal_matrix(x: Value, *, output_shape: Ints) -> Value:
     """Put the elements on the diagonal of zeros."""
     count = op.Reshape(op.Size(x), [1])
     is_diagonal = op.Cast(op.EyeLike(op.Expand(0, op.Concat(count, count, axis=0))), to=BOOL)
     return op.Reshape(op.Where(is_diagonal, op.Reshape(x, [-1]), op.CastLike(0, x)), output_shape)
 
 
-@operator("Pad")
-@operator("PadV3")
+@operator("Pad PadV3")
 def padded(x: Value, *operands: Value, mode: str, pads: Ints) -> Value:
     """Put elements around a tensor: a value, which is the last operand, or copies of its own."""
     value = op.CastLike(operands[1], x) if mode == "constant" and operands[1:] else None
     return op.Pad(x, pads, value, mode=mode)
-
-
-@operator("MirrorPad")
-def mirrored(x: Value, paddings: Value) -> Value:
-    """Put the reflection of a tensor around it; begins and ends are the columns of ``paddings``."""
-    return op.Pad(x, op.Reshape(op.Transpose(paddings, perm=[1, 0]), [-1]), mode="reflect")
 
 
 def _mirror(call: Call) -> dict[str, Any]:
@@ -349,114 +320,33 @@ def _mirror(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _pad_arguments(call: Call) -> dict[str, Any]:
+def _pads(call: Call) -> dict[str, Any]:
     """Return ONNX's pads: begins, then ends, of all axes."""
     given, rank = call.argument("paddings"), len(call.shape())
     if call.op_type == "Pad":
         return {"mode": "constant", "pads": [*(pair[0] for pair in given), *(pair[1] for pair in given)]}
     numbers = [int(number) for number in given]
     if not call.argument("paddings_contiguous", True):
-        numbers = [*np.array(numbers).reshape(2, -1).T.reshape(-1).tolist()]
+        numbers = np.array(numbers).reshape(2, -1).T.reshape(-1).tolist()
     # pairs of begin and end, the last axis first
     numbers += [0] * (2 * rank - len(numbers))
     mode = {"circular": "wrap"}.get(call.argument("mode"), call.argument("mode"))
     return {"mode": mode, "pads": [*numbers[-2::-2], *numbers[-1::-2]]}
 
 
-ARGUMENTS.update(Pad=_pad_arguments, PadV3=_pad_arguments, PadV3Grad=_pad_arguments, MirrorPad=_mirror)
+def _parts(call: Call) -> dict[str, Any]:
+    axis = call.argument("dim")
+    return {"axis": axis, "sizes": [call.output_sizes(slot)[axis] for slot in range(len(call.outputs))]}
 
 
-def _triangle(*, upper: int) -> Any:
-    def cut(x: Value, *, diagonal: int) -> Value:
-        return op.Trilu(x, diagonal, upper=upper)
-
-    return cut
-
-
-operators(
-    {
-        "ExpandDims": ("Add an axis of length 1.", lambda x, *, axis: op.Unsqueeze(x, [axis])),
-        "Squeeze": (
-            "Remove axes of length 1.",
-            lambda x, *, axis=(): op.Squeeze(x, *([] if axis == () else [np.atleast_1d(axis)])),
-        ),
-        "Flatten": ("Join all axes behind the first.", lambda x: op.Flatten(x, axis=1)),
-        "BroadcastTo": (
-            "Repeat a tensor to a shape; -1 keeps a size.",
-            lambda x, *, sizes: op.Expand(x, op.Abs(sizes)),
-        ),
-        "ReverseV2": (
-            "Reverse the order along axes.",
-            lambda x, *, axis: op.Slice(x, (-1,) * len(axis), (-_FAR,) * len(axis), axis, (-1,) * len(axis)),
-        ),
-        "Triu": ("Keep the elements above a diagonal.", _triangle(upper=1)),
-        "Tril": ("Keep the elements below a diagonal.", _triangle(upper=0)),
-        "RealMakeTuple": (
-            "Join numbers.",
-            lambda *numbers: op.Concat(*(op.Reshape(each, [1]) for each in numbers), axis=0),
-        ),
-        "RealTupleGetItem": ("Return a number of several.", lambda numbers, place: op.Gather(numbers, place)),
-        "TensorToScalar": ("Return the number of a tensor.", lambda x: op.Identity(x)),
-        "ScalarToTensor": (
-            "Give a number an element type.",
-            lambda x, *, output_type: op.Cast(x, to=output_type),
-        ),
-        "Print": ("Return a zero: printing is left out.", lambda: op.constant(np.zeros(1, np.int32))),
-        "Range": ("Count from a number to another.", lambda start, stop, step: op.Range(start, stop, step)),
-        "LinSpace": (
-            "Return numbers at equal distances.",
-            lambda start, stop, *, count: (
-                start + op.CastLike(np.arange(count), start) * ((stop - start) / float(max(count - 1, 1)))
-            ),
-        ),
-        "Eye": (
-            "Return ones on the diagonal.",
-            lambda *, rows, columns, output_type: op.EyeLike(
-                np.zeros((rows, columns), np.int64), dtype=output_type
-            ),
-        ),
-        "Zeros": (
-            "Return zeros of a shape.",
-            lambda shape, *, output_type: op.Expand(op.Cast(0, to=output_type), shape),
-        ),
-    }
+ARGUMENTS.update(
+    StridedSlice=lambda call: _cuts(call, len(call.shape())),
+    StridedSliceGrad=_gradient_cuts,
+    SpaceToBatchND=_blocks,
+    Pad=_pads,
+    PadV3=_pads,
+    PadV3Grad=_pads,
+    MirrorPad=_mirror,
+    SplitTensorView=_parts,
+    UnsortedSegmentSum=lambda call: {"num_segments": call.output_sizes()[0], "rank": len(call.sizes(1))},
 )
-
-
-@operator("Gather")
-def gather(params: Value, indices: Value, *, axis: int) -> Value:
-    """Pick slices along an axis."""
-    return op.Gather(params, indices, axis=axis)
-
-
-@operator("Cast")
-def cast(x: Value, *, output_type: int) -> Value:
-    """Convert the elements."""
-    return op.Cast(x, to=output_type)
-
-
-@operator("Softmax")
-def softmax(x: Value, *, axis: int | Ints) -> Value:
-    """Return exponentials over their sum along an axis."""
-    return op.Softmax(x, axis=axis if isinstance(axis, int) else axis[0])
-
-
-def _reduction(op_type: str) -> Any:
-    def reduce(x: Value, *, axis: Ints | None = None, keep_dims: int = 0) -> Value:
-        return getattr(op, op_type)(x, axis or None, keepdims=keep_dims)
-
-    return reduce
-
-
-operators(
-    {
-        name: (f"{name} over axes, all of them where none are given.", _reduction(name))
-        for name in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
-    }
-)
-
-
-ARGUMENTS["UnsortedSegmentSum"] = lambda call: {
-    "num_segments": call.output_sizes()[0],
-    "rank": len(call.sizes(1)),
-}

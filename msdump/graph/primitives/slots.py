@@ -23,6 +23,10 @@ _ROWS: Final[Mapping[str, str]] = {
     "Conv1DBackpropFilter Conv2DBackpropFilter": "dout input -filter_size",
     "Conv3DBackpropInput": "weight dout -input_size",
     "Conv3DBackpropFilter": "input dout -filter_size",
+    "FlashAttentionScore": "query key value real_shift drop_mask padding_mask attn_mask",
+    "FlashAttentionScoreGrad": "query key value dy pse_shift drop_mask padding_mask attn_mask softmax_max "
+    "softmax_sum softmax_in attention_in",
+    "LSTMGrad": "x h c w y last memory dy dlast dmemory",
     # windows
     "AvgPool": "x kernel_size:ints strides:ints pad_mode:int data_format:int=NCHW",
     "AvgPoolGrad": "x out dout kernel_size:ints strides:ints pad_mode:int data_format:int=NCHW",
@@ -50,6 +54,8 @@ _ROWS: Final[Mapping[str, str]] = {
     "LayerNorm": "x gamma beta begin_norm_axis:int begin_params_axis:int epsilon:float",
     "LayerNormGrad": "x dout variance mean gamma begin_norm_axis:int begin_params_axis:int",
     "RmsNorm": "x gamma epsilon:float",
+    "RmsNormGrad": "dy x rstd gamma",
+    "InstanceNormGrad": "dout x gamma mean variance",
     "LayerNormExt": "x normalized_shape:ints gamma beta epsilon:float",
     "BatchNormExt": "x scale bias mean variance is_training:bool momentum:float epsilon:float",
     "GroupNorm": "x num_groups:int weight bias epsilon:float",
@@ -202,10 +208,11 @@ class Slot:
         number = _NUMBERS[self.name][value] if isinstance(value, str) else value
         return np.asarray(number, dtype).reshape((-1,) * rank)
 
-    def text(self, value: Any) -> Any:
-        """Return the text that a number stands for, any other value as it is."""
-        texts = {number: text for text, number in _NUMBERS.get(self.name, {}).items()}
-        return texts.get(value, value) if isinstance(value, int) else value
+
+def text_of(name: str, value: Any) -> Any:
+    """Return the text that a number stands for in a slot of a name, any other value as it is."""
+    texts = {number: text for text, number in _NUMBERS.get(name, {}).items()}
+    return texts.get(value, value) if isinstance(value, int) else value
 
 
 def _slots(row: str) -> Iterator[Slot]:
@@ -237,7 +244,7 @@ def filled(primitive: str, given: Sequence[Any]) -> list[Any]:
     ['indices', None, 'on', 'off', array(1)]
     """
     slots = list(SLOTS.get(primitive, ()))
-    if not slots:
+    if all(slot.is_read and not slot.kind and not slot.is_repeated for slot in slots):
         return list(given)
     if slots[0].is_repeated:
         slots[:1] = slots[:1] * (len(given) - len(slots) + 1)

@@ -113,12 +113,12 @@ def _atan2(y: Value, x: Value) -> Value:
 
 operators(
     {
-        "Expm1": ("Return exp(x) - 1.", _in_type(DOUBLE, lambda x: op.Exp(x) - _constant(1))),
-        "Log1p": ("Return log(1 + x).", _in_type(DOUBLE, lambda x: op.Log(x + _constant(1)))),
-        "Erfc": ("Return 1 - erf(x).", _in_type(DOUBLE, _erfc)),
-        "Erfinv": ("Return the number with a given error function.", _in_type(DOUBLE, _erfinv)),
-        "Lgamma": ("Return the logarithm of |Gamma(x)|.", _in_type(DOUBLE, _lgamma)),
-        "Digamma": ("Return the derivative of log Gamma(x).", _in_type(DOUBLE, _digamma)),
-        "Atan2": ("Return the angle of a point (x, y).", _in_type(FLOAT32.onnx, _atan2)),
+        "Expm1": _in_type(DOUBLE, lambda x: op.Exp(x) - _constant(1)),
+        "Log1p": _in_type(DOUBLE, lambda x: op.Log(x + _constant(1))),
+        "Erfc": _in_type(DOUBLE, _erfc),
+        "Erfinv": _in_type(DOUBLE, _erfinv),
+        "Lgamma": _in_type(DOUBLE, _lgamma),
+        "Digamma": _in_type(DOUBLE, _digamma),
+        "Atan2": _in_type(FLOAT32.onnx, _atan2),
     }
 )

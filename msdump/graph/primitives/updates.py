@@ -6,63 +6,43 @@ The formulas are from MindSpore's kernels, the names of inputs from ``msdump.gra
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import Signature, signature
-from types import SimpleNamespace
+from functools import wraps
 
-from msdump.graph.primitives.body import BodyFunction, Structure, Value, operator
+from msdump.graph.primitives.body import BodyFunction, Slots, Structure, Value, operator, operators
 from msdump.graph.primitives.slots import SLOTS
 from msdump.graph.primitives.tape import op
 
-
-@operator("AssignAdd")
-def assign_add(variable: Value, value: Value) -> Value:
-    """Add to a variable."""
-    return variable + value
-
-
-@operator("AssignSub")
-def assign_sub(variable: Value, value: Value) -> Value:
-    """Subtract from a variable."""
-    return variable - value
-
-
-@operator("Assign")
-def assign_body(_variable: Value, value: Value) -> Value:
-    """Give a variable another value."""
-    return op.Identity(value)
-
-
-@operator("TensorMove")
-def moved(x: Value) -> Value:
-    """Return a copy, which later updates of a variable do not change."""
-    return op.Identity(x)
+operators(
+    {
+        "AssignAdd": lambda variable, value: variable + value,
+        "AssignSub": lambda variable, value: variable - value,
+        "Assign": lambda _variable, value: op.Identity(value),
+        # a copy, which later updates of a variable do not change
+        "TensorMove": lambda x: op.Identity(x),
+    }
+)
 
 
 def _update(name: str) -> Callable[[BodyFunction], BodyFunction]:
     """Register the body of an optimizer's operator.
 
-    The body takes the inputs as attributes of one object, and the flags and numbers of the operator by
-    keyword. All numbers, such as learning rates, are tensors of the variable's element type.
+    All its numbers, such as learning rates, become tensors of the variable's element type and rank.
     """
 
     def register(build: BodyFunction) -> BodyFunction:
-        def body(*inputs: Value, rank: int, **structure: Structure) -> Value | tuple[Value, ...]:
-            named = {
-                slot.name: _number(value, rank) if slot.kind.startswith("float") else value
-                for slot, value in zip(SLOTS[name], inputs, strict=True)
-            }
+        @operator(name)
+        @wraps(build)
+        def body(slot: Slots, *, rank: int, **structure: Structure) -> Value | tuple[Value, ...]:
+            for each in SLOTS[name]:
+                if each.kind.startswith("float"):
+                    setattr(slot, each.name, _number(getattr(slot, each.name), rank))
             numbers = {
                 key: _number(value, rank) if isinstance(value, float) else value
                 for key, value in structure.items()
             }
-            return build(SimpleNamespace(**named), **numbers)
+            return build(slot, rank=rank, **numbers)
 
-        body.__doc__ = build.__doc__
-        keywords = [each for each in signature(build).parameters.values() if each.kind is each.KEYWORD_ONLY]
-        own = [each for each in signature(body).parameters.values() if each.kind is not each.VAR_KEYWORD]
-        body.__signature__ = Signature([*own, *keywords])  # type: ignore[attr-defined]
-        operator(name)(body)
-        return build
+        return body
 
     return register
 
@@ -77,7 +57,7 @@ def _number(number: Value | float, rank: int) -> Value:
 
 
 @_update("ApplyMomentum")
-def apply_momentum(slot: SimpleNamespace, *, use_nesterov: int) -> tuple[Value, Value]:
+def apply_momentum(slot: Slots, *, rank: int, use_nesterov: int) -> tuple[Value, Value]:
     """Return the new variable and accumulation: accum = momentum accum + g; var -= rate accum."""
     moved = slot.moments * slot.momentum + slot.gradient
     step = moved * slot.momentum + slot.gradient if use_nesterov else moved
@@ -85,7 +65,7 @@ def apply_momentum(slot: SimpleNamespace, *, use_nesterov: int) -> tuple[Value, 
 
 
 @_update("SGD")
-def sgd(slot: SimpleNamespace, *, dampening: Value, nesterov: int) -> tuple[Value, Value, Value]:
+def sgd(slot: Slots, *, rank: int, dampening: Value, nesterov: int) -> tuple[Value, Value, Value]:
     """Return the new variable, accumulation and stat.
 
     accum = momentum accum + (1 - dampening) g, and var -= rate accum. ``stat`` is 1 before the first step,
@@ -103,7 +83,7 @@ def sgd(slot: SimpleNamespace, *, dampening: Value, nesterov: int) -> tuple[Valu
 
 
 @_update("Adam")
-def adam(slot: SimpleNamespace, *, use_nesterov: int) -> tuple[Value, Value, Value]:
+def adam(slot: Slots, *, rank: int, use_nesterov: int) -> tuple[Value, Value, Value]:
     """Return the new variable and moments.
 
     var -= rate sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + eps)
@@ -115,7 +95,7 @@ def adam(slot: SimpleNamespace, *, use_nesterov: int) -> tuple[Value, Value, Val
 
 
 @_update("AdamWeightDecay")
-def adam_weight_decay(slot: SimpleNamespace) -> tuple[Value, Value, Value]:
+def adam_weight_decay(slot: Slots, *, rank: int) -> tuple[Value, Value, Value]:
     """Return the new variable and moments: var -= rate (m / (sqrt(v) + eps) + decay var)."""
     first, second = _moving_averages(slot.adam_m, slot.adam_v, slot.beta1, slot.beta2, slot.gradient)
     change = first / (op.Sqrt(second) + slot.eps) + slot.variable * slot.weight_decay
@@ -123,7 +103,7 @@ def adam_weight_decay(slot: SimpleNamespace) -> tuple[Value, Value, Value]:
 
 
 @_update("ApplyRMSProp")
-def apply_rms_prop(slot: SimpleNamespace) -> tuple[Value, Value, Value]:
+def apply_rms_prop(slot: Slots, *, rank: int) -> tuple[Value, Value, Value]:
     """Return the new variable, mean square and moment.
 
     moment = momentum moment + rate g / sqrt(mean of g squared + eps); var -= moment
@@ -135,7 +115,7 @@ def apply_rms_prop(slot: SimpleNamespace) -> tuple[Value, Value, Value]:
 
 
 @_update("ApplyCenteredRMSProp")
-def apply_centered_rms_prop(slot: SimpleNamespace) -> tuple[Value, Value, Value, Value]:
+def apply_centered_rms_prop(slot: Slots, *, rank: int) -> tuple[Value, Value, Value, Value]:
     """Return the new variable, mean gradient, mean square and moment.
 
     As ApplyRMSProp, with the variance of the gradient in place of its mean square. Where rounding makes the
@@ -150,7 +130,7 @@ def apply_centered_rms_prop(slot: SimpleNamespace) -> tuple[Value, Value, Value,
 
 
 @_update("ApplyAdagrad")
-def apply_adagrad(slot: SimpleNamespace, *, update_slots: int) -> tuple[Value, Value]:
+def apply_adagrad(slot: Slots, *, rank: int, update_slots: int) -> tuple[Value, Value]:
     """Return the new variable and accumulation: accum += g squared; var -= rate g / sqrt(accum)."""
     total = slot.accum + slot.gradient * slot.gradient if update_slots else slot.accum
     return slot.variable - slot.gradient * slot.rate / op.Sqrt(total), total

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.graph.primitives.body import INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.body import INT32, INT64, Ints, Value, operator, operators
 from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.plain import convolution, pooling
 from msdump.graph.primitives.tape import op
@@ -33,53 +33,33 @@ _END: Final = 2**62
 """Behind the end of any axis."""
 
 
-@operator("Conv1DBackpropFilter")
-@operator("Conv2DBackpropFilter")
-def filter_gradient(
-    dy: Value,
-    x: Value,
-    *,
-    strides: Ints,
-    pads: Ints,
-    dilations: Ints,
-    group: int,
-    window: Ints,
-    form: str,
-) -> Value:
+@operator("Conv1DBackpropFilter Conv2DBackpropFilter")
+def filter_gradient(dy: Value, x: Value, *, window: Ints, form: str, **windows: Any) -> Value:
     """Return the gradient of a convolution's weight.
 
-    Padding lists all begins, then all ends; ``window`` are the sizes of the weight behind its channels.
+    ``window``: the sizes of the weight behind its channels; ``windows``: ONNX's attributes of the
+    convolution, strides, pads, dilations and group. Padding lists all begins, then all ends.
     """
+    rank, pads = len(window), windows["pads"]
+    swapped, axes = [1, 0, *range(2, rank + 2)], list(range(2, rank + 2))
     if form == CONVOLUTION:
-        return _by_convolution(dy, x, strides, pads, dilations, group, window)
+        return _by_convolution(dy, x, window=window, **windows)
     if any(pads):
-        zeros = (0, 0)
-        x = op.Pad(x, (*zeros, *pads[: len(window)], *zeros, *pads[len(window) :]))
-    if form == SUMS:
-        return _by_sums(dy, _window_parts(x, dy, strides, dilations, window), window)
-    swapped = _swapped(len(window))
+        x = op.Pad(x, (0, 0, *pads[:rank], 0, 0, *pads[rank:]))
+    parts = (windows["strides"], windows["dilations"], window)
+    if form == SUMS:  # of gradient times input, per channel and window element
+        images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in _window_parts(x, dy, *parts)]
+        joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
+        return op.Reshape(op.ReduceSum(joined, [0], keepdims=0), (0, 1, *window))
     columns = op.Reshape(op.Transpose(dy, perm=swapped), (0, -1))
     lines = op.Transpose(x, perm=swapped)
     products = [
-        op.Gemm(columns, op.Reshape(part, (0, -1)), transB=1)
-        for part in _window_parts(lines, dy, strides, dilations, window)
+        op.Gemm(columns, op.Reshape(part, (0, -1)), transB=1) for part in _window_parts(lines, dy, *parts)
     ]
     if len(products) == 1:
         return op.Reshape(products[0], (0, -1, *window))
     joined = op.Reshape(op.Concat(*products, axis=1), (0, len(products), -1))
     return op.Reshape(op.Transpose(joined, perm=[0, 2, 1]), (0, 0, *window))
-
-
-def _by_sums(dy: Value, parts: Iterable[Value], window: Ints) -> Value:
-    """Return a depthwise weight's gradient: sums of gradient times input, per channel and window element."""
-    axes = list(range(2, len(window) + 2))
-    images = [op.ReduceSum(part * dy, axes, keepdims=0) for part in parts]
-    joined = op.Concat(*(op.Unsqueeze(image, (2,)) for image in images), axis=2)
-    return op.Reshape(op.ReduceSum(joined, [0], keepdims=0), (0, 1, *window))
-
-
-def _swapped(rank: int) -> list[int]:
-    return [1, 0, *range(2, rank + 2)]
 
 
 def _window_parts(x: Value, dy: Value, strides: Ints, dilations: Ints, window: Ints) -> Iterator[Value]:
@@ -103,11 +83,11 @@ def _window_parts(x: Value, dy: Value, strides: Ints, dilations: Ints, window: I
 
 
 def _by_convolution(
-    dy: Value, x: Value, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
+    dy: Value, x: Value, *, strides: Ints, pads: Ints, dilations: Ints, group: int, window: Ints
 ) -> Value:
     """Convolve input with output gradient, with batch and channels, strides and dilations exchanged."""
     rank = len(window)
-    swapped = _swapped(rank)
+    swapped = [1, 0, *range(2, rank + 2)]
     if group > 1:  # (batch, group, channels, ...) -> (channels, group * batch, ...)
         sizes = op.Shape(x, start=2)
         grouped = op.Reshape(x, op.Concat((0, group, -1), sizes, axis=0))
@@ -115,118 +95,74 @@ def _by_convolution(
         data = op.Reshape(turned, op.Concat((0, -1), sizes, axis=0))
     else:
         data = op.Transpose(x, perm=swapped)
-    whole = op.Conv(
-        data, op.Transpose(dy, perm=swapped), strides=dilations, dilations=strides, pads=pads, group=group
-    )
+    kernel = op.Transpose(dy, perm=swapped)
+    whole = op.Conv(data, kernel, strides=dilations, dilations=strides, pads=pads, group=group)
     # rows at the end that no window reached are cut off, or the result would be larger than the window
-    cut = op.Slice(whole, (0,) * rank, window, tuple(range(2, rank + 2)))
-    return op.Transpose(cut, perm=swapped)
+    return op.Transpose(op.Slice(whole, (0,) * rank, window, tuple(range(2, rank + 2))), perm=swapped)
 
 
-@operator("Conv1DBackpropInput")
-@operator("Conv2DBackpropInput")
-def input_gradient(
-    dy: Value,
-    w: Value,
-    *,
-    strides: Ints,
-    pads: Ints,
-    dilations: Ints,
-    group: int,
-    window: Ints,
-    missing: Ints,
-    form: str,
-) -> Value:
+@operator("Conv1DBackpropInput Conv2DBackpropInput")
+def input_gradient(dy: Value, w: Value, *, window: Ints, missing: Ints, form: str, **windows: Any) -> Value:
     """Return the gradient of a convolution's input.
 
     The structure is that of ``filter_gradient``; ``missing``: rows and columns at the end of the padded input
     that no window reached.
     """
-    around = _around(window, pads, dilations)
-    if form == PRODUCTS and all(step == 1 for step in strides) and min(around) >= 0:
-        return op.Conv(dy, _turned(w, window), pads=around, dilations=dilations)
-    return op.ConvTranspose(
-        dy, w, strides=strides, pads=pads, dilations=dilations, group=group, output_padding=missing
-    )
-
-
-def _around(window: Ints, pads: Ints, dilations: Ints) -> Sequence[int]:
-    """Return the padding with which a convolution of an output's gradient has the input's size."""
+    rank, dilations = len(window), windows["dilations"]
     reaches = [(size - 1) * step for size, step in zip(window, dilations, strict=True)]
-    return [reach - pad for reach, pad in zip((*reaches, *reaches), pads, strict=True)]
-
-
-def _turned(w: Value, window: Ints) -> Value:
-    """Swap input and output channels of a weight and reverse its windows."""
-    rank = len(window)
-    turned = op.Transpose(w, perm=_swapped(rank))
-    if all(size == 1 for size in window):
-        return turned
-    axes = tuple(range(2, rank + 2))
-    return op.Slice(turned, (-1,) * rank, (-_END,) * rank, axes, (-1,) * rank)
-
-
-operators(
-    {
-        "Conv3DBackpropInput": (
-            "Return the gradient of the input of a convolution of volumes.",
-            lambda w, dy, **structure: input_gradient(dy, w, **structure),
-        ),
-        "Conv3DBackpropFilter": (
-            "Return the gradient of the weight of a convolution of volumes.",
-            lambda x, dy, **structure: filter_gradient(dy, x, **structure),
-        ),
-    }
-)
-
-
-@operator("AvgPool1DGrad")
-@operator("AvgPoolGrad")
-def avg_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
-    """Spread the gradient of each window over its elements."""
-    return avg_pool_3d_grad(op.Shape(x), dy, **structure)
+    # with this padding a convolution of the output's gradient has the input's size
+    around = [reach - pad for reach, pad in zip((*reaches, *reaches), windows["pads"], strict=True)]
+    if form != PRODUCTS or any(step != 1 for step in windows["strides"]) or min(around) < 0:
+        return op.ConvTranspose(dy, w, **windows, output_padding=missing)
+    turned = op.Transpose(w, perm=[1, 0, *range(2, rank + 2)])
+    if any(size != 1 for size in window):  # reversed windows
+        turned = op.Slice(turned, (-1,) * rank, (-_END,) * rank, tuple(range(2, rank + 2)), (-1,) * rank)
+    return op.Conv(dy, turned, pads=around, dilations=dilations)
 
 
 @operator("AvgPool3DGrad", element=1)
-def avg_pool_3d_grad(
-    shape: Value,
-    dy: Value,
-    *,
-    kernel_shape: Ints,
-    strides: Ints,
-    dilations: Ints,
-    pads: Ints,
-    ceil_mode: int,
-    missing: Ints,
-    count_include_pad: int,
+def avg_pool_grad(
+    shape: Value, dy: Value, *, ceil_mode: int, missing: Ints, count_include_pad: int, **windows: Any
 ) -> Value:
     """Spread the gradient of each window over its elements.
 
     ``missing``: rows and columns at the end of the padded input that no window reaches; negative: how far
     the last window reaches beyond it.
     """
+    kernel_shape, pads = windows.pop("kernel_shape"), windows["pads"]
     rank = len(kernel_shape)
     beyond = [max(-count, 0) for count in missing]
     reached = (*pads[:rank], *(pad + more for pad, more in zip(pads[rank:], beyond, strict=True)))
-    windows = {"strides": strides, "dilations": dilations, "pads": reached}
     kernel = op.Expand(1.0, (1, 1, *kernel_shape))
     sizes = op.Slice(shape, (2,), (rank + 2,))
     if not any(beyond) and (count_include_pad or not any(pads)):
         scaled = dy / float(math.prod(kernel_shape))
     else:  # as much as the operator itself gives to each element: an average of ones over their number
         ones = op.Expand(1.0, op.Concat((1, 1), sizes, axis=0))
-        flags: dict[str, Any] = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
-        if any(step != 1 for step in dilations):  # AveragePool has them since opset 19
-            flags["dilations"] = dilations
-        average = op.AveragePool(ones, kernel_shape=kernel_shape, strides=strides, pads=pads, **flags)
-        scaled = dy * (average / op.Conv(ones, kernel, **windows))
+        flags = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, **windows}
+        if all(step == 1 for step in windows["dilations"]):  # AveragePool has them since opset 19
+            del flags["dilations"]
+        average = op.AveragePool(ones, kernel_shape=kernel_shape, **flags)
+        scaled = dy * (average / op.Conv(ones, kernel, **windows | {"pads": reached}))
     planes = op.Reshape(scaled, op.Concat((-1, 1), op.Shape(dy, start=2), axis=0))
     left = [max(count, 0) for count in missing]
+    windows["pads"] = reached
     return op.Reshape(op.ConvTranspose(planes, kernel, output_padding=left, **windows), shape)
 
 
-@operator("AdaptiveAvgPool2DGrad")
-@operator("AdaptiveAvgPool3DGrad")
+operators(
+    {
+        "Conv3DBackpropInput": lambda w, dy, **structure: input_gradient(dy, w, **structure),
+        "Conv3DBackpropFilter": lambda x, dy, **structure: filter_gradient(dy, x, **structure),
+        "AvgPool": lambda x, **structure: op.AveragePool(x, **structure),
+        "AvgPool1DGrad AvgPoolGrad": lambda x, _y, dy, **structure: avg_pool_grad(
+            op.Shape(x), dy, **structure
+        ),
+    }
+)
+
+
+@operator("AdaptiveAvgPool2DGrad AdaptiveAvgPool3DGrad")
 def adaptive_avg_pool_grad(dy: Value, shape: Value) -> Value:
     """Spread the gradient of the average of each channel."""
     sizes = op.Cast(shape, to=INT64)
@@ -255,32 +191,29 @@ def _divided(size: int, count: int) -> list[tuple[int, int]]:
 @operator("AdaptiveMaxPool2D")
 def adaptive_max_pool_2d(x: Value, *, input_shape: Ints = (), output_shape: Ints = ()) -> tuple[Value, Value]:
     """Return the largest element of each window that divides an image, and where it is."""
-    if any(size > 1 for size in output_shape[2:]):
-        numbers = np.arange(input_shape[2] * input_shape[3]).reshape(input_shape[2:])
-        rows, columns = (_divided(input_shape[axis], output_shape[axis]) for axis in (2, 3))
-        windows = [numbers[a:b, c:d].reshape(-1) for a, b in rows for c, d in columns]
-        most = max(map(len, windows))  # smaller ones repeat an element
-        table = np.stack([np.pad(window, (0, most - len(window)), mode="edge") for window in windows])
-        parts = op.Gather(op.Reshape(x, (0, 0, -1)), table, axis=2)
-        first = op.ArgMax(parts, axis=3, keepdims=0) + np.arange(len(windows)) * most
-        argmax = op.Gather(table.reshape(-1), first)
-        return op.Reshape(op.ReduceMax(parts, [3], keepdims=0), output_shape), op.Reshape(
-            argmax, output_shape
-        )
-    y = op.GlobalMaxPool(x)
-    argmax = op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2)
-    return y, op.Reshape(argmax, op.Shape(y))
+    if not any(size > 1 for size in output_shape[2:]):
+        y = op.GlobalMaxPool(x)
+        return y, op.Reshape(op.ArgMax(op.Reshape(x, (0, 0, -1)), axis=2), op.Shape(y))
+    numbers = np.arange(input_shape[2] * input_shape[3]).reshape(input_shape[2:])
+    rows, columns = (_divided(input_shape[axis], output_shape[axis]) for axis in (2, 3))
+    windows = [numbers[a:b, c:d].reshape(-1) for a, b in rows for c, d in columns]
+    most = max(map(len, windows))  # smaller ones repeat an element
+    table = np.stack([np.pad(window, (0, most - len(window)), mode="edge") for window in windows])
+    parts = op.Gather(op.Reshape(x, (0, 0, -1)), table, axis=2)
+    first = op.ArgMax(parts, axis=3, keepdims=0) + np.arange(len(windows)) * most
+    found = op.Gather(table.reshape(-1), first), op.ReduceMax(parts, [3], keepdims=0)
+    argmax, y = (op.Reshape(each, output_shape) for each in found)
+    return y, argmax
 
 
 @operator("AdaptiveMaxPool3D")
 def adaptive_max_pool_3d(x: Value) -> tuple[Value, Value]:
     """Return the largest element of each channel and, in Int32, where it is."""
     y, argmax = adaptive_max_pool_2d(x)
-    return y, op.Cast(argmax, to=6)
+    return y, op.Cast(argmax, to=INT32)
 
 
-@operator("AdaptiveMaxPool2DGrad")
-@operator("AdaptiveMaxPool3DGrad")
+@operator("AdaptiveMaxPool2DGrad AdaptiveMaxPool3DGrad")
 def adaptive_max_pool_grad(dy: Value, x: Value, argmax: Value) -> Value:
     """Send the gradient of each channel to its largest element."""
     zeros = op.Expand(0.0, op.Shape(op.Reshape(x, (0, 0, -1))))
@@ -289,8 +222,7 @@ def adaptive_max_pool_grad(dy: Value, x: Value, argmax: Value) -> Value:
     return op.Reshape(sent, op.Shape(x))
 
 
-@operator("MaxPool3DWithArgmax")
-@operator("MaxPoolWithArgmaxV2")
+@operator("MaxPool3DWithArgmax MaxPoolWithArgmaxV2")
 def max_pool_with_argmax(x: Value, *, argmax_type: int, **structure: Any) -> tuple[Value, Value]:
     """Return the largest element of each window, and its place in its channel."""
     y, places = op.MaxPool(x, outputs=2, **structure)
@@ -301,28 +233,18 @@ def max_pool_with_argmax(x: Value, *, argmax_type: int, **structure: Any) -> tup
 @operator("MaxPoolGradWithArgmaxV2")
 def max_pool_grad_with_argmax(x: Value, dy: Value, argmax: Value) -> Value:
     """Send the gradient of each window to its largest element."""
-    rows = (0, 0, -1)
-    sizes, places = op.Shape(op.Reshape(x, rows)), op.Reshape(argmax, rows)
-    return op.Reshape(
-        op.scatter_sum("ScatterElements", sizes, places, op.Reshape(dy, rows), axis=2), op.Shape(x)
-    )
+    rows, sizes, places = (op.Reshape(each, (0, 0, -1)) for each in (dy, x, argmax))
+    summed = op.scatter_sum("ScatterElements", op.Shape(sizes), places, rows, axis=2)
+    return op.Reshape(summed, op.Shape(x))
 
 
-@operator("MaxPool3DGrad")
-@operator("MaxPool1DGrad")
-@operator("MaxPoolGrad")
+@operator("MaxPool3DGrad MaxPool1DGrad MaxPoolGrad")
 def max_pool_grad(x: Value, _y: Value, dy: Value, **structure: Any) -> Value:
     """Send the gradient of each window to its largest element, the first one of several."""
     _, indices = op.MaxPool(x, outputs=2, **structure)
     count, places = op.Reshape(op.Size(x), [1]), op.Reshape(indices, [-1])
     summed = op.scatter_sum("ScatterElements", count, places, op.Reshape(dy, [-1]), axis=0)
     return op.Reshape(summed, op.Shape(x))
-
-
-@operator("AvgPool")
-def avg_pool(x: Value, **structure: Any) -> Value:
-    """Return the average of each window."""
-    return op.AveragePool(x, **structure)
 
 
 def _beyond(sizes: Ints, counts: Ints, windows: Mapping[str, Any]) -> list[int]:

@@ -47,8 +47,8 @@ def results(
         node = helper.make_node(written[0], names, outputs, **written[1])
     else:
         entry = OPERATORS[primitive]
-        structure, element = call.structure(entry), call.element(entry)
-        body = function(entry, len(names), structure, element, _OPSET, call.computed(entry))
+        structure, computed_slots = call.keywords(entry)
+        body = function(entry, len(names), structure, call.element(entry), _OPSET, computed_slots)
         functions = [body]
         outputs += [f"y{slot}" for slot in range(len(outputs), len(body.output))]
         node = helper.make_node(body.name, names, outputs, domain=MINDSPORE_DOMAIN, overload=body.overload)
