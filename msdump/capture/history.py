@@ -47,23 +47,14 @@ class Fate(enum.StrEnum):
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """The unwritten files of one step.
-
-    Attributes:
-        iteration: Number of its iteration.
-        operations: Functions that write its files, in order.
-        bytes: Memory that the unwritten files take.
-        is_open: Whether the step is released: further files are written at once.
-        before: Count of the written files when the step was released.
-        is_torn: Whether the step exceeded the memory limit, so that its first files are lost.
-    """
+    """The unwritten files of one step."""
 
     iteration: int
-    operations: list[_Operation] = field(default_factory=list)
-    bytes: int = 0
-    is_open: bool = False
-    before: Summary | None = None
-    is_torn: bool = False
+    operations: list[_Operation] = field(default_factory=list)  # they write its files, in order
+    bytes: int = 0  # memory that they take
+    is_open: bool = False  # released: further files are written at once
+    before: Summary | None = None  # count of the written files when it was released
+    is_torn: bool = False  # larger than the memory, so that its first files are lost
 
 
 class HistorySink:
@@ -73,15 +64,7 @@ class HistorySink:
     """
 
     def __init__(self, sink: Sink, path: str, rank: int, steps: int, most_bytes: int) -> None:
-        """Start with no step.
-
-        Args:
-            sink: Takes the written files.
-            path: Root of the dump.
-            rank: Number of the rank.
-            steps: Most steps that are kept, without unfinished ones.
-            most_bytes: Most memory of all steps.
-        """
+        """Start with no step."""
         self._sink = sink
         self._path = path
         self._rank = rank
@@ -130,28 +113,14 @@ class HistorySink:
     def release(self, reason: str, iteration: int | None, *, of_all_threads: bool = False) -> None:
         """Write the kept steps and the step of this thread, and note why.
 
-        Args:
-            reason: Cause, for the note.
-            iteration: The iteration in progress, None between iterations.
-            of_all_threads: Write the unfinished steps of other threads, too.
-
         Raises:
             DumpWriteError: A file could not be written and the plan wants to know.
         """
         if not self._event_count:  # the new file of the note must not count as one of a step
             with contextlib.suppress(DumpWriteError):
                 self._write_note()
-        written = self._release(of_all_threads=of_all_threads)
-        if not written:
-            return
-        self._event_count += 1
-        if len(self._events) < _MOST_EVENTS:
-            event = {"time": CLOCK.seconds(), "iteration": iteration, "reason": reason, "written": written}
-            self._events.append(event)
-        self._write_note()
+        failures: list[DumpWriteError] = []
 
-    def _release(self, *, of_all_threads: bool) -> list[int]:
-        """Write steps; return the numbers of their iterations."""
         with self._lock:
             threads = [*self._going_on] if of_all_threads else [threading.get_ident()]
             going_on = [self._going_on[thread] for thread in threads if thread in self._going_on]
@@ -160,27 +129,31 @@ class HistorySink:
             self._kept.clear()
             for step in going_on:
                 step.is_open = True
-            failures: list[DumpWriteError] = []
-
-            def write_all(operations: Iterable[_Operation]) -> None:
-                for write in (*operations, self._sink.flush):
-                    try:
-                        write()
-                    except DumpWriteError as error:  # the other files are written all the same
-                        failures.append(error)
-
-            write_all(constants)
+            self._write(constants, failures)
             for step in steps:
                 self._add_fate(Fate.TORN if step.is_torn else Fate.WRITTEN, step)
                 step.before = self._sink.summary
                 self._bytes -= step.bytes
                 operations, step.operations, step.bytes = step.operations, [], 0
-                write_all(operations)
+                self._write(operations, failures)
                 if not step.is_open:
                     self._note_loss(step)
-            if failures:
-                raise failures[0]
-            return [step.iteration for step in steps]
+        if failures:
+            raise failures[0]
+        if steps:
+            self._event_count += 1
+            if len(self._events) < _MOST_EVENTS:
+                written = [step.iteration for step in steps]
+                event = {"time": CLOCK.seconds(), "iteration": iteration, "reason": reason}
+                self._events.append(event | {"written": written})
+            self._write_note()
+
+    def _write(self, operations: Iterable[_Operation], failures: list[DumpWriteError]) -> None:
+        for write in (*operations, self._sink.flush):
+            try:
+                write()
+            except DumpWriteError as error:  # the other files are written all the same
+                failures.append(error)
 
     def _note_loss(self, step: _Step) -> None:
         """Note that a released step is not on disk, where all of its files were lost."""

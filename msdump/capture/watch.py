@@ -68,10 +68,6 @@ class RankComparison(threading.local):
     def findings(self, network: int, iteration: int) -> tuple[list[Finding], str]:
         """Exchange the rows of an iteration with the other ranks and compare them.
 
-        Args:
-            network: Number of the network in its configuration, the same on all ranks.
-            iteration: Number of the iteration.
-
         Returns:
             The findings on this rank, and a sentence on another rank that differs from most ranks, else "".
 
@@ -104,27 +100,6 @@ class RankComparison(threading.local):
         return findings, elsewhere
 
 
-class KeptElements:
-    """Copies elements for the comparison with the next step, within a bound of memory."""
-
-    def __init__(self, most_bytes: int) -> None:
-        """Set the bound, in bytes of all copies together."""
-        self._room = most_bytes
-
-    def remember(self, elements: Elements) -> Elements | None:
-        """Return a copy of a tensor's elements, None where there is no room for it."""
-        array = elements()
-        if array.nbytes > self._room:
-            return None
-        copy: np.ndarray = array.copy()
-        self._room -= copy.nbytes
-        weakref.finalize(copy, self._give_back, copy.nbytes).atexit = False
-        return lambda: copy
-
-    def _give_back(self, size: int) -> None:
-        self._room += size
-
-
 class RunWatch:
     """The rules and the history of a configuration, which may have neither; any thread may use it.
 
@@ -132,17 +107,11 @@ class RunWatch:
         plan: The rules, and the effect of hits.
         sink: Takes the files of the networks.
         networks: Numbers the networks of the configuration, from 0.
-        kept: Keeps elements for the next step.
         ranks: Compares tensors that should be equal on all ranks; None without rules on them.
     """
 
     def __init__(self, plan: DumpPlan, sink: Sink) -> None:
-        """Start with nothing seen.
-
-        Args:
-            plan: The plan of the first network.
-            sink: Takes the written files.
-        """
+        """Start with nothing seen."""
         watch = self.plan = plan.watch
         self.networks = itertools.count()
         self.sink = sink
@@ -151,7 +120,7 @@ class RunWatch:
             rank = current().identity.rank
             self._history = HistorySink(sink, plan.files.path, rank, watch.history, watch.history_bytes)
             self.sink = self._history
-        self.kept = KeptElements(watch.history_bytes)
+        self._room = watch.history_bytes  # bytes of elements that are kept for the next step
         self.ranks = RankComparison() if any(rule.compares_ranks for rule in watch.rules) else None
         self._source = plan.source
         self._lock = new_lock()
@@ -180,6 +149,19 @@ class RunWatch:
             self._history.begin(iteration)
         if self.ranks is not None:
             self.ranks.tensors.clear()
+
+    def remember(self, elements: Elements) -> Elements | None:
+        """Return a copy of a tensor's elements for the next step, None where there is no room for it."""
+        array = elements()
+        if array.nbytes > self._room:
+            return None
+        copy: np.ndarray = array.copy()
+        self._make_room(-copy.nbytes)
+        weakref.finalize(copy, self._make_room, copy.nbytes).atexit = False
+        return lambda: copy
+
+    def _make_room(self, size: int) -> None:
+        self._room += size
 
     def take(self, findings: Sequence[Finding]) -> Hit | None:
         """Log findings, and release the history at a hit; return the first hit.
@@ -238,10 +220,6 @@ class RunWatch:
         """Check the rules that compare ranks, at the end of a step of this thread.
 
         The hit is reported on the rank that differs from most; all ranks write their kept steps.
-
-        Args:
-            network: Number of the network.
-            iteration: Number of the iteration.
 
         Raises:
             WatchHitError: This rank differs from most, and a hit ends the run.
@@ -312,21 +290,13 @@ _NEVER: Final = (0.0, 0.0)  # an open interval without numbers
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RuledTensor:
-    """A tensor with its rules.
-
-    Attributes:
-        subject: The tensor.
-        rules: Rules on it that compare no ranks.
-        rank_rules: Rules on it that compare ranks.
-        need: Statistics that the rules need.
-        cleared: Open interval of sums of squares in which no rule hits.
-    """
+    """A tensor, its rules without and with a comparison of ranks, and the statistics that they need."""
 
     subject: WatchedTensor
     rules: Sequence[WatchRule]
     rank_rules: Sequence[WatchRule]
     need: StatisticNeed
-    cleared: tuple[float, float]
+    cleared: tuple[float, float]  # open interval of sums of squares in which no rule hits
 
 
 class _Clearance(NamedTuple):
@@ -364,7 +334,7 @@ class GraphWatch:
     def __init__(self, graphs: Iterable[Graph], run: RunWatch) -> None:
         """Start with nothing seen."""
         self._run = run
-        self._watch = RuleWatch(run.plan.rules, run.kept.remember)
+        self._watch = RuleWatch(run.plan.rules, run.remember)
         watched = tuple(graphs)
         self._place = str(watched[0].index)
         self._nodes = {node.operator: (graph, node) for graph in watched for node in graph.nodes}
@@ -402,13 +372,7 @@ class GraphWatch:
         records: Callable[[int], Iterable[TensorRecord]],
         squares: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return for each operator of a batch whether it is certain that no rule hits.
-
-        Args:
-            ran: The operators.
-            records: Returns the records of the operator at a place.
-            squares: Sums of squares of their tensors (``tensors_of``); None: they are measured here.
-        """
+        """Return for each operator of a batch whether it is certain that no rule hits."""
         tensors = tensors_of(ran)
         operators, sizes = [each[0] for each in ran], [array.size for array in tensors]
         limits = self._limits.get(operators[0])
@@ -453,10 +417,6 @@ class GraphWatch:
 
     def keeps(self, tensors: Sequence[TensorRecord], *, saturated: bool) -> bool:
         """Check the tensors of an operator; return whether they are dumped: without a hit they may not be.
-
-        Args:
-            tensors: Its tensors, or the tensors of one side.
-            saturated: The device's overflow status after the operator.
 
         Raises:
             DumpWriteError: The steps that a hit releases could not be written.

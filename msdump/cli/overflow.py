@@ -14,46 +14,13 @@ from msdump.judge import reports
 from msdump.look import OperatorOverflow, OverflowUnit, TensorSummary
 from msdump.look import overflow as tool
 
-
-def _tensor(tensor: TensorSummary) -> str:
-    """Which input or output, "output:0"."""
-    return f"{tensor.io}:{tensor.slot}"
-
-
-def _max(tensor: TensorSummary) -> float | None:
-    """The largest element, NaN where one is NaN; null without elements."""
-    return _extreme(tensor, 0)
-
-
-def _min(tensor: TensorSummary) -> float | None:
-    """The smallest element, NaN where one is NaN; null without elements."""
-    return _extreme(tensor, 1)
-
-
-def _mean(tensor: TensorSummary) -> float | None:
-    """The mean of the elements; null without elements."""
-    return _extreme(tensor, 2)
-
-
-def _extreme(tensor: TensorSummary, number: int) -> float | None:
-    if tensor.extremes is None or tensor.extremes[number].dtype.kind == "c":  # JSON has no complex numbers
-        return None
-    return float(tensor.extremes[number].item())
-
-
 DOCUMENT: Final = Document(
     Shape(
         tool.OverflowReport, "records=record_count overflows faults=errors summary", name="OverflowDocument"
     ),
     Shape(OperatorOverflow, "operator=name? op_type? pass_number timestamp units tensors"),
     Shape(OverflowUnit, "unit fields"),
-    Shape(
-        *(TensorSummary, "tensor file format shape dtype? max min mean fault?"),
-        tensor=_tensor,
-        max=_max,
-        min=_min,
-        mean=_mean,
-    ),
+    Shape(TensorSummary, "tensor file format shape dtype? max min mean fault?"),
 )
 
 # Only compiled graphs leave records. Elsewhere op_debug_mode 3 dumps just the operators that overflow.

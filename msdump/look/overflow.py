@@ -43,6 +43,7 @@ from msdump.read import (
 )
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
+from msdump.statistics import StatisticNeed, is_measurable, measure
 from msdump.store import SUFFIX, OperatorName, operator_names
 
 Task = tuple[int | None, int | None]
@@ -101,21 +102,16 @@ def find(directory: str) -> list[RecordFile]:
     def refuse(error: OSError) -> None:
         raise ToolError(ReturnCode.PATH, f"{error.filename}: {error.strerror or error}") from error
 
-    records = [
-        record for folder, _, files in reading.walk(directory, refuse) for record in _records(folder, files)
-    ]
-    return sorted(records, key=lambda record: (record[1].timestamp, record[0]))
-
-
-def _records(folder: str, files: list[str]) -> Iterator[RecordFile]:
-    """Yield the overflow records of a directory: binary ones, and JSON forms without a binary record."""
-    by_name: dict[OperatorName, RecordFile] = {}
-    # JSON forms first, so that the binary record of the same name replaces its JSON form.
-    for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
-        _, name = parse_file_name(file.removesuffix(operator_names.OVERFLOW_JSON)) or (None, None)
-        if isinstance(name, OperatorName) and name.is_op_debug:
-            by_name[name] = f"{folder}/{file}", name
-    yield from by_name.values()
+    found: list[RecordFile] = []
+    for folder, _, files in reading.walk(directory, refuse):
+        records: dict[OperatorName, RecordFile] = {}
+        # JSON forms first, so that the binary record of the same name replaces its JSON form
+        for file in sorted(files, key=lambda name: not name.endswith(operator_names.OVERFLOW_JSON)):
+            _, name = parse_file_name(file.removesuffix(operator_names.OVERFLOW_JSON)) or (None, None)
+            if isinstance(name, OperatorName) and name.is_op_debug:
+                records[name] = f"{folder}/{file}", name
+        found += records.values()
+    return sorted(found, key=lambda record: (record[1].timestamp, record[0]))
 
 
 def reporting_units(path: str, record_json: Mapping[str, Any]) -> list[OverflowUnit]:
@@ -164,7 +160,9 @@ class TensorSummary:
         format: Memory format.
         shape: Shape in that format.
         dtype: Element type of the file, "" where it cannot be read.
-        extremes: Largest and smallest element and their mean, with NaN and infinities; None without elements.
+        max: The largest element, NaN where one is NaN; None without real elements.
+        min: The smallest element, NaN where one is NaN; None without real elements.
+        mean: The mean of the elements; None without real elements.
         fault: Why its elements cannot be read, "" where they can.
     """
 
@@ -174,21 +172,30 @@ class TensorSummary:
     format: str
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    extremes: tuple[np.generic, np.generic, np.generic] | None = None
+    max: float | None = None
+    min: float | None = None
+    mean: float | None = None
     fault: str = ""
 
+    @property
+    def tensor(self) -> str:
+        """Which input or output, "output:0"."""
+        return f"{self.io}:{self.slot}"
+
     def lines(self) -> Iterator[str]:
-        """Yield its lines of the report."""
+        """Yield its lines of the report; numbers as the file's element type shows them."""
         yield f" {self.file}"
         if self.fault:
             yield f" -[{self.fault}]"
             return
         head = f"[Format: {self.format}] [Shape: {self.shape}] [Dtype: {self.dtype}]"
-        if self.extremes is None:
+        if self.max is None:
             yield f" -{head} [no elements]"
-        else:
-            high, low, mean = self.extremes
-            yield f" -{head} [Max: {high!s}] [Min: {low!s}] [Mean: {mean!s}]"
+            return
+        kind = np.dtype(self.dtype)
+        high, low = (kind.type(each) for each in (self.max, self.min))
+        mean = (kind.type if kind.kind == "f" else np.float64)(self.mean)
+        yield f" -{head} [Max: {high!s}] [Min: {low!s}] [Mean: {mean!s}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,16 +220,14 @@ class OperatorOverflow:
 
     def text(self, number: int) -> str:
         """Return its block of the report, given its number there, from 1."""
-        return "".join(f"{line}\n" for line in (f"{_BAR}[{number}]={_BAR}", *self._lines()))
-
-    def _lines(self) -> Iterator[str]:
+        lines = [f"{_BAR}[{number}]={_BAR}"]
         if self.name:
-            number = "" if self.pass_number is None else f", pass {self.pass_number}"
-            yield f"[{self.op_type}] {self.name}{number}"
-        yield from (f" {unit}" for unit in self.units)
-        yield f" [timestamp:{self.timestamp}]"
-        for tensor in self.tensors:
-            yield from tensor.lines()
+            of_pass = "" if self.pass_number is None else f", pass {self.pass_number}"
+            lines.append(f"[{self.op_type}] {self.name}{of_pass}")
+        lines += (f" {unit}" for unit in self.units)
+        lines.append(f" [timestamp:{self.timestamp}]")
+        lines += (line for tensor in self.tensors for line in tensor.lines())
+        return "".join(f"{line}\n" for line in lines)
 
 
 @dataclass(slots=True)
@@ -358,14 +363,14 @@ def _summary(results: _Results, tensor: Record) -> TensorSummary:
     file = Path(tensor.path).name
     if isinstance(tensor, OperatorRecord):
         file = f"{results.place(tensor.path)}.{tensor.io}.{tensor.slot}.npy"
+    place = file, tensor.io, tensor.slot, tensor.format
     try:
-        # Widened, because numpy's mean of float16 overflows and ml_dtypes' types have no such sums.
-        raw = tensor.elements
-        array = dtypes.widen(raw, dtypes.from_numpy(raw.dtype))
+        array = tensor.elements
+        dtype = dtypes.from_numpy(array.dtype)
     except (DumpReadError, FormatError) as error:
-        return TensorSummary(file, tensor.io, tensor.slot, tensor.format, fault=str(error))
-    with np.errstate(all="ignore"):
-        extremes = (array.max(), array.min(), array.mean()) if array.size else None
-    return TensorSummary(
-        *(file, tensor.io, tensor.slot, tensor.format, array.shape, str(array.dtype), extremes)
-    )
+        return TensorSummary(*place, fault=str(error))
+    form = array.shape, str(dtypes.widen(array.reshape(-1)[:0], dtype).dtype)
+    if not array.size or not is_measurable(dtype):
+        return TensorSummary(*place, *form)
+    totals = measure(array, dtype, StatisticNeed(extremes=True, total=True))
+    return TensorSummary(*place, *form, totals.high, totals.low, totals.mean)

@@ -192,12 +192,7 @@ _MOST_CURVES: Final = 64
 
 
 def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
-    """Return the part of the content that is no table of numbers.
-
-    Args:
-        report: The report.
-        rows: The tensors that are in the page.
-    """
+    """Return the part of the content that is no table of numbers."""
     operators = report.operators
     tensors = [report.series.tensors[row] for row in rows]
     verdicts = [report.verdicts.get(number) for number in range(len(operators))]
@@ -293,10 +288,6 @@ def encode_tables(tables: Mapping[str, np.ndarray], budget: int) -> tuple[dict[s
 
     Numbers have three bytes each, or two if all tables would exceed the budget. If that is not enough, tables
     are left out from the last one on, except the ones that every page needs.
-
-    Args:
-        tables: The numbers by name, NaN for none; the most important tables first.
-        budget: Most characters of all encoded tables together.
     """
     chunks: dict[str, str] = {}
     for digits in _DIGITS:
