@@ -11,6 +11,7 @@ from .recorder import dump_of as dump_of
 from .refusals import GraphRefusals as GraphRefusals
 from .refusals import dropping as dropping
 from .refusals import refusals as refusals
+from .refusals import refuse_by_name as refuse_by_name
 from .selection import inside as inside
 from .selection import operators as operators
 from .selection import select as select

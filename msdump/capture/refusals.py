@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msdump.capture.pipeline import artifact_kind, compile_drops
 from msdump.capture.selection import constant_names, drops_useless, is_useless, parameter_names, select
 from msdump.capture.steps import Step, is_no_tensor
+from msdump.config import grammar
 from msdump.device import Ascend
 from msdump.graph import Graph, Node
 from msdump.plan import DeviceTarget, DumpPlan, Scene, Tree, Trigger
@@ -54,16 +55,9 @@ class GraphRefusals:
 
     def parameters(self) -> Iterator[tuple[str, Reason | None]]:
         """Yield weights, graph inputs and constants, each with the reason why it has no file, or None."""
-        plan = self.plan
         for name in (*parameter_names(self.graph), *constant_names(self.graph)):
-            if not plan.is_enabled:
-                yield name, Reason.OTHER_DEVICE
-            elif plan.context.device_target is DeviceTarget.ASCEND:
-                yield name, Reason.PARAMETER
-            elif not plan.what.keeps_outputs:
-                yield name, Reason.SIDE_NOT_ASKED
-            else:
-                yield name, plan.what.selector.refusal(name)
+            is_on_ascend = self.plan.context.device_target is DeviceTarget.ASCEND
+            yield name, Reason.PARAMETER if is_on_ascend else refuse_by_name(self.plan, name, IO.OUTPUT)
 
     def _slot_refusal(self, position: int, io: IO, slot: int) -> Reason | None:
         node, what = self.graph.nodes[position], self.plan.what
@@ -80,6 +74,27 @@ class GraphRefusals:
         if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node, slot):
             return Reason.USELESS
         return Reason.NO_TENSOR if is_no_tensor(self.graph, name) else None
+
+
+def refuse_by_name(plan: DumpPlan, full_name: str, io: IO | None = None) -> Reason | None:
+    """Return why a plan leaves out an operator, or its inputs or outputs; None: it does not, by the name.
+
+    Only a model shows the reasons of ``GraphRefusals``.
+    """
+    what, when, models = plan.what, plan.when, plan.compiled.models
+    if not plan.is_enabled:
+        return Reason.OTHER_DEVICE
+    if when.trigger is Trigger.EXCEPTION:
+        return Reason.NO_FAILURE
+    if (io is IO.INPUT and not what.keeps_inputs) or (io is IO.OUTPUT and not what.keeps_outputs):
+        return Reason.SIDE_NOT_ASKED
+    if models is None:
+        return what.selector.refusal(full_name)
+    if any(item.ranges or not item.layers for item in models):
+        return None
+    patterns = (grammar.parse_kernel(layer, searches=True) for item in models for layer in item.layers)
+    is_listed = any(pattern is not None and pattern.matches(full_name) for pattern in patterns)
+    return None if is_listed else Reason.NOT_IN_KERNELS
 
 
 def dropping(plan: DumpPlan) -> tuple[Step, ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,9 +12,7 @@ import click
 from msdump import env
 from msdump.cli import messages, options, sections
 from msdump.cli.program import FAILED, leave
-from msdump.config import mindspore as config_reader
-from msdump.config import source
-from msdump.config.acl import plan as acl_reader
+from msdump.config import saved, source
 from msdump.errors import DumpReadError
 from msdump.frontends import mindspore
 from msdump.graph import loader
@@ -24,8 +21,6 @@ from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tre
 from msdump.read import Dump, MeasuredRecord, Record, open_dump
 from msdump.reasons import Reason
 from msdump.selector import IterationSet
-
-_ANYWHERE: Final = "/dump"  # stands for any path that MindSpore allows
 
 
 def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
@@ -50,19 +45,7 @@ def _kept_config(dump: Dump) -> str | None:
 
 def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
     """Return the plan of a configuration; None, with a warning, if its dumps have another layout."""
-    data = source.read(path, "--config")
-    parsed = source.parse(data, path).value
-    value = parsed if isinstance(parsed, dict) else {}
-    if "dump" in value:
-        context = replace(
-            context, device_target=DeviceTarget.ASCEND, jit_level=JitLevel.O2, keeps_node_names=True
-        )
-        plan = acl_reader.parse(
-            _placed(data, value, ("dump", "dump_path"), os.path.isdir, dump.path), path, context
-        )
-    else:
-        placed = _placed(data, value, ("common_dump_settings", "path"), bool, _ANYWHERE)
-        plan = config_reader.parse(placed, path, context, has_lines=placed is data)
+    plan = saved.parse(source.read(path, "--config"), path, context, dump.path)
     is_empty = not (dump.ranks or dump.all_models)
     if plan is not None and (is_empty or (plan.files.tree is Tree.RANKS) == bool(dump.ranks)):
         return plan
@@ -71,17 +54,6 @@ def plan_of(path: str, context: Context, dump: Dump) -> DumpPlan | None:
         " (--device-target, --jit-level)"
     )
     return None
-
-
-def _placed(
-    data: bytes, value: dict[str, Any], key: tuple[str, str], is_usable: Callable[[str], bool], place: str
-) -> bytes:
-    """Return a configuration, with ``place`` for a dump path that is missing or not on this machine."""
-    block, name = key
-    settings = value.get(block)
-    if not isinstance(settings, dict) or is_usable(str(settings.get(name, ""))):
-        return data
-    return json.dumps(value | {block: settings | {name: place}}).encode()
 
 
 _WIDTH: Final = 12

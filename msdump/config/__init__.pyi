@@ -1,6 +1,7 @@
 from . import grammar as grammar
 from . import launchers as launchers
 from . import mindspore as mindspore
+from . import saved as saved
 from . import source as source
 from . import templates as templates
 from . import torchair as torchair

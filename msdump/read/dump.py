@@ -19,10 +19,9 @@ from functools import cache, cached_property, partial
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from msdump.errors import DumpReadError
-from msdump.read import files, ge
+from msdump.read import ge
 from msdump.read.iteration import DumpProblem, Iteration
 from msdump.read.operator_graph import OperatorGraph
 from msdump.read.ranks import Rank, RankGraph
@@ -244,14 +243,9 @@ class Dump(SelectableTensors):
         of_models = (iteration for model in (*models, *self.captured) for iteration in model.iterations)
         return (*of_graphs, *of_models)
 
-    def acl_config(self, device: int) -> Any:
-        """Return the configuration of a device's compiled graphs, None if it was not saved.
-
-        Raises:
-            DumpReadError: The file cannot be read.
-        """
-        path = self._tree.paths.get(Key(PathKind.ACL_CONFIG, device=device))
-        return None if path is None else files.read_json(path)
+    def acl_config_file(self, device: int) -> str | None:
+        """Return the path of the configuration of a device's compiled graphs, None if it was not saved."""
+        return self._tree.paths.get(Key(PathKind.ACL_CONFIG, device=device))
 
     @property
     def constants(self) -> Iterator[Iteration]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Final
 
-from msdump.config import GrammarError, grammar
+from msdump.capture import refuse_by_name
+from msdump.config import saved
 from msdump.device import INSERTED_PREFIX
-from msdump.errors import DumpReadError
+from msdump.errors import DumpReadError, MsdumpError
 from msdump.graph import written_inputs
 from msdump.judge.pair import graph_of_contents
 from msdump.judge.verdict import OperatorPlace
+from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Trigger
 from msdump.read import (
     ABSENT,
     Dump,
@@ -26,26 +26,14 @@ from msdump.read import (
     SourceKind,
     ValueSource,
     open_dump,
+    read_bytes,
 )
+from msdump.reasons import Reason
 from msdump.record import IO
-from msdump.selector import KernelPattern
 from msdump.store import names
-
-_ACL: Final = "dump"
-_ACL_SIDES: Final = {"all": 0, "input": 1, "output": 2}
-"""Values of ``input_output`` by those of ``dump_mode`` in acl's configuration."""
-
-_SETTINGS: Final = "common_dump_settings"
-_OWN_SETTINGS: Final = "msdump"
-_LIMITING: Final = frozenset({"watch", "history", "max_bytes"})
-"""Settings of msdump under which files are left out, or dropped again."""
 
 _NUMBER: Final = "-op0"
 """Behind a type that stands for an operator whose name is not known: types are parts of such names."""
-
-_SIDES: Final = {0: frozenset(IO), 1: frozenset({IO.INPUT}), 2: frozenset({IO.OUTPUT})}
-"""What is dumped by the value of ``input_output``."""
-
 
 FileSlot = tuple[str, IO, int]
 """Operator as files call it, side and number of one of its tensors."""
@@ -53,83 +41,58 @@ FileSlot = tuple[str, IO, int]
 
 @dataclass(frozen=True)
 class DumpExpectation:
-    """The operators, and the inputs or outputs, that a directory should have files of.
+    """The operators, and the inputs or outputs, that a directory should have files of."""
 
-    Attributes:
-        config: The configuration that the dump was made with; None if it was not kept.
-        is_compiled: Whether the graph was compiled, so that expressions of ``kernels`` match parts of names.
-    """
-
-    config: Any = None
-    is_compiled: bool = False
+    _read_plan: Callable[[], DumpPlan | None] = lambda: None
     _list_elsewhere: Callable[[], frozenset[FileSlot]] = frozenset
 
-    @property
-    def selects_all(self) -> bool | None:
-        """Whether all operators were to be dumped; None without a configuration."""
-        settings = self._settings
-        if settings is None:
-            return None
-        own = self.config.get(_OWN_SETTINGS)
-        is_limited = isinstance(own, Mapping) and not _LIMITING.isdisjoint(own)
-        return not (settings.get("dump_mode") or settings.get("op_debug_mode") or is_limited)
-
-    @property
-    def sides(self) -> frozenset[IO] | None:
-        """Whether inputs, outputs or both were to be dumped; None without a configuration."""
-        return None if self._settings is None else _SIDES.get(self._settings.get("input_output", 0))
-
-    def has_chosen(self, full_name: str, op_type: str) -> bool:
-        """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
-
-        The full name is "" if unknown.
-        """
-        subject = full_name or f"{op_type}{_NUMBER}"
-        is_listed = any(pattern.matches(subject) for pattern in self._patterns)
-        return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
-
-    def excludes(self, full_name: str, op_type: str) -> bool:
-        """Return whether a configuration leaves an operator out."""
-        return self.selects_all is False and not self.has_chosen(full_name, op_type)
-
     @cached_property
-    def _patterns(self) -> tuple[KernelPattern, ...]:
-        listed, patterns = (self._settings or {}).get("kernels"), []
-        for item in listed if isinstance(listed, list) else ():
-            if isinstance(item, str):
-                with suppress(GrammarError):
-                    patterns.append(grammar.parse_kernel(item, searches=self.is_compiled))
-        return tuple(filter(None, patterns))
+    def plan(self) -> DumpPlan | None:
+        """The plan of the dump; None without a readable copy of its configuration."""
+        return self._read_plan()
 
     @cached_property
     def elsewhere(self) -> frozenset[FileSlot]:
         """The tensors that other iterations have files of."""
         return self._list_elsewhere()
 
-    @cached_property
-    def _settings(self) -> Mapping[str, Any] | None:
-        if not isinstance(self.config, Mapping):
+    @property
+    def selects_all(self) -> bool | None:
+        """Whether all operators were to be dumped, in every run; None without a configuration."""
+        plan = self.plan
+        if plan is None:
             return None
-        for_acl = self.config.get(_ACL)
-        settings = _of_acl(for_acl) if isinstance(for_acl, Mapping) else self.config.get(_SETTINGS)
-        return settings if isinstance(settings, Mapping) else None
+        is_limited = plan.watch.writes_hits_alone or plan.watch.history or plan.files.max_bytes
+        is_always = plan.when.trigger is Trigger.ALWAYS and plan.compiled.scene is None
+        return is_always and not is_limited and refuse_by_name(plan, "") is None
 
+    @property
+    def sides(self) -> frozenset[IO] | None:
+        """Whether inputs, outputs or both were to be dumped; None without a configuration."""
+        plan = self.plan
+        if plan is None:
+            return None
+        return frozenset(io for io in IO if refuse_by_name(plan, "", io) is not Reason.SIDE_NOT_ASKED)
 
-def _of_acl(dump: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate acl's configuration, which O2 stores beside a dump, to the keys of MindSpore's."""
-    listed = dump.get("dump_list")
-    models = [each for each in listed if isinstance(each, Mapping)] if isinstance(listed, list) else []
-    layers = [name for each in models for name in each.get("layer") or ()]
-    is_debugging = bool({"dump_debug", "dump_scene"} & dump.keys())
-    return {
-        "dump_mode": int(bool(layers)),
-        "kernels": layers,
-        "op_debug_mode": int(is_debugging),
-        "input_output": _ACL_SIDES.get(str(dump.get("dump_mode", "all")), 0),
-    }
+    def has_chosen(self, full_name: str, op_type: str) -> bool:
+        """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
 
+        The full name is "" if unknown.
+        """
+        subject, plan = full_name or f"{op_type}{_NUMBER}", self.plan
+        is_listed = plan is not None and self.is_selective and refuse_by_name(plan, subject) is None
+        return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
 
-_log = logging.getLogger("msdump.judge")
+    @property
+    def is_selective(self) -> bool:
+        """Whether the configuration lists operators."""
+        plan = self.plan
+        return plan is not None and refuse_by_name(plan, "") is Reason.NOT_IN_KERNELS
+
+    def excludes(self, full_name: str, op_type: str) -> bool:
+        """Return whether a configuration leaves an operator out."""
+        return self.selects_all is False and not self.has_chosen(full_name, op_type)
+
 
 LEFTOVER: Final = {"BatchNorm": frozenset({1, 2})}
 """Outputs, by type, that a kernel leaves as the memory was.
@@ -337,14 +300,25 @@ def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
         files = (record.name for each in others for record in each.tensor_files)
         return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
 
-    return DumpExpectation(_config(dump, iteration), iteration.key.model is not None, dumped_elsewhere)
+    return DumpExpectation(cache(partial(_plan, dump, iteration)), dumped_elsewhere)
 
 
-def _config(dump: Dump, iteration: Iteration) -> object:
+def _plan(dump: Dump, iteration: Iteration) -> DumpPlan | None:
+    """Return the plan of the configuration that a directory was dumped with, None without one."""
+    key, rank = iteration.key, dump.ranks.get(iteration.key.rank or 0)
+    path = None if rank is None else rank.config_file
+    if key.device is not None:
+        path = dump.acl_config_file(key.device)
+    if path is None:
+        return None
     try:
-        if iteration.key.device is not None:
-            return dump.acl_config(iteration.key.device)
-        rank = iteration.key.rank
-        return None if rank is None or rank not in dump.ranks else dump.ranks[rank].config
-    except DumpReadError:  # counts as no configuration
+        device = rank.device if rank is not None else None
+        named = device.get("device_target") if isinstance(device, dict) else None
+        # only an Ascend's metadata names no device
+        context = Context(DeviceTarget(named or DeviceTarget.ASCEND))
+        if context.device_target is DeviceTarget.ASCEND:
+            context = replace(context, jit_level=JitLevel.O0)
+        with saved.silence():
+            return saved.parse(read_bytes(path), path, context, dump.path)
+    except (MsdumpError, ValueError):  # counts as no configuration
         return None

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture import GraphRefusals, dropping, refusals, walk
+from msdump.capture import GraphRefusals, dropping, refusals, refuse_by_name, walk
 from msdump.dtypes import STRING
 from msdump.execute import emulated
 from msdump.graph import Graph
@@ -172,24 +172,13 @@ class Explainer:
         elif subject.is_parameter:
             yield SlotAccount(IO.OUTPUT, 0, subject.operator.full_name, reason=subject.reason)
         else:
-            reason = subject.reason or self._by_name(subject)
-            what = self._plan.what
-            for io, is_kept in ((IO.INPUT, what.keeps_inputs), (IO.OUTPUT, what.keeps_outputs)):
-                side = reason or (None if is_kept else Reason.SIDE_NOT_ASKED)
+            name, is_configured = subject.operator.full_name, self._situation.is_configured
+            for io in IO:
+                # acl.json selects by model and order, too
+                is_known = is_configured and self._plan.compiled.models is None
+                side = subject.reason or (refuse_by_name(self._plan, name, io) if is_known else None)
                 for slot in _listed_slots(subject, io, tensors):
                     yield replace(slot, reason=side or slot.reason)
-
-    def _by_name(self, subject: Subject) -> Reason | None:
-        """Return the reason why the configuration leaves an operator out by its name, None for no reason."""
-        if not self._situation.is_configured:
-            return None
-        if not self._plan.is_enabled:
-            return Reason.OTHER_DEVICE
-        if self._plan.when.trigger is Trigger.EXCEPTION:
-            return Reason.NO_FAILURE
-        if self._plan.compiled.models is not None:  # acl.json selects by model and order, too
-            return None
-        return self._plan.what.selector.refusal(subject.operator.full_name)
 
     def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
         """Return an input or output with its tensors of all iterations, and the reasons where it has none.
