@@ -175,6 +175,7 @@ class _Run:
         self._follower = _following(comparison, inputs)
         self._block = RanBlock()
         self._results: Mapping[str, Any] = {}
+        self._entered: set[tuple[Scope, str]] = set()
         self._ran: Counter[str] = Counter()
         self._alone: Counter[str] = Counter()
         self._extra: Counter[str] = Counter()
@@ -252,7 +253,10 @@ class _Run:
 
     def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors) -> None:
         self._ran[mine.node.name] += 1
+        for depth, (body, _) in enumerate(mine.scope):
+            self._enter(mine.scope[:depth], *self._comparison.places.control[body])
         if mine.node.bodies:
+            self._enter(mine.scope, mine.graph, mine.node)
             self._leave(mine)
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
@@ -304,6 +308,15 @@ class _Run:
         if any(index not in bodies for index, _ in scope):
             return None
         return tuple((bodies[index], number) for index, number in scope)
+
+    def _enter(self, scope: Scope, graph: Graph, control: Node) -> None:
+        """Judge the inputs of a branch or loop before its body; its outputs are those of operators in it."""
+        if (scope, control.name) in self._entered:
+            return
+        self._entered.add((scope, control.name))
+        place, reads = self._comparison.places.next(Ran(scope, graph, control, (), ()))
+        tensors = tuple(self._observations.control_inputs(scope, graph, control))
+        self._comparison.report.add(self._judge.finding(OperatorEvidence(place, tensors, reads=reads)))
 
     def _leave(self, control: Ran) -> None:
         """Drop the values of the branches or loop bodies of a control flow node that ended."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from msdump import dtypes
-from msdump.graph import Node
+from msdump.graph import Graph, Node
 from msdump.judge import SAME, TensorError, errors
 from msdump.judge.diff.lockstep import Ran, Scope
 from msdump.judge.diff.pairing import GraphPairing, Pairing
@@ -186,6 +186,19 @@ class Observations:
         for step in steps:
             yield tuple(self._tensors(step, measured))
 
+    def control_inputs(self, scope: Scope, graph: Graph, control: Node) -> Iterator[TensorEvidence]:
+        """Yield the evidence of the inputs of a branch or loop that is about to run."""
+        pair = self.pairing.graphs.get(graph.index)
+        for slot, name in enumerate(control.inputs if pair is not None else ()):
+            assert pair is not None
+            if name in pair.weights and (self.is_first or name not in graph.variables):
+                yield self._weight(graph, control, slot, name, pair)
+                continue
+            names = pair.origins.get(name, name), pair.values.get(name, name)
+            evidence = next(filter(None, (self._known(scope, each) for each in names)), None)
+            if evidence is not None:
+                yield _as_input(evidence, slot)
+
     def _step(self, mine: Ran, golden: Ran | None) -> _Step:
         pair = self.pairing.graphs.get(mine.graph.index)
         if pair is None or golden is None:
@@ -228,7 +241,7 @@ class Observations:
         if pair is None:
             return _unchecked(IO.INPUT, slot, name, array)
         if name in pair.weights and (self.is_first or name not in mine.graph.variables):
-            return self._weight(mine, slot, name, pair)
+            return self._weight(mine.graph, mine.node, slot, name, pair)
         evidence = self._known(mine.scope, pair.origins.get(name, name))
         if evidence is None and (IO.INPUT, step.common(name)) in step.golden:
             evidence = self._measure(step, (IO.INPUT, slot, name), array, {})
@@ -243,8 +256,8 @@ class Observations:
             return unchecked
         return replace(unchecked, golden_dtype=unchecked.dtype, error=SAME, fault=None)
 
-    def _weight(self, mine: Ran, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
-        key = mine.graph.index, mine.node.name, slot
+    def _weight(self, graph: Graph, node: Node, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
+        key = graph.index, node.name, slot
         known = self.weights.get(key)
         if known is None:
             own, golden = pair.weights[name]
@@ -256,7 +269,7 @@ class Observations:
                 is_weight=True,
                 is_rounded=is_rounded,
                 places="" if is_same or is_rounded else errors.places_text(own, golden),
-                overflows=self.count_overflows(mine.node, own),
+                overflows=self.count_overflows(node, own),
             )
         return known
 

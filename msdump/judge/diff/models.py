@@ -55,6 +55,7 @@ class Places:
         count: Number of operators so far.
         results: The sources of the network's results, by name.
         masking: Full names of operators with outputs that reach nothing but a softmax.
+        control: The graph and the node of the branch or loop around each body, by the body's index.
     """
 
     graph: Graph
@@ -63,6 +64,7 @@ class Places:
     count: int = 0
     results: dict[str, ValueSource] = field(init=False)
     masking: frozenset[str] = field(init=False)
+    control: dict[int, tuple[Graph, Node]] = field(init=False)
     _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
     _nodes: dict[str, Node] = field(init=False)
@@ -73,11 +75,20 @@ class Places:
         self._nodes = {node.name: node for graph in self.graph.walk() for node in graph.nodes}
         loops = (node for node in self._nodes.values() if node.op_type in _LOOPS)
         self._looping = frozenset(body.index for node in loops for body in node.bodies.values())
+        self.control = {
+            body.index: (graph, node)
+            for graph in self.graph.walk()
+            for node in graph.nodes
+            for body in node.bodies.values()
+        }
         sources = _sources(self.graph)
         self.results = {value.name: sources.get(value.name, ABSENT) for value in self.graph.results}
         self._known, masking = {}, frozenset[str]()
         for graph in self.graph.walk():
             sources, operators = _sources(graph), {}
+            if graph.index in self.control:  # a body's inputs are those of the operator around it
+                around = self.control[graph.index][1].operator.full_name
+                sources |= {value.name: ValueSource(SourceKind.ABSENT, around) for value in graph.inputs}
             for node in graph.nodes:
                 reads = tuple(sources.get(name, ABSENT) for name in node.inputs)
                 place = self.of(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -60,6 +60,39 @@ class Holder:
     node: Node | None
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A state of a loop of the main graph, which each pass reads and writes.
+
+    Attributes:
+        around: The graph of the loop.
+        node: The loop.
+        start: The value before the first pass, in the graph around.
+        next: The value that a pass writes, in the body.
+    """
+
+    around: Graph
+    node: Node
+    start: str
+    next: str
+
+
+def _states(graph: Graph) -> Iterator[tuple[tuple[int, str], _State]]:
+    """Yield the states of the loops of a graph, by the body's index and the name of its input."""
+    for node in graph.nodes:
+        if node.op_type not in {"Loop", "Scan"}:
+            continue
+        (body,) = node.bodies.values()
+        # a Loop also reads the number of passes and a condition, which its body writes again
+        first, count = (2, len(node.inputs)) if node.op_type == "Loop" else (0, len(node.inputs))
+        if node.op_type == "Scan":
+            scanned: Any = node.attributes["num_scan_inputs"]
+            count -= scanned
+        for slot in range(first, count):
+            state = _State(graph, node, node.inputs[slot], body.outputs[slot - first + (first > 0)].name)
+            yield (body.index, body.inputs[slot].name), state
+
+
 class DumpedValues:
     """The dumped tensors that hold the values of a model in one run of it.
 
@@ -88,6 +121,13 @@ class DumpedValues:
         self._read: dict[tuple[int, str], list[Holder]] = defaultdict(list)
         self._inputs: dict[str, Holder] = {}
         self._strange: list[Holder] = []
+        self._states = dict(_states(model.graph))
+        self._passes: list[int] = []
+        ran = Counter[tuple[int, str]]()
+        for operator in self.operators:
+            key = (-1, "") if operator.site is None else (operator.site.graph.index, operator.site.node.name)
+            self._passes.append(ran[key])
+            ran[key] += 1
         for position, operator in enumerate(self.operators):
             site = operator.site
             if site is not None:
@@ -152,6 +192,33 @@ class DumpedValues:
     def written(self, graph: Graph, value: str, before: int) -> Holder | None:
         """Return the dumped output of the last write of a value before an operator (``before``), or None."""
         return _last(self._written.get(self._key(graph, value), ()), before)
+
+    def started(self, graph: Graph, value: str, position: int) -> tuple[str, np.ndarray] | None:
+        """Return the weight that a state of a loop begins with, for an operator in the first pass."""
+        state = self._states.get((graph.index, value))
+        if state is None or self._passes[position] or state.start not in state.around.weights:
+            return None
+        return state.start, np.asarray(state.around.weights[state.start])
+
+    def carried(self, graph: Graph, value: str, position: int) -> Holder | None:
+        """Return the dumped state of a loop at an operator: of the pass before, or before the loop."""
+        state, number = self._states.get((graph.index, value)), self._passes[position]
+        if state is None:
+            return None
+        if not number:
+            return self.written(state.around, state.start, position)
+        found = self._written.get(self._key(graph, state.next), ())
+        return found[number - 1] if number <= len(found) else None
+
+    def surplus_pass(self, position: int) -> str:
+        """Return a sentence on a pass that a loop has not in the model, "" for none."""
+        site, number = self.site(position), self._passes[position]
+        loop = next((each for (index, _), each in self._states.items() if index == site.graph.index), None)
+        most = None if loop is None else loop.around.weights.get(loop.node.inputs[0])
+        if loop is None or loop.node.op_type != "Loop" or most is None or number < int(most.reshape(-1)[0]):
+            return ""
+        name = loop.node.operator.full_name
+        return f"pass {number + 1} of {name}, which has {int(most.reshape(-1)[0])} in the model"
 
     def all_written(self, before: int) -> Iterator[Holder]:
         """Yield every output that was written before an operator ran, the newest first."""

@@ -56,7 +56,8 @@ class DumpedInputs:
             _Read(
                 name,
                 tensors[IO.INPUT, slot],
-                values.written(self._site.graph, name, position),
+                values.written(self._site.graph, name, position)
+                or values.carried(self._site.graph, name, position),
                 arithmetic.read_type(node, slot),
             )
             for slot, name in enumerate(node.inputs)
@@ -68,6 +69,9 @@ class DumpedInputs:
 
         Inputs of a producer without a dumped output are not judged.
         """
+        surplus = self._values.surplus_pass(self._position)
+        if surplus:
+            return surplus
         swapped = self._swapped()
         if swapped:
             return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
@@ -176,18 +180,21 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
     graph = site.graph
     for slot, name in enumerate(site.node.inputs):
         tensor = operator.tensors.get((IO.INPUT, slot))
-        if tensor is None or name not in graph.weights or site.node.inputs_after_run[slot] != name:
+        if tensor is None or site.node.inputs_after_run[slot] != name:
             continue
-        if name in graph.changeable and operator.iteration != 0:
+        stored = (
+            (name, graph.weights[name]) if name in graph.weights else values.started(graph, name, position)
+        )
+        if stored is None or (name in graph.changeable and operator.iteration != 0):
             continue
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
         except UnfitError:  # another number of elements
-            wrong[tensor.slot] = name
+            wrong[tensor.slot] = stored[0]
             continue
         except UNREADABLE:
             continue
-        weight = np.asarray(graph.weights[name])
+        weight = np.asarray(stored[1])
         dtype = narrower(type_named(tensor.dtype, array), type_named("", weight))
         if is_same(array, weight, dtype):
             continue
@@ -198,5 +205,5 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's weight is rounded
             values.rounded.setdefault(position, set()).add(name)
         else:
-            wrong[tensor.slot] = name
+            wrong[tensor.slot] = stored[0]
     return wrong

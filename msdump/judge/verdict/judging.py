@@ -170,7 +170,8 @@ class Judge:
         found = [self._carried.get(each.name, 0.0) for each in evidence.reads]
         for each in evidence.tensors:
             source = evidence.source(each.slot)
-            is_unjudged = source.kind is SourceKind.OPERATOR and source.name not in self._findings
+            is_of_operator = source.kind is SourceKind.OPERATOR
+            is_unjudged = is_of_operator and self.written(source.name, source.slot) is None
             if each.io is IO.INPUT and (is_unjudged or source.kind is SourceKind.ABSENT):
                 found.append(max(self._carried.values()))
         return max(found, default=0.0)
