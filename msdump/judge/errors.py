@@ -30,6 +30,7 @@ MASK: Final = -8192.0
 
 _BOTTOM: Final = -65000.0  # always masked: float16 turns a mask of -3.4e38 into -inf or, saturating, -65504
 _LARGE: Final = 65504.0  # the largest number of float16, the type with the smallest range
+_BEYOND: Final = 65520.0  # larger numbers overflow in float16
 _NEAR: Final = 2.0**-6  # masked elements of the two sides differ by at most bfloat16's rounding
 _GAP: Final = 16.0  # large numbers are masks only if all others are this many times smaller
 _LINES: Final = ("row", "column")
@@ -515,6 +516,9 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         masked = are_masked(x, y)
         sums.masked += int(np.count_nonzero(masked))
         a[masked] = b[masked] = 0
+    if sums.unit is not None and max(-sums.y.low, sums.y.high) > _BEYOND:  # a kernel that saturates writes float16's largest number
+        saturated = (np.abs(a) == _LARGE) & (np.abs(b) > _BEYOND)
+        a[saturated] = np.copysign(np.inf, a[saturated])
     if sums.power != 1:
         np.divide(a, sums.power, out=a)
         np.divide(b, sums.power, out=b)
