@@ -516,7 +516,8 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         masked = are_masked(x, y)
         sums.masked += int(np.count_nonzero(masked))
         a[masked] = b[masked] = 0
-    if sums.unit is not None and max(-sums.y.low, sums.y.high) > _BEYOND:  # a kernel that saturates writes float16's largest number
+    # a kernel that saturates writes float16's largest number in place of an infinity
+    if sums.unit is not None and max(-sums.y.low, sums.y.high) > _BEYOND:
         saturated = (np.abs(a) == _LARGE) & (np.abs(b) > _BEYOND)
         a[saturated] = np.copysign(np.inf, a[saturated])
     if sums.power != 1:
