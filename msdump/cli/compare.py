@@ -303,8 +303,8 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
         )
         documents.put(DOCUMENT, ComparedDumps(report))
         leave(FAILED if result.is_bad else 0)
-    if result.evidence.error is not None:  # None if nothing was compared
-        for name, score in zip(SCORES, errors.scores(result.evidence.error), strict=True):
+    if result.error is not None:  # None if nothing was compared
+        for name, score in zip(SCORES, errors.scores(result.error), strict=True):
             print(f"{name}: {score}")
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
     if result.is_bad:

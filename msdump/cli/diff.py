@@ -69,7 +69,7 @@ def _badness(output: OutputDifference) -> float:
 def _apart(output: OutputDifference) -> str:
     error = output.evidence.error
     if error is None:
-        return output.evidence.note or output.evidence.fault or "not compared"
+        return output.evidence.note or "not compared"
     if error.is_same:
         return "equal"
     if error.misplaced:

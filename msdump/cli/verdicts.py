@@ -26,7 +26,7 @@ from msdump.judge.verdict import (
     Limits,
     OwnError,
     Report,
-    TensorResult,
+    TensorEvidence,
     Uneven,
     Verdict,
     by_own,
@@ -94,7 +94,7 @@ def _style(finding: Finding) -> str:
 
 def _cells(finding: Finding) -> dict[str, str]:
     place, worst = finding.place, finding.worst
-    error = None if worst is None else worst.evidence.error
+    error = None if worst is None else worst.error
     return {
         "directory": place.label,
         "rank": "" if place.rank is None else str(place.rank),
@@ -304,14 +304,14 @@ class ComparedDumps:
     table: str | None = None
 
 
-def _tensor(tensor: TensorResult) -> str:
+def _tensor(tensor: TensorEvidence) -> str:
     """Which input or output, "output:0"."""
     return f"{tensor.io}:{tensor.slot}"
 
 
-def _scores(tensor: TensorResult) -> dict[str, str]:
+def _scores(tensor: TensorEvidence) -> dict[str, str]:
     """Numbers of the error by name, with six decimals; none where nothing was compared."""
-    error = tensor.evidence.error
+    error = tensor.error
     return {} if error is None else dict(zip(SCORES, errors.scores(error), strict=True))
 
 
@@ -331,9 +331,8 @@ SHAPES: Final = (
         " replaces? reaches_output own inputs outputs",
     ),
     Shape(
-        TensorResult,
-        "tensor name=evidence.name? verdict dtype=evidence.dtype? golden_dtype=evidence.golden_dtype?"
-        " shape=evidence.shape limit error=evidence.error scores note?",
+        TensorEvidence,
+        "tensor name? verdict dtype? golden_dtype? shape limit error scores note?",
         tensor=_tensor,
         scores=_scores,
     ),

@@ -19,7 +19,7 @@ from msdump.judge.verdict import (
     Finding,
     Report,
     Stop,
-    TensorResult,
+    TensorEvidence,
     TensorVerdict,
     Verdict,
     fault_text,
@@ -107,16 +107,16 @@ def keep_step(compared: Compared, error: float = 0.0) -> str:
     return f"run {shlex.join(command)} to find the operators to keep"
 
 
-def tell_outputs(outputs: Iterable[TensorResult]) -> str:
+def tell_outputs(outputs: Iterable[TensorEvidence]) -> str:
     """Return a sentence on the differences of the network's outputs; "" where none was compared.
 
     >>> tell_outputs([])
     ''
     """
-    compared = [each for each in outputs if each.evidence.error is not None]
+    compared = [each for each in outputs if each.error is not None]
     if not compared:
         return ""
-    bad: dict[str, TensorResult] = {}  # by output, the worst of its runs
+    bad: dict[str, TensorEvidence] = {}  # by output, the worst of its runs
     for each in compared:
         if each.verdict not in AGREEING and _badness(each) > _badness(bad.get(_name(each))):
             bad[_name(each)] = each
@@ -137,22 +137,22 @@ def _tell_stops(stops: Sequence[Stop]) -> str:
     return f"{who} stopped{f' at {operators}' if operators else ''}" if stops else ""
 
 
-def _name(output: TensorResult) -> str:
-    return output.evidence.name or f"output {output.slot}"
+def _name(output: TensorEvidence) -> str:
+    return output.name or f"output {output.slot}"
 
 
-def _badness(output: TensorResult | None) -> tuple[int, float]:
+def _badness(output: TensorEvidence | None) -> tuple[int, float]:
     return (-1, 0.0) if output is None else (output.misplaced, output.distance)
 
 
-def _apart(output: TensorResult) -> str:
+def _apart(output: TensorEvidence) -> str:
     if output.misplaced:
         return f"{_output(output)} differs in NaN or infinities at {output.misplaced:,} elements"
     return f"{_output(output)} differs by {output.distance:.2g}"
 
 
-def _output(output: TensorResult) -> str:
-    return f"output {output.evidence.name or output.slot}"
+def _output(output: TensorEvidence) -> str:
+    return f"output {output.name or output.slot}"
 
 
 def _first_of(texts: Sequence[str]) -> str:
@@ -165,16 +165,16 @@ def _first_of(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:_MOST_NAMED])}{more}"
 
 
-def _limit(output: TensorResult) -> str:
+def _limit(output: TensorEvidence) -> str:
     return "" if output.limit is None else f"limit {output.limit:.2g}{_type(output)}"
 
 
-def _type(output: TensorResult) -> str:
+def _type(output: TensorEvidence) -> str:
     """Return " of " and the element type that sets an output's limit; "" if it is no type's own limit.
 
     Types of 8 bits are never named: devices do not compute in them, so a limit as wide was widened.
     """
-    types = {*_COMPUTED, output.evidence.dtype, output.evidence.golden_dtype}
+    types = {*_COMPUTED, output.dtype, output.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
     return next((f" of {name}" for name in known), "")
 

@@ -10,7 +10,6 @@ from msdump.judge.verdict import (
     OperatorPlace,
     Report,
     TensorEvidence,
-    TensorResult,
     TensorVerdict,
     Verdict,
 )
@@ -22,7 +21,7 @@ AGREES, DIFFERS = TensorVerdict.AGREES, TensorVerdict.DIFFERS
 def output(distance=0.0, verdict=AGREES, limit=2**-8, *, name="logits", misplaced=0):
     """Return the verdict on an output of a network."""
     error = TensorError(not distance, distance, misplaced=misplaced)
-    return TensorResult(TensorEvidence(IO.OUTPUT, 0, error=error, name=name), verdict, limit=limit)
+    return TensorEvidence(IO.OUTPUT, 0, error=error, name=name, verdict=verdict, limit=limit)
 
 
 def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
@@ -34,7 +33,7 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
     ("outputs", "told"),
     [
         ([], ""),
-        ([TensorResult(TensorEvidence(IO.OUTPUT, 0), TensorVerdict.UNCHECKED)], ""),
+        ([TensorEvidence(IO.OUTPUT, 0)], ""),
         ([output(verdict=TensorVerdict.EQUAL)], "the outputs are equal"),
         ([output(8e-4), output()], "the outputs agree (error 0.0008, limit 0.0039 of float16)"),
         ([output(8e-4, limit=0.01)], "the outputs agree (error 0.0008, limit 0.01)"),

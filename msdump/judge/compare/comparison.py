@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,12 +40,10 @@ from msdump.judge.verdict import (
     Finding,
     Judge,
     Limits,
-    OperatorEvidence,
     OperatorPlace,
     Quantisers,
     Report,
     TensorEvidence,
-    TensorResult,
     Verdict,
     accuse,
     has_range,
@@ -98,7 +97,7 @@ class DumpComparison:
     executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
     folders: list[ComparedFolder] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
-    explain: Callable[[OperatorEvidence], OperatorEvidence] = lambda evidence: evidence
+    explain: Callable[[Finding], Finding] = lambda evidence: evidence
     is_strict: bool = False
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
@@ -236,7 +235,7 @@ class DumpComparison:
         report.findings[:] = [_without_doubt(each, folders[each.place.label]) for each in report.findings]
         return report
 
-    def evidence(self, folder: ComparedFolder) -> Iterator[OperatorEvidence]:
+    def evidence(self, folder: ComparedFolder) -> Iterator[Finding]:
         """Yield the evidence on the operators of two directories that were measured, in order."""
         # an evaluation reads the weights that the training step of the same dump wrote
         is_trained = any(each.is_training for each in self.folders)
@@ -244,14 +243,23 @@ class DumpComparison:
         is_evaluation = is_trained and not folder.is_training and not is_inner
         masking = masking_operators(folder.mine.graph)
         measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
+        written: dict[tuple[str, int], float] = {}  # distances of outputs
         for number, (execution, tensors) in enumerate(measured):
-            known = folder.evidence(number, execution, tensors)
+            known, read = folder.evidence(number, execution, tensors), []
+            for each in known.tensors:
+                source = known.source(each.slot)
+                if each.io is IO.OUTPUT:
+                    written[known.place.shown_name, each.slot] = each.distance
+                elif each.distance > written.get((source.name, source.slot), math.inf):
+                    each = replace(each, as_written=folder.is_as_written(execution, each.slot))  # noqa: PLW2901
+                read.append(each)
             yield self.explain(
                 replace(
                     known,
+                    tensors=tuple(read),
                     is_state=known.is_state or is_trained,
                     is_evaluation=is_evaluation,
-                    is_masking=known.operator.shown_name in masking,
+                    is_masking=known.place.shown_name in masking,
                 )
             )
 
@@ -294,8 +302,8 @@ class _Run:
         """Yield the verdicts as tables list them, judged in the order of execution."""
         evidence = [each for folder in self._folders.values() for each in self._comparison.evidence(folder)]
         judged: dict[tuple[str, int], Finding] = {}
-        for each in sorted(evidence, key=lambda each: each.operator.time):
-            place = each.operator
+        for each in sorted(evidence, key=lambda each: each.place.time):
+            place = each.place
             finding = self._judge.finding(each)
             judged[place.label, place.order] = finding
             if place.op_type == "QuantizeLinear":
@@ -310,7 +318,7 @@ class _Run:
         outputs = [*_network_outputs(self._folders.values(), everything)]
         self._report.outputs += outputs
         for label, folder in self._folders.items():
-            listed = [judged[label, each.operator.order] for each in evidence if each.operator.label == label]
+            listed = [judged[label, each.place.order] for each in evidence if each.place.label == label]
             if folder.mine.graph is None:
                 listed = _with_stranger(listed)
             facts = self._comparison.facts(folder)
@@ -347,7 +355,7 @@ def _with_stranger(findings: list[Finding]) -> list[Finding]:
 
 def _network_outputs(
     folders: Iterable[ComparedFolder], findings: Iterable[Finding]
-) -> Iterator[TensorResult]:
+) -> Iterator[TensorEvidence]:
     """Yield the verdicts on the network's outputs; of an operator in a loop, only from its last pass.
 
     Outputs that golden's configuration leaves out are skipped.
@@ -361,7 +369,7 @@ def _network_outputs(
             for each in finding.outputs:
                 if each.io is IO.OUTPUT and each.slot == source.slot and folder.is_asked(finding, each):
                     name = f"{source.name}{f' output {source.slot}' if source.slot else ''}"
-                    yield replace(each, evidence=replace(each.evidence, name=each.evidence.name or name))
+                    yield replace(each, name=each.name or name)
 
 
 _TITLES: Final = (
@@ -389,13 +397,12 @@ def _rows(finding: Finding) -> Iterator[Sequence[object]]:
     place = finding.place
     number = "" if place.pass_number is None else place.pass_number
     for tensor in finding.tensors:
-        evidence = tensor.evidence
         yield (
             *(place.label, place.order, place.name, place.op_type, number),
-            *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), evidence.dtype, evidence.golden_dtype),
+            *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), tensor.dtype, tensor.golden_dtype),
             tensor.verdict,
-            *(("",) * len(SCORES) if evidence.error is None else errors.scores(evidence.error)),
-            "" if evidence.error is None else f"{evidence.error.distance:.6g}",
+            *(("",) * len(SCORES) if tensor.error is None else errors.scores(tensor.error)),
+            "" if tensor.error is None else f"{tensor.error.distance:.6g}",
             "" if tensor.limit is None else f"{tensor.limit:.6g}",
             tensor_reason(finding, tensor),
             *(finding.verdict, finding.note, *_numbers(finding, tensor)),
@@ -418,8 +425,8 @@ def _absent(finding: Finding) -> Sequence[object]:
     return (*own, verdict, finding.note, "", "", "", "", *_where(place))
 
 
-def _numbers(finding: Finding, tensor: TensorResult) -> tuple[object, ...]:
-    error = tensor.evidence.error
+def _numbers(finding: Finding, tensor: TensorEvidence) -> tuple[object, ...]:
+    error = tensor.error
     own = (each for each in finding.own if tensor.io is IO.OUTPUT and each.slot == tensor.slot)
     return (
         *(("", "", "") if error is None else (f"{error.scaled:.6g}", f"{error.ulps:.6g}", error.masked)),
@@ -427,12 +434,12 @@ def _numbers(finding: Finding, tensor: TensorResult) -> tuple[object, ...]:
     )
 
 
-def shape_text(tensor: TensorResult) -> str:
+def shape_text(tensor: TensorEvidence) -> str:
     """Return a shape in a word, ``8x3x224x224``."""
-    return "x".join(map(str, tensor.evidence.shape))
+    return "x".join(map(str, tensor.shape))
 
 
-def tensor_reason(finding: Finding, tensor: TensorResult | None) -> str:
+def tensor_reason(finding: Finding, tensor: TensorEvidence | None) -> str:
     """Return the text of a tensor's last column: the reason of its verdict, "" if the numbers show it."""
     place = f"in place of {finding.replaces}" if finding.replaces else ""
     return joined(place, tensor.note if tensor is not None else "")

@@ -31,7 +31,6 @@ from msdump.judge.verdict import (
     Limits,
     TensorEvidence,
     TensorJudge,
-    TensorResult,
     TensorVerdict,
     Uneven,
     coarser,
@@ -290,7 +289,7 @@ def read_file(path: str) -> np.ndarray:
         raise ToolError(ReturnCode.DATA_TYPE, str(error)) from error
 
 
-def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
+def measure_files(dumped: str, golden: str, limits: Limits) -> TensorEvidence:
     """Return the verdict on the tensors in two .npy files.
 
     Raises:
@@ -303,7 +302,7 @@ def measure_files(dumped: str, golden: str, limits: Limits) -> TensorResult:
     known = partial(TensorEvidence, IO.OUTPUT, 0, dumped_array.shape, dumped_dtype, golden_dtype)
     if dumped_array.shape != golden_array.shape:
         note = f"shape {dumped_array.shape} against {golden_array.shape}"
-        compared = known(fault=TensorVerdict.SHAPE, note=note)
+        compared = known(verdict=TensorVerdict.SHAPE, note=note)
     else:
         compared = known(**_measured(dumped_array, golden_array, (dumped_dtype, golden_dtype)))
     return TensorJudge(limits).results((compared,))[0]
@@ -325,15 +324,15 @@ def _compared_tensor(dumped: Record, measured: MeasuredExecution) -> TensorEvide
         dumped = dumped.opened() if golden is None else dumped.loaded()
     except DumpReadError as error:
         if isinstance(dumped, TensorlessFile) and not dumped.fault:
-            return TensorEvidence(*place, fault=TensorVerdict.UNCHECKED, note="no tensors")
-        return TensorEvidence(*place, fault=TensorVerdict.UNREADABLE, note=str(error))
+            return TensorEvidence(*place, verdict=TensorVerdict.UNCHECKED, note="no tensors")
+        return TensorEvidence(*place, verdict=TensorVerdict.UNREADABLE, note=str(error))
     # inputs of the network, too, may be rounded by the operators that read them
     is_given = execution.op_type in INPUTS
     is_weight = is_given or (dumped.io is IO.INPUT and dumped.slot in measured.weights)
     known = partial(TensorEvidence, *place, dumped.host_shape or dumped.shape, is_weight=is_weight)
     dtypes_held = (dumped.dtype, "")
     if golden is None:
-        return known(*dtypes_held, fault=TensorVerdict.UNCHECKED)
+        return known(*dtypes_held, verdict=TensorVerdict.UNCHECKED)
     try:
         dumped, golden = in_one_type(dumped, golden.loaded())
         dtypes_held = (dumped.dtype, golden.dtype)
@@ -348,7 +347,7 @@ def _compared_tensor(dumped: Record, measured: MeasuredExecution) -> TensorEvide
         if execution.replaces and getattr(error, "code", None) == ReturnCode.SHAPE:
             # the operator that replaces it computes something else: shapes need not fit
             fault, note = TensorVerdict.UNCHECKED, ""
-        return known(*dtypes_held, fault=fault, note=note)
+        return known(*dtypes_held, verdict=fault, note=note)
 
 
 def _straight_or_turned(

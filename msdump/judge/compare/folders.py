@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import zip_longest
 from typing import Final
 
@@ -27,10 +27,8 @@ from msdump.judge.pair import is_quantised, lost_operators, may_be_listed, may_h
 from msdump.judge.verdict import (
     CLAMPS,
     Finding,
-    OperatorEvidence,
     OperatorPlace,
     TensorEvidence,
-    TensorResult,
     TensorVerdict,
     Verdict,
     coarser,
@@ -69,7 +67,7 @@ class _Side:
     def lost(self, slot: _Slot) -> TensorEvidence:
         """Return the evidence of a tensor that has no file and should have one."""
         note = f"its file is missing in {self.whose}"
-        return TensorEvidence(*slot, fault=TensorVerdict.UNREADABLE, note=note)
+        return TensorEvidence(*slot, verdict=TensorVerdict.UNREADABLE, note=note)
 
     @cached_property
     def sides(self) -> frozenset[IO]:
@@ -309,7 +307,7 @@ class ComparedFolder:
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
-    ) -> OperatorEvidence:
+    ) -> Finding:
         """Return all evidence on an execution (numbered from 0) and on its tensors."""
         reads, folded = self._reads(execution), self._folded(execution)
         mine, theirs = self._operators(execution)
@@ -321,14 +319,13 @@ class ComparedFolder:
                 name = "" if source.kind is SourceKind.OPERATOR else source.name
                 tensor = replace(each, name=name, is_folded=each.slot in folded)
             known.append(self._told(tensor, execution, source))
-        return OperatorEvidence(
+        return Finding(
             self._place(number, execution),
-            tuple(known),
+            tensors=tuple(known),
             replaces=execution.replaces,
             reads=reads,
             arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
-            as_written=partial(self._is_as_written, execution),
             is_random=_is_random(mine, theirs),
             returned=frozenset(each.slot for each in self.returned if each.name == self._name(execution)),
             unread=self.mine.unread(execution.name) | self._leftover(execution),
@@ -369,7 +366,7 @@ class ComparedFolder:
         """The outputs of operators that the examined network returns."""
         return self.mine.returned(self._casts[0])
 
-    def _is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
+    def is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
         """Return whether an input has the elements that its producer wrote, up to rounding to a held type."""
         reads = self.mine.reads(execution.name)
         source = reads[slot] if slot < len(reads) else ABSENT
@@ -410,7 +407,9 @@ class ComparedFolder:
             writer, slot = found, source.slot
         if slot not in self._leftover(writer):
             return tensor
-        return replace(tensor, error=None, fault=TensorVerdict.UNCHECKED, note="the kernel does not write it")
+        return replace(
+            tensor, error=None, verdict=TensorVerdict.UNCHECKED, note="the kernel does not write it"
+        )
 
     @cached_property
     def _executions(self) -> Mapping[str, OperatorExecution]:
@@ -433,9 +432,9 @@ class ComparedFolder:
         place = replace(self.missing_place(fact.operator), op_type=fact.op_type)
         return described(place, self.mine.operator(fact.operator))
 
-    def is_asked(self, finding: Finding, output: TensorResult) -> bool:
+    def is_asked(self, finding: Finding, output: TensorEvidence) -> bool:
         """Return whether an output was compared, or golden's configuration includes it."""
-        if output.verdict is not TensorVerdict.UNCHECKED or output.evidence.error is not None:
+        if output.verdict is not TensorVerdict.UNCHECKED or output.error is not None:
             return True
         sides, place = self.theirs.expectation.sides, finding.place
         return (sides is None or IO.OUTPUT in sides) and not self.theirs.leaves_out(place, place.name)
@@ -573,7 +572,7 @@ def unasked_operators(folder: ComparedFolder) -> tuple[str, ...]:
 def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
     """Yield findings on golden operators with lost files, or missing where a graph file is cut off."""
     for name, tensors in folder.losses.whole.items():
-        results = tuple(TensorResult(each, TensorVerdict.UNREADABLE, each.note) for each in tensors)
+        results = tuple(replace(each, verdict=TensorVerdict.UNREADABLE) for each in tensors)
         yield Finding(folder.missing_place(name), Verdict.UNREADABLE, results, results[0].note)
     for name in folder.matched.missing if folder.is_torn else ():
         yield Finding(folder.missing_place(name), Verdict.UNCHECKED, note="the file of a graph breaks off")

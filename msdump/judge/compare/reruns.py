@@ -37,7 +37,7 @@ from msdump.judge.rerun import (
     folded_of,
     likeness,
 )
-from msdump.judge.verdict import OperatorEvidence, TensorEvidence
+from msdump.judge.verdict import Finding, TensorEvidence
 from msdump.plan import Context
 from msdump.read import GraphOperator, OperatorGraph, SourceKind
 from msdump.record import IO
@@ -157,9 +157,9 @@ class Rerunning:
         is_next = last is not None and now is not None and last + 1 == now
         return self.runs[-1].values if is_next else None
 
-    def explain(self, evidence: OperatorEvidence) -> OperatorEvidence:
+    def explain(self, evidence: Finding) -> Finding:
         """Return evidence with the results of the operator when it ran again."""
-        place = evidence.operator
+        place = evidence.place
         operator, rerun = self._reruns.get((place.label, place.order), (None, Rerun()))
         if operator is None or (rerun.weights and place.label in self._evaluations):
             return evidence  # an evaluation's weights differ from the training step's
@@ -168,7 +168,7 @@ class Rerunning:
         return replace(
             evidence,
             # operators of a compiled graph have the compiler's names, not the model's
-            operator=replace(place, onnx_name=place.onnx_name or nodes),
+            place=replace(place, onnx_name=place.onnx_name or nodes),
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=rerun.own,
             propagated=_propagated(evidence, rerun),
@@ -364,7 +364,7 @@ def _written_type(operator: RerunOperator) -> str:
     return "" if tensor is None else tensor.dtype
 
 
-def _propagated(evidence: OperatorEvidence, rerun: Rerun) -> float | None:
+def _propagated(evidence: Finding, rerun: Rerun) -> float | None:
     if not rerun.own or rerun.propagated is not None:
         return rerun.propagated
     # re-execution reproduced the dumped outputs: take the distance of these from golden

@@ -33,9 +33,9 @@ from msdump.judge.pair import (
     pair_folders,
 )
 from msdump.judge.verdict import (
+    Finding,
     Judge,
     Limits,
-    OperatorEvidence,
     OperatorPlace,
     Report,
     TensorEvidence,
@@ -353,7 +353,7 @@ def row_evidence(
     ]
     if None not in shapes and shapes[0] != shapes[1]:
         note = f"shape {dumped.shape} against {golden.shape}"
-        return replace(evidence, fault=TensorVerdict.SHAPE, note=note)
+        return replace(evidence, verdict=TensorVerdict.SHAPE, note=note)
     shared = dict(_shared(dumped, golden))
     if not shared:
         return replace(evidence, note="no statistic in common")
@@ -365,7 +365,7 @@ def row_evidence(
         if _share(category, shared, count) > limits.get(category, math.inf):
             note = f"{_in_words(category, shared)}, limit {limits[category]:g}"
             error = _error(telling, shared)
-            return replace(evidence, fault=TensorVerdict.DIFFERS, error=error, note=note)
+            return replace(evidence, verdict=TensorVerdict.DIFFERS, error=error, note=note)
     judged = {category: pair for category, pair in telling.items() if category not in limits}
     # A weight is not another one if rounding or printing alone explains the changed digits.
     is_told = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
@@ -584,8 +584,8 @@ def _judge_pair(
         tensors.sort(key=lambda tensor: (tensor.io, tensor.slot))
         place = _place(rows, folders.label, mine, order, passes[name])
         known = tuple(_with_source(tensor, reads) for tensor in tensors)
-        evidence = OperatorEvidence(
-            place, known, replaces=matched.replaced.get(sanitize(name), ""), reads=reads
+        evidence = Finding(
+            place, tensors=known, replaces=matched.replaced.get(sanitize(name), ""), reads=reads
         )
         findings.append(judge.finding(evidence))
     for finding in findings:
@@ -668,7 +668,7 @@ def _evidence(
 ) -> TensorEvidence:
     dumped, golden = pair
     if row.place in dumped.unreadable:
-        return replace(lone_row(row), fault=TensorVerdict.UNREADABLE, note=dumped.unreadable[row.place])
+        return replace(lone_row(row), verdict=TensorVerdict.UNREADABLE, note=dumped.unreadable[row.place])
     if counterpart is None:
         return lone_row(row)
     is_other = row.place[:2] != counterpart.place[:2]
@@ -711,6 +711,6 @@ def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
         if place not in measured.rows:
             continue
         evidence = row_evidence(row, measured.rows[place], _EXACT)
-        if evidence.fault is TensorVerdict.DIFFERS or (evidence.error is not None and evidence.note):
+        if evidence.verdict is TensorVerdict.DIFFERS or (evidence.error is not None and evidence.note):
             name, io, slot, _ = place
             yield f"{name} {io} {slot}: {evidence.note.partition(', limit')[0]}"

@@ -26,14 +26,12 @@ from msdump.judge.verdict import (
     Finding,
     Judge,
     Limits,
-    OperatorEvidence,
     OperatorPlace,
     OwnError,
     Quantisers,
     Report,
     Stop,
     TensorEvidence,
-    TensorResult,
     Uneven,
     Verdict,
     accuse,
@@ -198,13 +196,13 @@ class _Run:
         both.report.outputs += results
         self._accuse(outputs_differ=any(each.is_bad for each in results))
 
-    def _result(self, evidence: TensorEvidence) -> TensorResult:
+    def _result(self, evidence: TensorEvidence) -> TensorEvidence:
         """Return the verdict on an output of the network: that of the operator that writes it, if any."""
         source = self._comparison.places.results[evidence.name]
         written = self._judge.written(source.name, source.slot)
         is_beside = self._pairing.is_one_model or self._is_golden_output(evidence.name)
-        if written is not None and written.evidence.error is not None and is_beside:
-            return replace(written, evidence=evidence)
+        if written is not None and written.error is not None and is_beside:
+            return replace(evidence, verdict=written.verdict, note=written.note, limit=written.limit)
         return self._judge.network_outputs([evidence])[0]
 
     def _is_golden_output(self, name: str) -> bool:
@@ -262,9 +260,9 @@ class _Run:
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
         own, propagated = self._own_errors(mine, golden, tensors)
-        evidence = OperatorEvidence(
+        evidence = Finding(
             place,
-            tensors,
+            tensors=tensors,
             reads=reads,
             is_state=is_state,
             is_random=golden is not None and _is_random(mine.node, golden.node),

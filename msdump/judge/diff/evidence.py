@@ -254,7 +254,7 @@ class Observations:
         unchecked = _unchecked(IO.INPUT, slot, name, array)
         if not self.pairing.is_one_model:
             return unchecked
-        return replace(unchecked, golden_dtype=unchecked.dtype, error=SAME, fault=None)
+        return replace(unchecked, golden_dtype=unchecked.dtype, error=SAME)
 
     def _weight(self, graph: Graph, node: Node, slot: int, name: str, pair: GraphPairing) -> TensorEvidence:
         key = graph.index, node.name, slot
@@ -296,7 +296,7 @@ def _as_input(evidence: TensorEvidence, slot: int) -> TensorEvidence:
         evidence.dtype,
         evidence.golden_dtype,
         error=evidence.error,
-        fault=evidence.fault,
+        verdict=evidence.verdict,
         note=evidence.note,
         name=evidence.name,
     )
@@ -304,7 +304,7 @@ def _as_input(evidence: TensorEvidence, slot: int) -> TensorEvidence:
 
 def _unchecked(io: IO, slot: int, name: str, array: np.ndarray) -> TensorEvidence:
     dtype = dtypes.from_numpy(array.dtype).name
-    return TensorEvidence(io, slot, array.shape, dtype, fault=TensorVerdict.UNCHECKED, name=name)
+    return TensorEvidence(io, slot, array.shape, dtype, verdict=TensorVerdict.UNCHECKED, name=name)
 
 
 def compare_arrays(
@@ -317,18 +317,18 @@ def compare_arrays(
     """Return the evidence of a tensor (given by io, slot and name) beside its counterpart."""
     io, slot, name = which
     dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
-    fault, note, error = None, "", None
+    verdict, note, error = TensorVerdict.UNCHECKED, "", None
     if mine.shape != golden.shape:
-        fault, note = TensorVerdict.SHAPE, f"shape {mine.shape} against {golden.shape}"
+        verdict, note = TensorVerdict.SHAPE, f"shape {mine.shape} against {golden.shape}"
     elif _TEXT in (mine.dtype.kind, golden.dtype.kind):
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
-        fault, error = (None, SAME) if is_same else (TensorVerdict.DIFFERS, None)
+        verdict, error = (verdict, SAME) if is_same else (TensorVerdict.DIFFERS, None)
     else:
         error = measured.get((id(mine), id(golden)))
         if error is None:
             error = measure_pair(mine, golden, _limit(mine, golden, limits))
     return TensorEvidence(
-        io, slot, mine.shape, dtype, golden_dtype, error=error, fault=fault, note=note, name=name
+        io, slot, mine.shape, dtype, golden_dtype, error=error, verdict=verdict, note=note, name=name
     )
 
 

@@ -8,8 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from msdump.judge.verdict.evidence import OperatorEvidence, OwnError, TensorVerdict, Verdict, joined
-from msdump.judge.verdict.findings import TensorResult, largest_distance
+from msdump.judge.verdict.evidence import (
+    Finding,
+    OwnError,
+    TensorEvidence,
+    TensorVerdict,
+    Verdict,
+    joined,
+    largest_distance,
+)
 from msdump.judge.verdict.limits import QUANTISED, TIED, Limits
 from msdump.read import SourceKind, ValueSource
 
@@ -26,49 +33,49 @@ class Case:
         is_complete: Whether all of its inputs are known.
     """
 
-    evidence: OperatorEvidence
-    tensors: Sequence[TensorResult]
-    inputs: Sequence[TensorResult]
-    outputs: Sequence[TensorResult]
+    evidence: Finding
+    tensors: Sequence[TensorEvidence]
+    inputs: Sequence[TensorEvidence]
+    outputs: Sequence[TensorEvidence]
     is_complete: bool
 
     @functools.cached_property
-    def bad_inputs(self) -> Sequence[TensorResult]:
+    def bad_inputs(self) -> Sequence[TensorEvidence]:
         """Inputs that differ."""
         return [each for each in self.inputs if each.is_bad]
 
     @property
-    def flipped(self) -> Sequence[TensorResult]:
+    def flipped(self) -> Sequence[TensorEvidence]:
         """Inputs that agree except for flipped elements: integers or truth values that rounding changed."""
         return [each for each in self.inputs if each.is_flipped]
 
     @property
     def edge(self) -> float:
         """Relative distance of outputs that flipped inputs explain: by quantised steps, or by ties."""
-        are_steps = self.flipped and all(steps_of(each.evidence.dtype) for each in self.flipped)
+        are_steps = self.flipped and all(steps_of(each.dtype) for each in self.flipped)
         return QUANTISED if are_steps else math.sqrt(TIED)
 
     @functools.cached_property
-    def bad_outputs(self) -> Sequence[TensorResult]:
+    def bad_outputs(self) -> Sequence[TensorEvidence]:
         """Outputs that differ."""
         return [each for each in self.outputs if each.is_bad]
 
-    def written_inputs(self) -> Iterator[tuple[TensorResult, ValueSource]]:
+    def written_inputs(self) -> Iterator[tuple[TensorEvidence, ValueSource]]:
         """Yield each input that differs and that an operator wrote, with its source."""
         for each in self.bad_inputs:
             source = self.evidence.source(each.slot)
             if source.kind is SourceKind.OPERATOR:
                 yield each, source
 
-    def explains_steps(self, output: TensorResult) -> bool:
+    def explains_steps(self, output: TensorEvidence) -> bool:
         """Return whether the inputs' differences explain the steps by which a quantised output differs.
 
         The largest element spans at least half of the steps of the type. So an element may move by the
         inputs' differences in such steps, rounded up, and by as much again if the scale moved. If elements
         are off by a fraction of a step, the same fraction of them may move to the next integer.
         """
-        error, steps = output.evidence.error, 2 * steps_of(output.evidence.dtype)
-        moved = [each.evidence for each in self.inputs if each.evidence.error and each.evidence.error.largest]
+        error, steps = output.error, 2 * steps_of(output.dtype)
+        moved = [each for each in self.inputs if each.error and each.error.largest]
         errors = [each.error for each in moved if each.error is not None]
         if error is None or not (steps and errors and all(math.isfinite(each.scaled) for each in errors)):
             return False
@@ -80,9 +87,9 @@ class Case:
         zero = 0.0 if output.slot else self._moved_zero()
         share = 1.0 if zero else max(TIED, steps * part)
         most = 1 + zero + steps * sum(each.scaled for each in errors)
-        return error.largest <= most and error.changed <= max(1.0, math.prod(output.evidence.shape) * share)
+        return error.largest <= most and error.changed <= max(1.0, math.prod(output.shape) * share)
 
-    def rounding_of_product(self, output: TensorResult) -> float:
+    def rounding_of_product(self, output: TensorEvidence) -> float:
         """Return the expected norm of the error of a product of two tensors with random errors.
 
         If the summands of an element cancel, the element is small and its relative distance says nothing. An
@@ -90,9 +97,9 @@ class Case:
         and ``db``, has the squared error ``n (a db + b da)``; ``n`` follows from the numbers of elements. 0
         if a factor has no error, as its norm is unknown then.
         """
-        factors = [each.evidence for each in self.inputs if each.slot in _FACTORS]
+        factors = [each for each in self.inputs if each.slot in _FACTORS]
         errors = [each.error for each in factors if each.error is not None and each.error.distance > 0]
-        sizes = [math.prod(each.shape) for each in (*factors, output.evidence)]
+        sizes = [math.prod(each.shape) for each in (*factors, output)]
         if len(errors) != len(factors) or len(factors) != len(_FACTORS) or not all(sizes):
             return 0.0
         norms = [each.norm / each.distance for each in errors]
@@ -147,7 +154,7 @@ class Case:
 
     def _moved_zero(self) -> float:
         """Return the number of steps by which a dynamic zero point has moved."""
-        errors = (each.evidence.error for each in self.outputs if each.slot == _ZERO_POINT)
+        errors = (each.error for each in self.outputs if each.slot == _ZERO_POINT)
         return max((error.largest for error in errors if error is not None), default=0.0)
 
     @property

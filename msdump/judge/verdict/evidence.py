@@ -1,12 +1,14 @@
-"""Evidence on operators and tensors, and the possible verdicts."""
+"""One row of evidence for each operator, as any source makes it, and the verdicts that the judge adds."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msdump.graph import written_inputs
 from msdump.judge import TensorError
 from msdump.read import ABSENT, ValueSource
 from msdump.record import IO
@@ -135,17 +137,21 @@ class OperatorPlace:
 
 @dataclass(frozen=True, slots=True)
 class TensorEvidence:
-    """A tensor beside its counterpart, before a verdict.
+    """A tensor beside its counterpart; no arrays.
+
+    A source fills in all fields but ``limit``. It leaves ``verdict`` out where ``error`` decides, and sets it
+    where no numbers do: a file cannot be read, shapes do not fit.
 
     Attributes:
         io: Input or output.
         slot: Number of the input or output.
         shape: Shape of the tensor on the host, where it is known.
-        dtype: Element type, "" if unknown.
+        dtype: Element type that holds the tensor on the examined side, "" if unknown.
         golden_dtype: Element type of the counterpart, "" if there is none.
-        error: Measured error, None if nothing was compared.
-        fault: Verdict if it does not depend on numbers (a file cannot be read); None: the error decides.
-        note: Remark beside the numbers, "" for none.
+        error: Measured distance from the counterpart, None if nothing was compared. A saturated element
+            beside a larger one counts as an infinity.
+        verdict: The verdict; ``UNCHECKED`` until the judge has compared ``error`` with ``limit``.
+        note: Remark beside the numbers, later the reason of the verdict; "" for none.
         name: Name of the value or the parameter, "" if unknown.
         is_weight: Whether it is a weight or a constant of the model, or given to the network.
         is_rounded: Whether both are the same numbers, each rounded to a type of its side.
@@ -154,6 +160,10 @@ class TensorEvidence:
         is_folded: Whether it is a constant that golden's operators compute of constants.
         overflows: Number of a weight's elements, without masks, that rounding made infinite on the examined
             side.
+        as_written: Whether an input, on the examined side, has the elements that its producer wrote, or
+            these rounded to a type of the reading operator; None if unknown.
+        limit: Largest relative distance that agrees: what the types round, and what the inputs explain. None
+            if the two had to be the same, or were not compared.
     """
 
     io: IO
@@ -162,7 +172,7 @@ class TensorEvidence:
     dtype: str = ""
     golden_dtype: str = ""
     error: TensorError | None = None
-    fault: TensorVerdict | None = None
+    verdict: TensorVerdict = TensorVerdict.UNCHECKED
     note: str = ""
     name: str = ""
     is_weight: bool = False
@@ -171,6 +181,33 @@ class TensorEvidence:
     places: str = ""
     is_folded: bool = False
     overflows: int = 0
+    as_written: bool | None = None
+    limit: float | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it differs, or could not be compared with its counterpart."""
+        return self.verdict in BAD
+
+    @property
+    def is_flipped(self) -> bool:
+        """Whether it agrees except for flipped elements: integers or truth values that rounding changed."""
+        return self.verdict is TensorVerdict.AGREES and self.error is not None and self.error.changed > 0
+
+    @property
+    def badness(self) -> tuple[int, bool, float]:
+        """Sort key that is largest for the tensor that agrees least: verdict, whether an output, distance."""
+        return SEVERITY[self.verdict], self.io is IO.OUTPUT, math.inf if self.error is None else self.distance
+
+    @property
+    def distance(self) -> float:
+        """Its relative distance from its counterpart, 0 if the two were not compared."""
+        return 0.0 if self.error is None else self.error.distance
+
+    @property
+    def misplaced(self) -> int:
+        """Number of elements that are NaN or infinite where the counterpart's are not, or vice versa."""
+        return 0 if self.error is None else self.error.misplaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +217,8 @@ class OwnError:
     Attributes:
         slot: Number of the output.
         error: Measured error.
-        allowed: Relative distance that rounding explains.
+        allowed: Relative distance that rounding explains, by the arithmetic of the second run and by the type
+            that the examined side computed in.
         is_explained: Whether the error is no larger than that distance.
         arithmetic: Arithmetic of the second run: ``float32``, ``Ascend:force_fp16``, ``float64``.
         note: Remark beside the numbers, "" for none.
@@ -211,23 +249,30 @@ FloatTypes = frozenset[tuple[IO, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorEvidence:
-    """Everything known of one execution of an operator.
+class Finding:
+    """One execution of an operator: a row of evidence that a source makes, and the verdict of the judge.
+
+    A source (files, rows of statistics, two runs in lockstep, an operator that runs again, another framework)
+    gives the rows of one run in the order of execution. It fills in what it can say; the default of each
+    field means unknown, or no difference.
 
     Attributes:
-        operator: The operator.
-        tensors: Its tensors, inputs first.
+        place: The operator, where and when it ran.
+        verdict: The verdict, ``UNCHECKED`` until the judge has drawn it.
+        tensors: Its tensors, inputs first; with a control flow operator's inputs where a branch or a loop
+            reads them.
+        note: Reason of the verdict beside the numbers; "" for none.
         own: Its own error, by output; empty if it did not run again.
+        replaces: Name of the golden operator in its place, "" if both have the same operator.
+        reaches_output: Whether its NaN or infinities reach an output of the network; None if that is not
+            known, or does not apply.
         propagated: Relative distance of the golden output from the re-executed output on the examined side's
             inputs: the error that is due to the inputs. None if it did not run again.
         wiring: Sentence on an input that is not the output of its producer; "" for none.
-        replaces: Name of the golden operator in its place, "" if both have the same operator.
         is_in_golden: Whether golden has the same operator, though it replaces another one of the model.
         reads: Sources of its inputs by number; empty without a graph.
         arithmetic: Float types in which the devices of the examined side and of golden read its inputs and
             write its outputs; empty if unknown.
-        as_written: Returns whether an input, on the examined side, has the elements that its producer wrote,
-            or these rounded to a type of the reading operator; None if unknown.
         is_random: Whether it draws random numbers without a common seed.
         returned: Numbers of its outputs that the network returns.
         is_state: Whether its weights are trained, so that two sound runs may differ in them.
@@ -235,18 +280,24 @@ class OperatorEvidence:
         wrong_weights: Names of the weights and constants that it read and that are not the model's, by input.
         unread: Numbers of outputs without a reader, if other outputs are read or the operator writes inputs.
         is_masking: Whether its outputs reach nothing but a softmax (``masking_operators``).
+        passes: How often it ran in this run of the network on the examined side and in golden, if these
+            differ; None: equally often.
+        scale: For an operator that quantises a tensor which golden does not: noise of its scale and zero
+            point, in multiples of the noise of those that fit the tensor's range, and a sentence on them.
     """
 
-    operator: OperatorPlace
-    tensors: tuple[TensorEvidence, ...]
+    place: OperatorPlace
+    verdict: Verdict = Verdict.UNCHECKED
+    tensors: tuple[TensorEvidence, ...] = ()
+    note: str = ""
     own: tuple[OwnError, ...] = ()
+    replaces: str = ""
+    reaches_output: bool | None = None
     propagated: float | None = None
     wiring: str = ""
-    replaces: str = ""
     is_in_golden: bool = False
     reads: tuple[ValueSource, ...] = ()
     arithmetic: tuple[FloatTypes, FloatTypes] = (frozenset(), frozenset())
-    as_written: Callable[[int], bool | None] = lambda _: None
     is_random: bool = False
     returned: frozenset[int] = frozenset()
     is_state: bool = False
@@ -254,10 +305,77 @@ class OperatorEvidence:
     wrong_weights: Mapping[int, str] = field(default_factory=dict)
     unread: frozenset[int] = frozenset()
     is_masking: bool = False
+    passes: tuple[int, int] | None = None
+    scale: tuple[float, str] | None = None
 
     def source(self, slot: int) -> ValueSource:
         """Return the source of an input, absent if unknown."""
         return self.reads[slot] if slot < len(self.reads) else ABSENT
+
+    def of(self, io: IO) -> tuple[TensorEvidence, ...]:
+        """Return the inputs or the outputs; an input that the operator writes is an output."""
+        written = written_inputs(self.place.op_type)
+        if not written:
+            return tuple([tensor for tensor in self.tensors if tensor.io is io])
+        return tuple(
+            tensor
+            for tensor in self.tensors
+            if (IO.OUTPUT if tensor.io is IO.INPUT and tensor.slot in written else tensor.io) is io
+        )
+
+    @property
+    def inputs(self) -> tuple[TensorEvidence, ...]:
+        """Its inputs."""
+        return self.of(IO.INPUT)
+
+    @property
+    def outputs(self) -> tuple[TensorEvidence, ...]:
+        """Its outputs, and inputs that it updates."""
+        return self.of(IO.OUTPUT)
+
+    @property
+    def worst(self) -> TensorEvidence | None:
+        """The tensor that agrees least, None if it has none."""
+        return max(self.tensors, key=lambda tensor: tensor.badness, default=None)
+
+    @property
+    def is_accused(self) -> bool:
+        """Whether the fault is in this operator."""
+        return self.verdict in ACCUSING
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is accused, or one of its tensors differs or could not be compared."""
+        return self.is_accused or any(tensor.is_bad for tensor in self.tensors)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all of its outputs were compared."""
+        return not any(tensor.verdict in UNCOMPARED for tensor in self.outputs)
+
+    @property
+    def own_error(self) -> float:
+        """Its own error: measured where it ran again, else its distance beyond that of the inputs."""
+        if self.own:
+            return max(each.error.distance for each in self.own)
+        before, behind = largest_distance(self.inputs), self.distance
+        if self.is_accused:
+            return max(behind, before)
+        return max(0.0, behind - before) if math.isfinite(before) else 0.0
+
+    @property
+    def distance(self) -> float:
+        """Relative distance of the output that is furthest from golden's."""
+        return largest_distance(self.outputs)
+
+    def wrong(self, side: IO) -> tuple[TensorEvidence, ...]:
+        """Return the inputs or the outputs that differ or could not be compared."""
+        return tuple(tensor for tensor in self.of(side) if tensor.is_bad)
+
+
+def largest_distance(tensors: Iterable[TensorEvidence]) -> float:
+    """Return the largest relative distance of tensors, 0 without any."""
+    return max((each.distance for each in tensors), default=0.0)
 
 
 def joined(*notes: str) -> str:

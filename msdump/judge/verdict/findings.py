@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import enum
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msdump.graph import written_inputs
 from msdump.judge import Fact
 from msdump.judge.verdict.evidence import (
-    ACCUSING,
     AGREEING,
-    BAD,
-    SEVERITY,
-    UNCOMPARED,
+    Finding,
     OperatorPlace,
-    OwnError,
     TensorEvidence,
     TensorVerdict,
     Verdict,
+    largest_distance,
 )
 from msdump.judge.verdict.limits import SOFTMAX, TO_SOFTMAX, TYPES
 from msdump.read import OperatorGraph
@@ -37,150 +32,6 @@ _OVERALL: Final = (
 
 
 _ALIKE: Final = frozenset({Verdict.EQUAL, Verdict.AGREES})
-
-
-@dataclass(frozen=True, slots=True)
-class TensorResult:
-    """The verdict on a tensor.
-
-    Attributes:
-        evidence: The tensor beside its counterpart.
-        verdict: The verdict.
-        note: Reason of the verdict beside the numbers.
-        limit: Largest allowed distance; None if the two had to be the same, or were not compared.
-    """
-
-    evidence: TensorEvidence
-    verdict: TensorVerdict
-    note: str = ""
-    limit: float | None = None
-
-    @property
-    def io(self) -> IO:
-        """Input or output."""
-        return self.evidence.io
-
-    @property
-    def slot(self) -> int:
-        """Number of the input or output."""
-        return self.evidence.slot
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it differs, or could not be compared with its counterpart."""
-        return self.verdict in BAD
-
-    @property
-    def is_flipped(self) -> bool:
-        """Whether it agrees except for flipped elements: integers or truth values that rounding changed."""
-        error = self.evidence.error
-        return self.verdict is TensorVerdict.AGREES and error is not None and error.changed > 0
-
-    @property
-    def badness(self) -> tuple[int, bool, float]:
-        """Sort key that is largest for the tensor that agrees least: verdict, whether an output, distance."""
-        distance = math.inf if self.evidence.error is None else self.distance
-        return SEVERITY[self.verdict], self.io is IO.OUTPUT, distance
-
-    @property
-    def distance(self) -> float:
-        """Its relative distance from its counterpart, 0 if the two were not compared."""
-        return 0.0 if self.evidence.error is None else self.evidence.error.distance
-
-    @property
-    def misplaced(self) -> int:
-        """Number of elements that are NaN or infinite where the counterpart's are not, or vice versa."""
-        return 0 if self.evidence.error is None else self.evidence.error.misplaced
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The verdict on one execution of an operator.
-
-    Attributes:
-        place: The operator, where and when it ran.
-        verdict: The verdict.
-        tensors: The verdict on each tensor, inputs first.
-        note: Reason of the verdict beside the numbers; "" for none.
-        own: Its own error, by output; empty if it did not run again.
-        replaces: Name of the golden operator in its place, "" if both have the same operator.
-        reaches_output: Whether its NaN or infinities reach an output of the network; None if that is not
-            known,
-            or does not apply.
-    """
-
-    place: OperatorPlace
-    verdict: Verdict
-    tensors: tuple[TensorResult, ...] = ()
-    note: str = ""
-    own: tuple[OwnError, ...] = ()
-    replaces: str = ""
-    reaches_output: bool | None = None
-
-    def of(self, io: IO) -> tuple[TensorResult, ...]:
-        """Return the verdicts on the inputs or the outputs, as ``of_side`` does."""
-        return of_side(self.tensors, io, self.place.op_type)
-
-    @property
-    def inputs(self) -> tuple[TensorResult, ...]:
-        """The verdicts on its inputs."""
-        return self.of(IO.INPUT)
-
-    @property
-    def outputs(self) -> tuple[TensorResult, ...]:
-        """The verdicts on its outputs, and on inputs that it updates."""
-        return self.of(IO.OUTPUT)
-
-    @property
-    def worst(self) -> TensorResult | None:
-        """The tensor that agrees least, None if it has none."""
-        return max(self.tensors, key=lambda tensor: tensor.badness, default=None)
-
-    @property
-    def is_accused(self) -> bool:
-        """Whether the fault is in this operator."""
-        return self.verdict in ACCUSING
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it is accused, or one of its tensors differs or could not be compared."""
-        return self.is_accused or any(tensor.is_bad for tensor in self.tensors)
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether all of its outputs were compared."""
-        return not any(tensor.verdict in UNCOMPARED for tensor in self.outputs)
-
-    @property
-    def own_error(self) -> float:
-        """Its own error: measured where it ran again, else its distance beyond that of the inputs."""
-        if self.own:
-            return max(each.error.distance for each in self.own)
-        before, behind = largest_distance(self.inputs), self.distance
-        if self.is_accused:
-            return max(behind, before)
-        return max(0.0, behind - before) if math.isfinite(before) else 0.0
-
-    @property
-    def distance(self) -> float:
-        """Relative distance of the output that is furthest from golden's."""
-        return largest_distance(self.outputs)
-
-    def wrong(self, side: IO) -> tuple[TensorResult, ...]:
-        """Return the inputs or the outputs that differ or could not be compared."""
-        return tuple(tensor for tensor in self.of(side) if tensor.is_bad)
-
-
-def of_side(tensors: tuple[TensorResult, ...], io: IO, op_type: str) -> tuple[TensorResult, ...]:
-    """Return the verdicts on the inputs or the outputs; an input that the operator writes is an output."""
-    written = written_inputs(op_type)
-    if not written:
-        return tuple([tensor for tensor in tensors if tensor.evidence.io is io])
-    return tuple(
-        tensor
-        for tensor in tensors
-        if (IO.OUTPUT if tensor.io is IO.INPUT and tensor.slot in written else tensor.io) is io
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +95,7 @@ class Report:
     unreadable: list[str] = field(default_factory=list)
     uneven: list[Uneven] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
-    outputs: list[TensorResult] = field(default_factory=list)
+    outputs: list[TensorEvidence] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     unreturned: list[OperatorPlace] = field(default_factory=list)
     is_strict: bool = False
@@ -381,11 +232,6 @@ class Report:
 
 def _without_time(place: OperatorPlace) -> OperatorPlace:
     return replace(place, order=0, time=0)
-
-
-def largest_distance(tensors: Iterable[TensorResult]) -> float:
-    """Return the largest relative distance of tensors, 0 without any."""
-    return max((each.distance for each in tensors), default=0.0)
 
 
 class Arrangement(enum.StrEnum):
@@ -525,7 +371,7 @@ def fault_text(finding: Finding) -> str:
     return ", ".join(parts if finding.wrong(IO.OUTPUT) else reversed(parts))
 
 
-def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
+def _state(side: IO, tensors: Sequence[TensorEvidence]) -> str:
     bad = [each for each in tensors if each.is_bad]
     if bad:
         differs = any(each.verdict in {TensorVerdict.DIFFERS, TensorVerdict.DTYPE} for each in bad)
@@ -536,7 +382,7 @@ def _state(side: IO, tensors: Sequence[TensorResult]) -> str:
         # "already": an input that differs was wrong before this operator ran.
         verb = f"differ{'s' * (not is_plural)}" if differs else "cannot be compared"
         return f"{side}{'s' * is_plural} {slots} {'already ' * (differs and side is IO.INPUT)}{verb}"
-    if any(each.evidence.error is not None for each in tensors):
+    if any(each.error is not None for each in tensors):
         distance = largest_distance(tensors)
         return f"its {side}s agree{f' (distance {distance:.2g})' if distance else ''}"
     return f"its {side}s were not compared"

@@ -19,15 +19,15 @@ from msdump.judge.verdict.case import Case, steps_of
 from msdump.judge.verdict.evidence import (
     AGREEING,
     UNCOMPARED,
-    OperatorEvidence,
+    Finding,
     OperatorPlace,
     OwnError,
     TensorEvidence,
     TensorVerdict,
     Verdict,
     joined,
+    largest_distance,
 )
-from msdump.judge.verdict.findings import Finding, TensorResult, largest_distance, of_side
 from msdump.judge.verdict.limits import (
     DISCONTINUOUS,
     NONEXPANSIVE,
@@ -82,10 +82,10 @@ class Judge:
         """Start at the first operator."""
         self._tensors = TensorJudge(self.limits)
 
-    def finding(self, evidence: OperatorEvidence) -> Finding:
+    def finding(self, evidence: Finding) -> Finding:
         """Return the verdict on the operator that ran next."""
         evidence = self._beside_masks(evidence)
-        place = evidence.operator
+        place = evidence.place
         carried = self._carried_to(evidence)
         results = self._tensors.results(evidence.tensors, evidence.arithmetic, carried)
         if evidence.unread:
@@ -94,7 +94,7 @@ class Judge:
                 each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results
             )
         results = tuple(self._as_its_writer(each, evidence) for each in results)
-        case = self._case(evidence, results, of_side(results, IO.OUTPUT, place.op_type))
+        case = self._case(evidence, results, replace(evidence, tensors=results).outputs)
         verdict, note = self._verdict(case)
         if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # two faults in one note
             note = joined(note, other[1])
@@ -103,9 +103,9 @@ class Judge:
             results = tuple(_unjudged(each, BY_CHANCE) if each.is_bad else each for each in results)
         elif verdict is Verdict.ACCUMULATED:
             results = tuple(self._within(case, each) for each in results)
-        outputs = of_side(results, IO.OUTPUT, place.op_type)
+        outputs = replace(evidence, tensors=results).outputs
         self._carry(case, outputs, carried, is_drift=verdict is Verdict.ACCUMULATED)
-        finding = Finding(place, verdict, results, note, evidence.own, evidence.replaces)
+        finding = replace(evidence, verdict=verdict, tensors=results, note=note)
         self._findings[place.shown_name] = finding
         self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in outputs)
         self._is_whole &= finding.is_compared
@@ -113,10 +113,10 @@ class Judge:
         self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
         return finding
 
-    def _beside_masks(self, evidence: OperatorEvidence) -> OperatorEvidence:
+    def _beside_masks(self, evidence: Finding) -> Finding:
         """Return the evidence without the masked elements of tensors that only a softmax reads."""
         if evidence.is_masking:
-            self._masking.add(evidence.operator.shown_name)
+            self._masking.add(evidence.place.shown_name)
         masked = {
             (each.io, each.slot): replace(each, error=each.error.beside_masks)
             for each in evidence.tensors
@@ -131,36 +131,36 @@ class Judge:
             own=tuple(each for each in evidence.own if (each.io, each.slot) not in masked),
         )
 
-    def _is_masking(self, evidence: OperatorEvidence, slot: int) -> bool:
+    def _is_masking(self, evidence: Finding, slot: int) -> bool:
         source = evidence.source(slot)
         return source.kind is SourceKind.OPERATOR and source.name in self._masking
 
-    def network_outputs(self, outputs: Iterable[TensorEvidence]) -> tuple[TensorResult, ...]:
+    def network_outputs(self, outputs: Iterable[TensorEvidence]) -> tuple[TensorEvidence, ...]:
         """Return the verdicts on the network's results, behind its last operator."""
         return self._tensors.results(outputs)
 
-    def written(self, name: str, slot: int) -> TensorResult | None:
+    def written(self, name: str, slot: int) -> TensorEvidence | None:
         """Return the verdict on an output of an operator that was judged before, None if unknown."""
         finding = self._findings.get(name)
         outputs = () if finding is None else finding.tensors
         return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
 
-    def _writer(self, evidence: OperatorEvidence, slot: int) -> TensorResult | None:
+    def _writer(self, evidence: Finding, slot: int) -> TensorEvidence | None:
         """Return the verdict on the output that an input reads, None if its producer is unknown."""
         source = evidence.source(slot)
         return self.written(source.name, source.slot) if source.kind is SourceKind.OPERATOR else None
 
-    def _as_its_writer(self, tensor: TensorResult, evidence: OperatorEvidence) -> TensorResult:
+    def _as_its_writer(self, tensor: TensorEvidence, evidence: Finding) -> TensorEvidence:
         """Return a flipped input as agreeing if no more elements differ than in the producer's output."""
         if tensor.io is IO.OUTPUT or tensor.verdict is not TensorVerdict.DIFFERS:
             return tensor
         written = self._writer(evidence, tensor.slot)
-        error = tensor.evidence.error
-        if written is None or error is None or written.evidence.error is None or not written.is_flipped:
+        error = tensor.error
+        if written is None or error is None or written.error is None or not written.is_flipped:
             return tensor
-        return _flipped(tensor) if error.changed <= written.evidence.error.changed else tensor
+        return _flipped(tensor) if error.changed <= written.error.changed else tensor
 
-    def _carried_to(self, evidence: OperatorEvidence) -> float:
+    def _carried_to(self, evidence: Finding) -> float:
         """Return the distance that flipped elements of earlier operators may have caused in the inputs.
 
         An input without a known source, as in a branch, gets the largest distance of any operator.
@@ -176,24 +176,26 @@ class Judge:
                 found.append(max(self._carried.values()))
         return max(found, default=0.0)
 
-    def _carry(self, case: Case, outputs: Sequence[TensorResult], carried: float, *, is_drift: bool) -> None:
+    def _carry(
+        self, case: Case, outputs: Sequence[TensorEvidence], carried: float, *, is_drift: bool
+    ) -> None:
         """Record the distance that an operator's flipped elements may cause in its readers."""
-        steps = is_drift and case.evidence.operator.op_type in DISCONTINUOUS
+        steps = is_drift and case.evidence.place.op_type in DISCONTINUOUS
         if steps or case.flipped:
             moved = (each.distance for each in outputs if not (each.is_flipped or each.misplaced))
             carried = max(carried, min(case.edge, self.limits.growth * max(moved, default=0.0)))
         if carried:
-            self._carried[case.evidence.operator.shown_name] = carried
+            self._carried[case.evidence.place.shown_name] = carried
 
-    def _within(self, case: Case, tensor: TensorResult) -> TensorResult:
+    def _within(self, case: Case, tensor: TensorEvidence) -> TensorEvidence:
         """Return a tensor as agreeing if it is an output that flipped elements or a drift explain."""
-        error, distance = tensor.evidence.error, tensor.distance
+        error, distance = tensor.error, tensor.distance
         if tensor.io is IO.INPUT or tensor.verdict is not TensorVerdict.DIFFERS or error is None:
             return tensor
         if error.changed:
             return _flipped(tensor)
         allowed = 0.0
-        if case.flipped or case.evidence.operator.op_type in DISCONTINUOUS:
+        if case.flipped or case.evidence.place.op_type in DISCONTINUOUS:
             allowed = case.edge
         elif tensor.slot in case.evidence.returned:
             allowed = self.limits.growth * (tensor.limit or 0.0)
@@ -203,11 +205,11 @@ class Judge:
 
     def _case(
         self,
-        evidence: OperatorEvidence,
-        results: tuple[TensorResult, ...],
-        written: tuple[TensorResult, ...],
+        evidence: Finding,
+        results: tuple[TensorEvidence, ...],
+        written: tuple[TensorEvidence, ...],
     ) -> Case:
-        shown = of_side(results, IO.INPUT, evidence.operator.op_type)
+        shown = replace(evidence, tensors=results).inputs
         inputs = {each.slot: each for each in shown if each.verdict not in UNCOMPARED}
         outputs = [each for each in written if each.verdict not in UNCOMPARED]
         unknown = not evidence.reads and not inputs
@@ -222,7 +224,7 @@ class Judge:
                 if maker is None or maker.verdict in UNCOMPARED:
                     unknown = True
                 else:
-                    inputs[slot] = replace(maker, evidence=replace(maker.evidence, slot=slot))
+                    inputs[slot] = replace(maker, slot=slot)
         return Case(evidence, results, [*inputs.values()], outputs, not unknown)
 
     def _verdict(self, case: Case) -> _Reason:
@@ -261,7 +263,7 @@ class Judge:
 
     def _parameter(self, case: Case) -> _Reason | None:
         """Judge the file of a parameter, which is no operator: its readers were judged before."""
-        if case.evidence.operator.op_type != PARAMETER or not case.bad_outputs:
+        if case.evidence.place.op_type != PARAMETER or not case.bad_outputs:
             return None
         is_explained = self._has_differed or self.is_continued
         return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
@@ -269,7 +271,7 @@ class Judge:
     def _weight(self, case: Case) -> _Reason | None:
         """Judge weights: by bits, but by limits if training or golden's operators compute them."""
         for each in case.inputs:
-            tensor = each.evidence
+            tensor = each
             if _is_another_weight(each, case.evidence):
                 return Verdict.WEIGHT, f"{_named(each)}: {each.note}"
             if not (tensor.is_weight or tensor.is_folded) or tensor.error is None:
@@ -279,7 +281,7 @@ class Judge:
                 # a trained weight is judged at the operator that updates it, not at its readers
                 is_trained = case.evidence.is_state and (
                     self.is_continued
-                    or bool(case.evidence.operator.iteration)
+                    or bool(case.evidence.place.iteration)
                     or (case.evidence.is_evaluation and self._has_differed)
                 )
                 where = f" at {tensor.places}" if tensor.places else ""
@@ -297,7 +299,7 @@ class Judge:
         if evidence.reads or evidence.own or self._has_differed or self.is_continued or not self._is_whole:
             return None
         for each in case.inputs:
-            error, is_first = each.evidence.error, not self._findings
+            error, is_first = each.error, not self._findings
             if error is None or (is_first and not each.slot):  # an input of the network
                 continue
             if each.is_bad or (self._is_exact and each.slot and not is_first and not error.is_same):
@@ -313,8 +315,8 @@ class Judge:
         for each in case.inputs:
             is_given = case.evidence.source(each.slot).kind is SourceKind.INPUT
             # the model may correct ``is_weight`` of an input that files alone suggested, not ``is_rounded``
-            if each.evidence.overflows and (each.evidence.is_weight or each.evidence.is_rounded or is_given):
-                where = _elements(each.evidence.overflows)
+            if each.overflows and (each.is_weight or each.is_rounded or is_given):
+                where = _elements(each.overflows)
                 return Verdict.NONFINITE, f"{_named(each)} overflows its element type at {where}"
         return None
 
@@ -341,7 +343,7 @@ class Judge:
             struck[0].note, f"the same in a run in {case.evidence.own[0].arithmetic}"
         )
 
-    def _is_given(self, case: Case, tensor: TensorResult) -> bool:
+    def _is_given(self, case: Case, tensor: TensorEvidence) -> bool:
         """Return whether an input was not finite when its producer wrote it; True if that is unknown."""
         written = self._writer(case.evidence, tensor.slot)
         return written is None or written.verdict in UNCOMPARED or bool(written.misplaced)
@@ -374,7 +376,7 @@ class Judge:
             )
         elif is_shape and case.evidence.replaces:
             verdict, note = Verdict.REPLACED, _other_shapes(case.evidence)
-        elif case.evidence.operator.name.startswith(INSERTED_PREFIX):
+        elif case.evidence.place.name.startswith(INSERTED_PREFIX):
             verdict, note = Verdict.UNCHECKED, unfit.note  # inserted operators are paired by number alone
         else:
             verdict, note = _UNFIT[unfit.verdict], unfit.note
@@ -383,8 +385,8 @@ class Judge:
     @staticmethod
     def _is_shaped_by_values(case: Case) -> bool:
         """Return whether differing integers, or selected elements, may change an output's shape."""
-        errors = [each.evidence.error for each in case.inputs if each.evidence.error is not None]
-        if case.evidence.operator.op_type in VALUE_SHAPED:
+        errors = [each.error for each in case.inputs if each.error is not None]
+        if case.evidence.place.op_type in VALUE_SHAPED:
             return any(not error.is_same for error in errors)
         return any(error.changed for error in errors)
 
@@ -401,22 +403,20 @@ class Judge:
             written = self.written(source.name, source.slot)
             if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
                 continue
-            if case.evidence.as_written(
-                each.slot
-            ):  # so golden's own input differs from its producer's output
+            if each.as_written:  # so golden's own input differs from its producer's output
                 continue
             told = f"input {each.slot} is not the output of {source.name}"
             if each.verdict is TensorVerdict.DIFFERS:
                 return Verdict.OWN, f"{told}: the tensor changed in between"
             # an input with the same number of elements is the same tensor in another layout
-            sizes = {math.prod(tensor.evidence.shape) for tensor in (each, written)}
+            sizes = {math.prod(tensor.shape) for tensor in (each, written)}
             if each.verdict is TensorVerdict.SHAPE and len(sizes) > 1:
                 return Verdict.OWN, f"{told}: {each.note}"
         return None
 
     def _is_carried(self, case: Case, source: ValueSource) -> bool:
         """Return whether a pass of a loop read the value of the pass before it."""
-        number = case.evidence.operator.pass_number or 0
+        number = case.evidence.place.pass_number or 0
         return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
 
     # --- 2. each side is judged by its own device's arithmetic --------------------------------------------
@@ -466,7 +466,7 @@ class Judge:
             return self._passed_on(case), f"from {self._origin(case, worst)}"
         if case.flipped:
             flipped = case.flipped[0]
-            changed = _elements(flipped.evidence.error.changed) if flipped.evidence.error else ""
+            changed = _elements(flipped.error.changed) if flipped.error else ""
             return Verdict.ACCUMULATED, f"{changed} of {self._origin(case, flipped)} flipped at a near tie"
         if not case.is_complete and self._has_differed and not case.evidence.own:
             return Verdict.INHERITED, "its inputs were not compared"
@@ -518,19 +518,19 @@ class Judge:
         return max(case.input_distance, rounding)
 
     @staticmethod
-    def _are_explained(case: Case, output: TensorResult, error: TensorError) -> bool:
+    def _are_explained(case: Case, output: TensorEvidence, error: TensorError) -> bool:
         """Return whether the inputs' differences explain which integers or truth values differ."""
-        dtype = output.evidence.dtype
-        if case.evidence.operator.op_type == "Cast" and dtype != "bool":  # rounds to the next integer
-            errors = [each.evidence.error for each in case.inputs]
+        dtype = output.dtype
+        if case.evidence.place.op_type == "Cast" and dtype != "bool":  # rounds to the next integer
+            errors = [each.error for each in case.inputs]
             return bool(error.largest <= 1 + max(each.largest for each in errors if each is not None))
         if steps_of(dtype):
             return case.explains_steps(output)
         # ids, as of ArgMax, jump: a small difference decides between two nearly equal candidates
-        return error.changed <= max(_SWAP, TIED * math.prod(output.evidence.shape))
+        return error.changed <= max(_SWAP, TIED * math.prod(output.shape))
 
-    def _is_explained(self, case: Case, output: TensorResult) -> bool:
-        error, op_type, apart = output.evidence.error, case.evidence.operator.op_type, self._read_apart(case)
+    def _is_explained(self, case: Case, output: TensorEvidence) -> bool:
+        error, op_type, apart = output.error, case.evidence.place.op_type, self._read_apart(case)
         if error is None or not apart:
             return False
         if error.changed:
@@ -540,13 +540,13 @@ class Judge:
             return True
         if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
             return True
-        norms = (each.evidence.error.norm for each in case.inputs if each.evidence.error is not None)
+        norms = (each.error.norm for each in case.inputs if each.error is not None)
         if op_type in PRODUCTS and error.norm <= _CANCELS * case.rounding_of_product(output):
             return True
         return op_type in NONEXPANSIVE and error.norm <= sum(norms)
 
     @staticmethod
-    def _origin(case: Case, tensor: TensorResult) -> str:
+    def _origin(case: Case, tensor: TensorEvidence) -> str:
         slot, source = tensor.slot, case.evidence.source(tensor.slot)
         if source.kind is SourceKind.INPUT:
             return f"input {slot}: the network's input {source.name}"
@@ -557,30 +557,30 @@ def _elements(count: int) -> str:
     return f"{count:,} element{'s' * (count != 1)}"
 
 
-def _flipped(tensor: TensorResult) -> TensorResult:
+def _flipped(tensor: TensorEvidence) -> TensorEvidence:
     """Return a tensor as agreeing if only integers or truth values flipped; any other one as it is."""
-    error = tensor.evidence.error
+    error = tensor.error
     if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
         return tensor
     note = joined(f"{_elements(error.changed)} flipped at a near tie", tensor.note)
     return replace(tensor, verdict=TensorVerdict.AGREES, note=note)
 
 
-def _unjudged(tensor: TensorResult, note: str) -> TensorResult:
+def _unjudged(tensor: TensorEvidence, note: str) -> TensorEvidence:
     return replace(tensor, verdict=TensorVerdict.UNCHECKED, note=joined(note, tensor.note))
 
 
-def _is_read(tensor: TensorResult | OwnError, evidence: OperatorEvidence) -> bool:
+def _is_read(tensor: TensorEvidence | OwnError, evidence: Finding) -> bool:
     return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
 
 
-def _is_another_weight(tensor: TensorResult, evidence: OperatorEvidence) -> bool:
+def _is_another_weight(tensor: TensorEvidence, evidence: Finding) -> bool:
     """Return whether an input is a weight with another shape, or kind of elements, than golden's."""
-    is_unfit = tensor.verdict in _UNFIT and tensor.evidence.is_weight
+    is_unfit = tensor.verdict in _UNFIT and tensor.is_weight
     return is_unfit and evidence.source(tensor.slot).kind is SourceKind.WEIGHT
 
 
-def _left(tensor: TensorResult) -> TensorResult:
+def _left(tensor: TensorEvidence) -> TensorEvidence:
     """Return a differing output without reader as unchecked.
 
     vendor: kernels of MindSpore do not write outputs without a reader, which hold the memory's old bytes.
@@ -588,12 +588,12 @@ def _left(tensor: TensorResult) -> TensorResult:
     return _unjudged(tensor, "no operator reads it")
 
 
-def _other_shapes(evidence: OperatorEvidence) -> str:
+def _other_shapes(evidence: Finding) -> str:
     return f"in place of {evidence.replaces}, with other output shapes"
 
 
-def _named(tensor: TensorResult) -> str:
-    name = tensor.evidence.name
+def _named(tensor: TensorEvidence) -> str:
+    name = tensor.name
     return f"input {tensor.slot}{f' {name}' if name else ''}"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from msdump.judge import TensorError
-from msdump.judge.verdict.evidence import FloatTypes, TensorEvidence, TensorVerdict, joined
-from msdump.judge.verdict.findings import Finding, TensorResult
+from msdump.judge.verdict.evidence import Finding, FloatTypes, TensorEvidence, TensorVerdict, joined
 from msdump.judge.verdict.limits import Limits, coarser
 from msdump.record import IO
 
@@ -56,7 +56,7 @@ class TensorJudge:
         tensors: Iterable[TensorEvidence],
         arithmetic: tuple[FloatTypes, FloatTypes] = (frozenset(), frozenset()),
         carried: float = 0.0,
-    ) -> tuple[TensorResult, ...]:
+    ) -> tuple[TensorEvidence, ...]:
         """Return the verdicts on the tensors of the operator that ran next.
 
         Args:
@@ -83,10 +83,10 @@ class TensorJudge:
             self._lost = max(self._lost, self._limits.floor(computed))
         return results
 
-    def _result(self, evidence: TensorEvidence, computed: tuple[str, ...], carried: float) -> TensorResult:
+    def _result(self, evidence: TensorEvidence, computed: tuple[str, ...], carried: float) -> TensorEvidence:
         error = evidence.error
-        if error is None or evidence.fault is not None:
-            return TensorResult(evidence, evidence.fault or TensorVerdict.UNCHECKED, evidence.note)
+        if error is None or evidence.verdict is not TensorVerdict.UNCHECKED:
+            return evidence
         types = (evidence.dtype, evidence.golden_dtype)
         allowance = self._allowance(types, computed)
         if allowance.distance is not None and self._limits.distance is None:
@@ -95,10 +95,12 @@ class TensorJudge:
         unlike = "" if types[0] == types[1] else f"{types[0]} against {types[1]}"
         remarks = joined(_misplacement(error), unlike, evidence.note)
         if evidence.is_rounded:
-            return TensorResult(evidence, TensorVerdict.AGREES, remarks or "rounded to fewer bits", limit)
+            return replace(
+                evidence, verdict=TensorVerdict.AGREES, note=remarks or "rounded to fewer bits", limit=limit
+            )
         if evidence.io is IO.INPUT and allowance.floor < self._lost:
             allowance = allowance._replace(floor=self._lost)
-        return TensorResult(evidence, self._verdict(error, types, allowance), remarks, limit)
+        return replace(evidence, verdict=self._verdict(error, types, allowance), note=remarks, limit=limit)
 
     def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
         """Return the limits of two element types at this point of the run; cached, as types are few."""
@@ -172,7 +174,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 def has_range(finding: Finding) -> bool:
     """Return whether a quantiser's input is near enough to golden's tensor to judge its range."""
-    errors = [each.evidence.error for each in finding.inputs if each.io is IO.INPUT and not each.slot]
+    errors = [each.error for each in finding.inputs if each.io is IO.INPUT and not each.slot]
     return all(error is None or error.distance <= _LIKE for error in errors)
 
 

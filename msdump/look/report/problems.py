@@ -134,7 +134,7 @@ def group_by_operator(
 def judge_operator(findings: Sequence[Finding]) -> OperatorVerdict:
     """Return the worst verdict on an operator over all iterations."""
     worst = min(findings, key=lambda each: (_GRAVITY[each.verdict], -gravity(each)[1], each.place.time))
-    compared = [each for each in findings if any(tensor.evidence.error for tensor in each.outputs)]
+    compared = [each for each in findings if any(tensor.error for tensor in each.outputs)]
     distance = max((each.distance for each in compared), default=math.nan)
     return OperatorVerdict(worst, len(findings), distance, max(each.own_error for each in findings))
 
@@ -148,7 +148,7 @@ def operator_distances(
     for operator, findings in grouped.items():
         for finding in findings:
             column = columns.get(finding.place.iteration or 0)
-            is_compared = any(tensor.evidence.error for tensor in finding.outputs)
+            is_compared = any(tensor.error for tensor in finding.outputs)
             if column is not None and is_compared:
                 table[operator, column] = np.fmax(table[operator, column], finding.distance)
     return table

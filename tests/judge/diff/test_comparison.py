@@ -111,8 +111,8 @@ def test_every_operator_of_the_examined_side_has_a_finding(compared):
         (each.place.order, each.place.full_name) for each in both.report.findings
     ]
     first, second = both.report.findings[:2]
-    written = next(tensor.evidence.error for tensor in first.tensors if tensor.io is IO.OUTPUT)
-    assert written == next(tensor.evidence.error for tensor in second.tensors if tensor.io is IO.INPUT)
+    written = next(tensor.error for tensor in first.tensors if tensor.io is IO.OUTPUT)
+    assert written == next(tensor.error for tensor in second.tensors if tensor.io is IO.INPUT)
 
 
 FED = {"x": np.array([0.5, 0.25, 2.0, 0.125], np.float32)}

@@ -12,9 +12,9 @@ import pytest
 from msdump.judge import SAME, TensorError, errors
 from msdump.judge.verdict import (
     Arrangement,
+    Finding,
     Judge,
     Limits,
-    OperatorEvidence,
     OperatorPlace,
     OwnError,
     Report,
@@ -47,9 +47,9 @@ def error(distance, **numbers):
 def tensor(io, slot, distance, dtype="float32", size=8, **known):
     """Return a tensor at a distance from its counterpart; None: it has none."""
     if distance is None:
-        return TensorEvidence(io, slot, (size,), dtype, fault=TensorVerdict.UNCHECKED)
+        return TensorEvidence(io, slot, (size,), dtype, verdict=TensorVerdict.UNCHECKED)
     if isinstance(distance, TensorVerdict):
-        return TensorEvidence(io, slot, (size,), dtype, dtype, fault=distance, note="why")
+        return TensorEvidence(io, slot, (size,), dtype, dtype, verdict=distance, note="why")
     return TensorEvidence(io, slot, (size,), dtype, dtype, error=error(distance), **known)
 
 
@@ -67,7 +67,7 @@ def operator(name="X", inputs=(), outputs=(0,), op_type="MatMul", order=1, numbe
         for slot, each in enumerate(side)
     )
     place = OperatorPlace(name, op_type, full_name=name, order=order, time=order, pass_number=number)
-    return OperatorEvidence(place, tuple(tensors), **known)
+    return Finding(place, tensors=tuple(tensors), **known)
 
 
 def judged(*operators, limits=None, is_continued=False):
@@ -100,6 +100,11 @@ def of(name, slot=0):
 def weight(distance, **known):
     """Return a weight that an operator reads."""
     return tensor(IO.INPUT, 1, distance, **{"is_weight": True, "name": "fc.weight", **known})
+
+
+def wrote(as_written):
+    """Return an input that differs, with the elements that its producer wrote or with others."""
+    return tensor(IO.INPUT, 0, FAR, as_written=as_written)
 
 
 def case(verdict, *operators, words="", **settings):
@@ -359,10 +364,10 @@ CASES = {
         words="^input 0 is not the output of A: the tensor changed in between$",
     ),
     "an input that its producer wrote so": case(
-        "inherited", A, operator("X", [FAR], [FAR], order=2, reads=(of("A"),), as_written=lambda _: True)
+        "inherited", A, operator("X", [wrote(True)], [FAR], order=2, reads=(of("A"),))
     ),
     "an input that its producer wrote otherwise": case(
-        "own", A, operator("X", [FAR], [FAR], order=2, reads=(of("A"),), as_written=lambda _: False)
+        "own", A, operator("X", [wrote(False)], [FAR], order=2, reads=(of("A"),))
     ),
     "an input of an operator that was not compared": case(
         "inherited",
@@ -533,7 +538,7 @@ def report(*operators, outputs=(), is_strict=False):
     """Return the report of operators of which some return their first output."""
     made, judge = Report(is_strict=is_strict), Judge(Limits())
     for each in operators:
-        returned = frozenset({0}) if each.operator.name in outputs else frozenset()
+        returned = frozenset({0}) if each.place.name in outputs else frozenset()
         finding = judge.finding(replace(each, returned=returned))
         made.add(finding)
         made.outputs += [out for out in finding.outputs if returned]
@@ -574,7 +579,7 @@ def test_outputs_decide(operators, outputs, is_strict, verdict, agrees):
 def test_outputs_and_inputs_that_are_not_compared():
     """A network that lacks an output of golden, or is fed other values, does not agree."""
     lacking, fed = report(SAME_ALL, outputs="Y"), report(operator("H", [FAR], [0]), SAME_ALL, outputs="Y")
-    lacking.unreturned.append(operator("Z").operator)
+    lacking.unreturned.append(operator("Z").place)
     fed.inputs.append("x")
 
     assert [("unchecked", False), ("healed", False)] == [
