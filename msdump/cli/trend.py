@@ -89,35 +89,35 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
     categories = [tool.category(name) for name in statistics.split(",")]
     wanted = [tool.slot(text) for text in slots]
     report = tool.trends(open_dump(dump), operators, wanted, categories)
-    output.show(DOCUMENT, report, _all_lines(report.series, categories))
+    output.show(DOCUMENT, report, _lines(report.series, categories))
     messages.say_each("error", report.unreadable)
     leave(FAILED if report.unreadable else 0)
 
 
-def _all_lines(trends: Sequence[TensorTrend], categories: Sequence[str]) -> Iterator[str]:
+def _lines(trends: Sequence[TensorTrend], categories: Sequence[str]) -> Iterator[str]:
+    has_networks = len({each.network for each in trends}) > 1
+    has_ranks = len({each.rank for each in trends}) > 1
+    has_executions = len({each.points[0].execution for each in trends}) > 1
     for number, trend in enumerate(trends):
         if number:
             yield ""
-        yield from _lines(trend, categories, trends)
-
-
-def _lines(trend: TensorTrend, categories: Sequence[str], trends: Sequence[TensorTrend]) -> Iterator[str]:
-    io, slot = trend.slot
-    rank = f", rank {trend.rank}" if len({each.rank for each in trends}) > 1 else ""
-    network = f", {trend.network}" if len({each.network for each in trends}) > 1 else ""
-    numbers = {each.points[0].execution for each in trends}
-    execution = f", execution {trend.points[0].execution}" if len(numbers) > 1 else ""
-    yield f"{trend.operator} ({trend.op_type}), {io} {slot}{network}{rank}{execution}"
-    rows = [("iteration", *categories), *_rows(trend.points, categories)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-    width = max(map(len, categories))
-    for category in categories:
-        values = [point.values[category] for point in trend.points]
-        bars = _bars(values)
-        shown = bars if can_print(bars) else bars.translate(str.maketrans(_BARS, _PLAIN_BARS))
-        yield f"{category:<{width}}  {shown}  {_span(values)}".rstrip()
+        io, slot = trend.slot
+        network = f", {trend.network}" if has_networks else ""
+        rank = f", rank {trend.rank}" if has_ranks else ""
+        execution = f", execution {trend.points[0].execution}" if has_executions else ""
+        yield f"{trend.operator} ({trend.op_type}), {io} {slot}{network}{rank}{execution}"
+        rows = [("iteration", *categories), *_rows(trend.points, categories)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        width = max(map(len, categories))
+        for category in categories:
+            values = [point.values[category] for point in trend.points]
+            bars = _bars(values)
+            shown = bars if can_print(bars) else bars.translate(str.maketrans(_BARS, _PLAIN_BARS))
+            numbers = [cell for cell in values if _is_finite(cell)]
+            ends = dict.fromkeys(statistic_csv.text(end(numbers)) for end in (min, max) if numbers)
+            yield f"{category:<{width}}  {shown}  {' to '.join(ends)}".rstrip()
 
 
 def _rows(points: Sequence[TrendPoint], categories: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -141,28 +141,17 @@ def _bars(values: Sequence[Cell]) -> str:
     '▁▂▃!█ '
     """
     each = -(-len(values) // _WIDEST)
-    groups = [values[start : start + each] for start in range(0, len(values), each)]
     numbers = [cell for cell in values if _is_finite(cell)]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
-    return "".join(_bar(group, low, high) for group in groups)
-
-
-def _bar(group: Sequence[Cell], low: float, high: float) -> str:
-    known = [float(cell) for cell in group if isinstance(cell, int | float)]
-    if not all(map(math.isfinite, known)):
-        return _NONFINITE
-    if not known:
-        return " "
-    share = (max(known) - low) / (high - low) if high > low else 0.0
-    return _BARS[round(share * (len(_BARS) - 1))]
-
-
-def _span(values: Sequence[Cell]) -> str:
-    numbers = [cell for cell in values if _is_finite(cell)]
-    if not numbers:
-        return ""
-    low, high = statistic_csv.text(min(numbers)), statistic_csv.text(max(numbers))
-    return low if low == high else f"{low} to {high}"
+    bars = ""
+    for start in range(0, len(values), each):
+        known = [float(cell) for cell in values[start : start + each] if isinstance(cell, int | float)]
+        if all(map(math.isfinite, known)):
+            share = (max(known, default=low) - low) / (high - low) if high > low else 0.0
+            bars += _BARS[round(share * (len(_BARS) - 1))] if known else " "
+        else:
+            bars += _NONFINITE
+    return bars
 
 
 def _is_finite(cell: Cell) -> TypeGuard[float]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from msdump.errors import DumpReadError, ToolError, name_hint
-from msdump.read import Cell, Dump, Execution, Iteration, Record, describe_miss, find_operators
+from msdump.read import Cell, Dump, Execution, describe_miss, find_operators
 from msdump.record import IO
 from msdump.return_codes import ReturnCode
 from msdump.statistics import STATISTICS, Nature
@@ -117,11 +117,24 @@ def trends(
     Raises:
         ToolError: The dump has no such operator, or none of them has such an input or output.
     """
-    records = [*_records(dump)]
+    records = [
+        (iteration, execution.number, record)
+        for iteration in dump.all_iterations
+        for number, execution in enumerate(iteration.executions or (_NOTHING,))
+        for record in (
+            *execution.records,
+            *iteration.measured(execution),
+            *(() if number else iteration.measured_operators),
+        )
+    ]
     present: dict[str, set[str]] = {}
     for _, _, record in records:
         present.setdefault(record.full_name or record.op_name, set()).add(record.op_name)
-    wanted = {name for asked in operators for name in _found(asked, present)}
+    wanted: set[str] = set()
+    for asked in operators:
+        if not (found := find_operators(asked, present)):
+            raise ToolError(ReturnCode.PARAMETER, describe_miss(asked, present))
+        wanted.update(found)
     there: set[Slot] = set()
     series: dict[tuple[object, ...], TensorTrend] = {}
     unreadable: list[str] = []
@@ -132,44 +145,20 @@ def trends(
         there.add(slot)
         if slot in slots:
             rank, network = iteration.rank, iteration.network or ""
-            values = _values(record, categories, unreadable)
+            values: dict[str, Cell] = dict.fromkeys(categories)
+            try:
+                statistics = record.stats  # read once: what was not saved is measured in one pass
+                values = {name: statistics[name] for name in categories}
+            except DumpReadError as error:
+                unreadable.append(str(error))
             trend = series.setdefault(
                 (rank, network, iteration.key.graph, execution, operator, slot),
                 TensorTrend(operator, record.op_type, slot, rank, network),
             )
             trend.points.append(TrendPoint(iteration.step, execution, record.pass_number, values))
-    _check(there, slots)
+    if not there & {*slots}:
+        chosen, has = (", ".join(f"{io}:{number}" for io, number in sorted(each)) for each in (slots, there))
+        raise ToolError(ReturnCode.PARAMETER, f"no {chosen} of these operators was dumped; there are {has}")
     for trend in series.values():
         trend.points.sort(key=lambda point: (point.iteration, point.pass_number))
     return TrendReport(list(series.values()), unreadable)
-
-
-def _records(dump: Dump) -> Iterator[tuple[Iteration, int, Record]]:
-    for iteration in dump.all_iterations:
-        for number, execution in enumerate(iteration.executions or (_NOTHING,)):
-            of_operators = () if number else iteration.measured_operators
-            for record in (*execution.records, *iteration.measured(execution), *of_operators):
-                yield iteration, execution.number, record
-
-
-def _values(record: Record, categories: Sequence[str], unreadable: list[str]) -> dict[str, Cell]:
-    """Return the statistics of a tensor, or None and the reason if its file cannot be read."""
-    try:
-        statistics = record.stats  # read once: statistics that were not saved are all measured in one pass
-        return {name: statistics[name] for name in categories}
-    except DumpReadError as error:
-        unreadable.append(str(error))
-        return dict.fromkeys(categories)
-
-
-def _found(asked: str, present: Mapping[str, Collection[str]]) -> list[str]:
-    found = find_operators(asked, present)
-    if not found:
-        raise ToolError(ReturnCode.PARAMETER, describe_miss(asked, present))
-    return found
-
-
-def _check(there: set[Slot], slots: Sequence[Slot]) -> None:
-    if not there & {*slots}:
-        asked, has = (", ".join(f"{io}:{number}" for io, number in sorted(each)) for each in (slots, there))
-        raise ToolError(ReturnCode.PARAMETER, f"no {asked} of these operators was dumped; there are {has}")

@@ -20,8 +20,6 @@ from msdump.watch import Role, subject
 
 _MOST_INPUTS: Final = 16  # inputs of an optimizer that are searched for the gradient
 
-_Place = tuple[int, str]
-
 
 @dataclass(frozen=True, slots=True)
 class TrainingCurve:
@@ -43,18 +41,9 @@ class TrainingCurve:
 def training_curves(
     operators: Sequence[ReportedOperator],
     series: StatisticSeries,
-    graphs: Mapping[_Place, OperatorGraph],
-) -> list[TrainingCurve]:
-    """Return the losses and the norms of all gradients that optimizers read, by rank."""
-    rows = {(each.operator, each.io, each.slot): row for row, each in enumerate(series.tensors)}
-    return [*_losses(operators, series, graphs), *_norms(operators, series, rows)]
-
-
-def _losses(
-    operators: Sequence[ReportedOperator],
-    series: StatisticSeries,
-    graphs: Mapping[_Place, OperatorGraph],
+    graphs: Mapping[tuple[int, str], OperatorGraph],
 ) -> Iterator[TrainingCurve]:
+    """Yield the losses, then by rank the norm of all gradients that optimizers read."""
     table = next((series.numbers[name] for name in ("avg", "max", "min") if name in series.numbers), None)
     for row, tensor in enumerate(series.tensors):
         operator = operators[tensor.operator]
@@ -62,31 +51,23 @@ def _losses(
             continue
         graph = graphs.get((operator.rank, operator.place))
         is_loss = watching.is_loss_output(graph, operator.described, tensor.slot)
-        told = subject(operator.op_type, operator.name, tensor.io, tensor.slot, is_loss=is_loss)
+        roles = subject(operator.op_type, operator.name, tensor.io, tensor.slot, is_loss=is_loss).roles
         # without a graph file only the shape distinguishes the loss from the second output, a gradient
-        if Role.LOSS in told.roles and (is_loss or tensor.shape in {"", "1"}):
+        if Role.LOSS in roles and (is_loss or tensor.shape in {"", "1"}):
             yield TrainingCurve("loss", operator.rank, operator.name, tuple(table[row].tolist()))
-
-
-def _norms(
-    operators: Sequence[ReportedOperator],
-    series: StatisticSeries,
-    rows: Mapping[tuple[int, IO, int], int],
-) -> Iterator[TrainingCurve]:
-    norms = series.numbers.get("l2norm")
-    if norms is None:
+    if "l2norm" not in series.numbers:
         return
+    rows = {(each.operator, each.io, each.slot): row for row, each in enumerate(series.tensors)}
     by_rank: dict[int, list[int]] = {}
     for place, operator in enumerate(operators):
-        row = _gradient(operators, place, rows)
-        if row is not None:
-            by_rank.setdefault(operator.rank, []).append(row)
+        gradient = _gradient(operators, place, rows)
+        if gradient is not None:
+            by_rank.setdefault(operator.rank, []).append(gradient)
     for rank, members in by_rank.items():
-        known = norms[members]
+        known = series.numbers["l2norm"][members]
         sums = np.sqrt(np.nansum(known**2, axis=0))
-        sums[np.isnan(known).all(axis=0)] = np.nan
-        struck = np.isnan(known) & (series.states[members] > 0)
-        sums[struck.any(axis=0)] = np.nan
+        is_unknown = np.isnan(known)  # of a dumped tensor: NaN
+        sums[is_unknown.all(axis=0) | (is_unknown & (series.states[members] > 0)).any(axis=0)] = np.nan
         yield TrainingCurve("gradient norm", rank, f"{len(members)} gradients", tuple(sums.tolist()))
 
 

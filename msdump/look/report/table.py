@@ -58,44 +58,27 @@ class OperatorOverTime:
 
 def operators_over_time(report: DumpReport) -> Iterator[OperatorOverTime]:
     """Yield all operators in the order of execution."""
-    rows: list[list[int]] = [[] for _ in report.operators]
-    for row, tensor in enumerate(report.series.tensors):
-        rows[tensor.operator].append(row)
+    series = report.series
+    tensors: list[list[TensorOverTime]] = [[] for _ in report.operators]
+    for row, tensor in enumerate(series.tensors):
+        states = [TensorState(state) for state in series.states[row].tolist()]
+        statistics: dict[str, list[float | None]] = {}
+        for category, values in series.numbers.items():
+            # NaN stands for a statistic that was not computed, unless the tensor has NaN
+            is_count = category.endswith("count")
+            statistics[category] = [
+                None if math.isnan(value) and (is_count or TensorState.NAN not in state) else value
+                for value, state in zip(values[row].tolist(), states, strict=True)
+            ]
+        holds = [" ".join(state.words) if state else None for state in states]
+        tensors[tensor.operator].append(
+            TensorOverTime(f"{tensor.io}:{tensor.slot}", tensor.dtype, tensor.shape, holds, statistics)
+        )
     for number, operator in enumerate(report.operators):
         distances = None
         if report.distances is not None:
             distances = [None if math.isnan(value) else value for value in report.distances[number].tolist()]
-        yield OperatorOverTime(
-            operator,
-            report.verdicts.get(number),
-            distances,
-            [_tensor_over_time(report, row) for row in rows[number]],
-        )
-
-
-def _tensor_over_time(report: DumpReport, row: int) -> TensorOverTime:
-    series = report.series
-    tensor = series.tensors[row]
-    states = [TensorState(state) for state in series.states[row].tolist()]
-    return TensorOverTime(
-        f"{tensor.io}:{tensor.slot}",
-        tensor.dtype,
-        tensor.shape,
-        [" ".join(state.words) if state else None for state in states],
-        {
-            category: [
-                _statistic(category, value, state)
-                for value, state in zip(values[row].tolist(), states, strict=True)
-            ]
-            for category, values in series.numbers.items()
-        },
-    )
-
-
-def _statistic(category: str, value: float, state: TensorState) -> float | None:
-    """Return a statistic; None for NaN, which means not computed unless the tensor has NaN."""
-    is_one = TensorState.NAN in state and not category.endswith("count")
-    return None if math.isnan(value) and not is_one else value
+        yield OperatorOverTime(operator, report.verdicts.get(number), distances, tensors[number])
 
 
 def lines(report: DumpReport) -> Iterator[str]:

@@ -64,12 +64,6 @@ _WORDS: Final = {
 """Meanings of the page's terms, shown as tooltips and as a list."""
 
 
-def _shown(value: Any) -> Any:
-    """Return a value for the template: texts with control characters made visible, markup unchanged."""
-    is_text = isinstance(value, str) and not hasattr(value, "__html__")
-    return visible(value) if is_text else value
-
-
 @cache
 def _template() -> Template:
     import jinja2
@@ -79,7 +73,10 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        # control characters of texts become visible, markup stays
+        finalize=lambda value: (
+            visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+        ),
     )
     return environment.from_string(_file("report.html.jinja"))
 
@@ -96,7 +93,12 @@ def page(report: DumpReport, folder: str) -> Iterator[str]:
         folder: The directory that the page will lie in; links to files are relative to it.
     """
     rows = [row for row, each in enumerate(report.series.tensors) if each.is_shown]
-    chunks, left_out = encode_tables(_number_tables(report, rows), _BUDGET)
+    tables = {name: values[rows] for name, values in report.series.numbers.items()}
+    if report.distances is not None:
+        tables[DISTANCE] = report.distances
+    importance = [*_IMPORTANCE, *tables]
+    in_order = {name: tables[name] for name in sorted(tables, key=importance.index)}
+    chunks, left_out = encode_tables(in_order, _BUDGET)
     states = np.ascontiguousarray(report.series.states[rows])
     content = page_content(report, rows) | {"tables": [*chunks]}
     data = {
@@ -118,16 +120,27 @@ def page(report: DumpReport, folder: str) -> Iterator[str]:
 
 
 def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
-    """Return tables of consecutive problems of one kind; a kind may have several tables."""
+    """Return tables of consecutive problems of one kind, without empty columns; a kind may have several."""
+    readers: dict[int, list[int]] = {}
+    for reader, operator in enumerate(report.operators):
+        for place in operator.reads:
+            readers.setdefault(place, []).append(reader)
     kinds = []
-    numbered = enumerate(report.problems)
-    for kind, group in groupby(numbered, key=lambda each: each[1].kind):
+    for kind, group in groupby(enumerate(report.problems), key=lambda each: each[1].kind):
         members = [*group]
         rows = answer.group_alike(members, lambda each: f"{each[1].name} {each[0]}", _alike)
-        shown = [_problem(report, row, folder) for row in rows[:_SHOWN_PROBLEMS]]
-        hidden = sum(map(len, rows[_SHOWN_PROBLEMS:]))
-        kind_shown = {"title": kind.title_text, "problems": shown, "hidden": hidden}
-        kinds.append(kind_shown | _columns([each for _, each in members]))
+        shown = [_problem(report, readers, row, folder) for row in rows[:_SHOWN_PROBLEMS]]
+        kinds.append(
+            {
+                "title": kind.title_text,
+                "problems": shown,
+                "hidden": sum(map(len, rows[_SHOWN_PROBLEMS:])),
+                "has_ranks": any(each.rank is not None for _, each in members),
+                "has_iterations": any(each.iterations for _, each in members),
+                "has_errors": any(each.own_error is not None for _, each in members),
+                "has_victims": any(each.victims for _, each in members),
+            }
+        )
     return kinds
 
 
@@ -140,50 +153,42 @@ def _alike(numbered: tuple[int, ReportedProblem]) -> Hashable:
     return problem.is_accused, fault
 
 
-def _columns(problems: Sequence[ReportedProblem]) -> dict[str, bool]:
-    """Return which columns a table of problems has: no empty ones."""
-    return {
-        "has_ranks": any(each.rank is not None for each in problems),
-        "has_iterations": any(each.iterations for each in problems),
-        "has_errors": any(each.own_error is not None for each in problems),
-        "has_victims": any(each.victims for each in problems),
-    }
-
-
-def _problem(report: DumpReport, row: Sequence[tuple[int, ReportedProblem]], folder: str) -> dict[str, Any]:
+def _problem(
+    report: DumpReport,
+    readers: Mapping[int, Sequence[int]],
+    row: Sequence[tuple[int, ReportedProblem]],
+    folder: str,
+) -> dict[str, Any]:
     """Return the contents of a row: its first problem, and the operators of the others."""
     (number, problem), *others = row
-    operators = report.operators
     place = problem.operator
-    readers = [other for other, each in enumerate(operators) if place >= 0 and place in each.reads]
-    reads = operators[place].reads if place >= 0 else ()
+    operator = report.operators[place] if place >= 0 else None
+
+    def listed(places: Sequence[int]) -> list[tuple[int, str]]:
+        return [(each, report.operators[each].name) for each in places[:_SHOWN_NEIGHBOURS]]
+
     return {
         "number": number,
         "problem": problem,
         "alike": answer.alike_text(problem.name, problem.op_type, len(others)) if others else "",
         "others": [(each.operator, each.name) for _, each in others],
-        "scope": operators[place].scope if place >= 0 else problem.name.rpartition("/")[0],
-        "reads": _listed(report, reads),
-        "parameters": operators[place].parameters[:_SHOWN_NEIGHBOURS] if place >= 0 else (),
-        "readers": _listed(report, readers),
-        "victims": _listed(report, problem.victims),
+        "scope": problem.name.rpartition("/")[0] if operator is None else operator.scope,
+        "reads": [] if operator is None else listed(operator.reads),
+        "parameters": () if operator is None else operator.parameters[:_SHOWN_NEIGHBOURS],
+        "readers": listed(readers.get(place, ())),
+        "victims": listed(problem.victims),
         "victim_count": len(problem.victims),
         "files": [_link(path, folder, report.dump) for path in problem.files[:_SHOWN_FILES]],
         "file_count": len(problem.files),
     }
 
 
-def _listed(report: DumpReport, places: Sequence[int]) -> list[tuple[int, str]]:
-    return [(place, report.operators[place].name) for place in places[:_SHOWN_NEIGHBOURS]]
-
-
 def _link(path: str, folder: str, dump: str) -> tuple[str, str]:
     """Return the target of a link to a file, relative to the page's directory, and its text."""
     if not os.path.isabs(path):  # noqa: PTH117 - a text
         return "", path
-    below = path.removeprefix(f"{dump}/")
     relative = Path(os.path.relpath(path, folder)).as_posix()
-    return quote(os.fsencode(relative)), below
+    return quote(os.fsencode(relative)), path.removeprefix(f"{dump}/")
 
 
 _KEPT_TABLES: Final = frozenset({DISTANCE, "max", "l2norm"})
@@ -233,15 +238,6 @@ def page_content(report: DumpReport, rows: Sequence[int]) -> dict[str, Any]:
     }
     shown: dict[str, Any] = visible_tree(content)  # type: ignore[assignment]
     return shown
-
-
-def _number_tables(report: DumpReport, rows: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the page's tables of numbers (tensors x iterations) by name, the most important ones first."""
-    tables = {name: values[rows] for name, values in report.series.numbers.items()}
-    if report.distances is not None:
-        tables[DISTANCE] = report.distances
-    importance = [*_IMPORTANCE, *tables]
-    return {name: tables[name] for name in sorted(tables, key=importance.index)}
 
 
 def _coded(values: Iterable[str]) -> dict[str, list[Any]]:
