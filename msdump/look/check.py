@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -51,11 +51,9 @@ from msdump.plan import (
     Naming,
     OnHit,
     OnWriteError,
-    OperatorDtypes,
     Optimization,
     Tree,
     Trigger,
-    WatchPlan,
 )
 from msdump.reasons import Reason
 from msdump.record import IO, Buffer, OperatorRef
@@ -96,58 +94,42 @@ class Matches:
     is_compiled: bool
 
 
-def matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
+def _matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
     """Return the operators of a model that a plan selects, also in branches and loops.
 
     Operators that a program would mark by ``set_dump`` are not selected: it does not run here.
-
-    Args:
-        graph: The model.
-        plan: The plan.
-        device: The emulated device of the plan with the model, None on CPU and GPU.
     """
-    if plan.files.tree is not Tree.RANKS:
+    parameters: tuple[str, ...] = ()
+    listed: Sequence[Node]
+    if plan.files.tree is Tree.RANKS:
+        graph = graph if device is None else device.graph
+        graphs = [*graph.walk()]
+        selections = [select(inner, plan, frozenset()) for inner in graphs]
+        # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
+        if plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND:
+            parameters = tuple(name for chosen in selections for name in chosen.parameters)
+        nodes = [node for inner in graphs for node in inner.nodes]
+        watched = [is_watched for chosen in selections for is_watched in chosen.watched]
+        names, listed = [*selection.selectable(graph, plan)], operators(graph)
+        count = sum(len(inner.operators) for inner in graphs)
+    else:
+        from msdump.capture.compiled import full_names, select_compiled
+
         assert device is not None, "only Ascend compiles whole graphs"
-        return _compiled(graph, plan, device)
-    graph = graph if device is None else device.graph
-    selections = [(inner, selection.select(inner, plan, frozenset())) for inner in graph.walk()]
-    # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
-    has_parameters = plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
-    return Matches(
-        tuple(operator for inner, chosen in selections for operator in _watched(inner, chosen)),
-        tuple(name for _, chosen in selections for name in chosen.parameters) if has_parameters else (),
-        _unmatched(plan, list(selection.selectable(graph, plan)), operators(graph)),
-        sum(len(inner.operators) for inner in graph.walk()),
-        is_compiled=plan.context.jit_level is JitLevel.O1,
-    )
-
-
-def _unmatched(plan: DumpPlan, names: list[str], nodes: Sequence[Node]) -> tuple[Unmatched, ...]:
-    pairs = unmatched(plan.what.selector.patterns, selection.used_items(plan, names), nodes)
-    return tuple(Unmatched(pattern.item, hint) for pattern, hint in pairs)
-
-
-def _watched(graph: Graph, selection_of_graph: selection.Selection) -> Iterator[OperatorRef]:
-    pairs = zip(graph.nodes, selection_of_graph.watched, strict=True)
-    return (node.operator for node, is_watched in pairs if is_watched)
-
-
-def _compiled(graph: Graph, plan: DumpPlan, device: Ascend) -> Matches:
-    """Return the operators that a plan selects of the graph that the device compiles (O2, GE, acl)."""
-    from msdump.capture.compiled import full_names, select_compiled
-
-    devices = tuple(device.walk())
-    compiled_selections = select_compiled(devices, plan, frozenset(), graph.file_stem)
-    nodes = [node for inner in devices for node in inner.graph.nodes]
-    watched = [is_watched for each in compiled_selections for is_watched in each.watched]
-    names = [name for node in nodes for name in full_names(node)]
+        devices = tuple(device.walk())
+        listed = nodes = [node for inner in devices for node in inner.graph.nodes]
+        compiled = select_compiled(devices, plan, frozenset(), graph.file_stem)
+        watched = [is_watched for each in compiled for is_watched in each.watched]
+        names = [name for node in nodes for name in full_names(node)]
+        # An operator without a task, such as a reshape, does not run and never has a file.
+        count = sum(task is not None for inner in devices for task in inner.tasks)
+    pairs = unmatched(plan.what.selector.patterns, selection.used_items(plan, names), listed)
     return Matches(
         tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
-        (),
-        _unmatched(plan, names, nodes),
-        # An operator without a task, such as a reshape, does not run and never has a file.
-        sum(task is not None for inner in devices for task in inner.tasks),
-        is_compiled=True,
+        parameters,
+        tuple(Unmatched(pattern.item, hint) for pattern, hint in pairs),
+        count,
+        is_compiled=plan.files.tree is not Tree.RANKS or plan.context.jit_level is JitLevel.O1,
     )
 
 
@@ -166,7 +148,7 @@ class LeftOut:
     count: int
 
 
-def left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOut]:
+def _left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOut]:
     """Return numbers of operators without files, and of inputs and outputs of the others, by noun and reason.
 
     Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
@@ -230,18 +212,19 @@ def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
 
 def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runtime) -> str:
     """Return why an operator cannot be compiled, "" where it can."""
-    weightless = KernelFactory(graph, WeightStore({}), sessions, as_the_model_says)
     weights = WeightStore(graph.weights)
-    try:
-        weightless.make(node, stand_ins)
-    except UnsupportedOpError:  # some kernels compile only with their weights
+    unweighted = {name: value for name, value in stand_ins.items() if name not in weights}
+    refusal = ""
+    # some kernels compile only with their weights
+    for store, given in ((WeightStore({}), stand_ins), (weights, unweighted)):
         try:
-            factory = KernelFactory(graph, weights, sessions, as_the_model_says)
-            factory.make(node, {name: value for name, value in stand_ins.items() if name not in weights})
+            KernelFactory(graph, store, sessions, as_the_model_says).make(node, given)
         except UnsupportedOpError as error:
             # The message names the model and the operator first, which the reader sees anyway.
-            return str(error).partition(f"node {node.name!r}: ")[2] or str(error)
-    return ""
+            refusal = str(error).partition(f"node {node.name!r}: ")[2] or str(error)
+        else:
+            return ""
+    return refusal
 
 
 def _stand_in(graph: Graph, name: str) -> Any:
@@ -267,26 +250,35 @@ _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 def describe(plan: DumpPlan) -> str:
     """Return the description of a plan, lines ``subject: words``; settings at their default have none."""
-    width = max(len(subject) for subject, _ in _SUBJECTS) + 2
-    return "\n".join(f"{subject + ':':<{width}}{words}" for subject, words in subjects(plan).items())
+    return "\n".join(f"{subject + ':':<12}{words}" for subject, words in subjects(plan).items())
 
 
 def subjects(plan: DumpPlan) -> dict[str, str]:
     """Return the words of the description of a plan by their subject, such as "iterations"."""
-    words_by_subject = {subject: words(plan) for subject, words in _SUBJECTS}
-    return {subject: words for subject, words in words_by_subject.items() if words}
-
-
-def _state(plan: DumpPlan) -> str:
-    if plan.is_enabled:
-        return ""
-    return f"off, because device {plan.context.device_id} is not in support_device"
-
-
-def _device(plan: DumpPlan) -> str:
-    context = plan.context
+    context, when = plan.context, plan.when
     level = f" {context.jit_level}" if context.jit_level else ""
-    return f"{context.device_target}{level}, device {context.device_id}"
+    first = f", the first one is number {when.initial_iteration}" if when.initial_iteration else ""
+    limit = f", the first {when.overflow_limit} of the process" if when.overflow_limit else ""
+    triggers = {
+        Trigger.EXCEPTION: "only the operator that fails",
+        Trigger.OVERFLOW: f"only operators that overflow{limit}",
+    }
+    is_off = f"off, because device {context.device_id} is not in support_device"
+    # first the dumped tensors, then how they are written
+    words = {
+        "dump": "" if plan.is_enabled else is_off,
+        "device": f"{context.device_target}{level}, device {context.device_id}",
+        "files": _files(plan),
+        "iterations": f"{when.iterations}{first}",
+        "operators": _operators(plan),
+        "trigger": triggers.get(when.trigger, ""),
+        "tensors": _tensors(plan),
+        "statistics": _statistics(plan),
+        "writing": _writing(plan),
+        "watch": _watch(plan),
+        "also": _limits(plan),
+    }
+    return {subject: text for subject, text in words.items() if text}
 
 
 def _files(plan: DumpPlan) -> str:
@@ -299,11 +291,6 @@ def _files(plan: DumpPlan) -> str:
     return f"{root}/{outline(plan.files.tree, net=plan.files.net_name)}/, {_NAMES[plan.files.naming]}"
 
 
-def _iterations(plan: DumpPlan) -> str:
-    first = f", the first one is number {plan.when.initial_iteration}" if plan.when.initial_iteration else ""
-    return f"{plan.when.iterations}{first}"
-
-
 def _operators(plan: DumpPlan) -> str:
     selector = plan.what.selector
     unused = f" (dump_mode {selector.mode} does not use kernels)" if plan.what.has_unused_kernels else ""
@@ -311,7 +298,7 @@ def _operators(plan: DumpPlan) -> str:
         return f"the operators that set_dump marks{unused}"
     if selector.mode is DumpMode.ALL or not selector.patterns:
         return f"all{unused}"
-    return "; ".join(_pattern(pattern) for pattern in selector.patterns)
+    return "; ".join(map(_pattern, selector.patterns))
 
 
 def _pattern(pattern: KernelPattern) -> str:
@@ -320,15 +307,6 @@ def _pattern(pattern: KernelPattern) -> str:
     if pattern.kind is PatternKind.TYPE:
         return f"types that contain {pattern.text!r} in any case"
     return f"names that {'contain' if pattern.searches else 'match'} /{pattern.text}/"
-
-
-def _trigger(plan: DumpPlan) -> str:
-    if plan.when.trigger is Trigger.EXCEPTION:
-        return "only the operator that fails"
-    if plan.when.trigger is Trigger.OVERFLOW:
-        limit = f", the first {plan.when.overflow_limit} of the process" if plan.when.overflow_limit else ""
-        return f"only operators that overflow{limit}"
-    return ""
 
 
 def _tensors(plan: DumpPlan) -> str:
@@ -364,24 +342,22 @@ def _writing(plan: DumpPlan) -> str:
 
 def _watch(plan: DumpPlan) -> str:
     watch = plan.watch
-    names = ", ".join(rule.name for rule in watch.rules)
+    steps = "step" if watch.history == 1 else f"{watch.history} steps"
+    causes = "a failure" if not watch.rules or watch.on_hit is OnHit.LOG else "a hit or a failure"
+    memory = f"in memory, at most {_bytes_text(watch.history_bytes)}"
     parts = (
-        (f"rules {names}", watch.rules),
+        (f"rules {', '.join(rule.name for rule in watch.rules)}", watch.rules),
         ("a hit only warns", watch.rules and watch.on_hit is OnHit.LOG),
         ("only operators with a hit are written", watch.writes_hits_alone),
         ("a hit ends the run", watch.rules and watch.on_hit is OnHit.STOP),
-        (_history(watch), watch.history),
+        (f"the last {steps} {memory}; written after {causes}", watch.history),
     )
     return "; ".join(words for words, is_said in parts if is_said)
 
 
-def _history(watch: WatchPlan) -> str:
-    steps = "step" if watch.history == 1 else f"{watch.history} steps"
-    causes = "a failure" if not watch.rules or watch.on_hit is OnHit.LOG else "a hit or a failure"
-    return f"the last {steps} in memory, at most {_bytes_text(watch.history_bytes)}; written after {causes}"
-
-
 def _limits(plan: DumpPlan) -> str:
+    own = plan.operator_dtypes
+    count = len(own.kept) + len(own.customized) + (len(own.lists.types) if own.lists else 0)
     limits = (
         (f"at most {_bytes_text(plan.files.max_bytes)} of tensor files", plan.files.max_bytes),
         (f"{plan.files.writer_threads} writer threads", plan.files.writer_threads > 1),
@@ -393,16 +369,11 @@ def _limits(plan: DumpPlan) -> str:
             f"operators that are not dumped are fused (optimize {plan.optimization}): last bits change",
             plan.optimization is not Optimization.NONE,
         ),
-        (_exceptional_dtypes(plan.operator_dtypes), plan.operator_dtypes != NO_OPERATOR_DTYPES),
+        (f"a precision of their own for {count} names or types of operators", own != NO_OPERATOR_DTYPES),
         ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.what.saves_kernel_args),
     )
     return ", ".join(words for words, is_said in limits if is_said)
-
-
-def _exceptional_dtypes(dtypes: OperatorDtypes) -> str:
-    count = len(dtypes.kept) + len(dtypes.customized) + (len(dtypes.lists.types) if dtypes.lists else 0)
-    return f"a precision of their own for {count} names or types of operators"
 
 
 def _bytes_text(count: int) -> str:
@@ -410,22 +381,6 @@ def _bytes_text(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.4g} {name}"
     return f"{count} bytes"
-
-
-# The lines of a description in their order: first the dumped tensors, then how they are written.
-_SUBJECTS: Final[tuple[tuple[str, Callable[[DumpPlan], str]], ...]] = (
-    ("dump", _state),
-    ("device", _device),
-    ("files", _files),
-    ("iterations", _iterations),
-    ("operators", _operators),
-    ("trigger", _trigger),
-    ("tensors", _tensors),
-    ("statistics", _statistics),
-    ("writing", _writing),
-    ("watch", _watch),
-    ("also", _limits),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +445,17 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     unfit = [size for size in absent if size is not None]
     each = rehearsal.amount - amount
     once = amount - each
-    spans = _dumped_spans(plan)
+    when, target = plan.when, plan.context.device_target
+    first, count, total = when.initial_iteration, None, None
+    if when.iterations.spans is not None:  # they have an end
+        spans = [(max(low, first), high) for low, high in when.iterations.spans if high >= first]
+        count = sum(high - low + 1 for low, high in spans)
+        # The rehearsed iterations have one-digit numbers; the list has the further digits of real ones.
+        digits = sum(_digits(high) - _digits(low - 1) for low, high in spans) - count
+        digits = 0 if target is DeviceTarget.ASCEND else digits
+        # on CPU the list has only dumped iterations, so without any there is no list
+        unlisted = not count and target is DeviceTarget.CPU
+        total = Amount(once.files + count * each.files - unlisted, once.bytes + count * each.bytes + digits)
     return Forecast(
         once=once,
         per_iteration=each,
@@ -498,8 +463,8 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
         unknown=len(absent) - len(unfit),
         unfit=Amount(len(unfit), sum(unfit)),
         branches=branches,
-        iterations=None if spans is None else sum(high - low + 1 for low, high in spans),
-        total=None if spans is None else _total(plan, once, each, spans),
+        iterations=count,
+        total=total,
     )
 
 
@@ -546,30 +511,12 @@ def preview_model(graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend |
     return ModelPreview(
         plan,
         graph,
-        matches(graph, plan, device),
+        _matches(graph, plan, device),
         forecast(graph, plan, settled) if plan.is_enabled and graph.nodes else None,
-        left_out(graph, plan, device),
+        _left_out(graph, plan, device),
         [*unrunnable(settled)],
         [*mixed_types(graph)],
     )
-
-
-def _dumped_spans(plan: DumpPlan) -> tuple[tuple[int, int], ...] | None:
-    """Return the ranges of dumped iterations that a run reaches; None where they have no end."""
-    if plan.when.iterations.spans is None:
-        return None
-    first = plan.when.initial_iteration
-    return tuple((max(low, first), high) for low, high in plan.when.iterations.spans if high >= first)
-
-
-def _total(plan: DumpPlan, once: Amount, each: Amount, spans: Sequence[tuple[int, int]]) -> Amount:
-    count = sum(high - low + 1 for low, high in spans)
-    is_listed = plan.context.device_target is not DeviceTarget.ASCEND
-    # The rehearsed iterations have one-digit numbers; add the further digits of the real numbers in the list.
-    digits = sum(_digits(high) - _digits(low - 1) for low, high in spans) - count if is_listed else 0
-    # on CPU the list has only dumped iterations, so without any there is no list
-    unlisted = not count and plan.context.device_target is DeviceTarget.CPU
-    return Amount(once.files + count * each.files - unlisted, once.bytes + count * each.bytes + digits)
 
 
 def _digits(last: int) -> int:
@@ -596,7 +543,9 @@ class _Rehearsal:
         self._graph = graph
         self._tensors = UnfilledTensors(graph, settled)
         self._is_certain = plan.when.trigger is Trigger.ALWAYS
-        self._parameters = _parameters(graph, plan)
+        # weights and inputs that have files of their own after an iteration
+        has_files = plan.context.device_target is not DeviceTarget.ASCEND and plan.what.keeps_outputs
+        self._parameters = {*select(graph, plan, frozenset()).parameters} if has_files else set[str]()
         self._files = _CountingFiles()
         self._sink = SyncSink(plan.files.on_write_error, files=self._files)
         self._dump = dump_of(
@@ -647,13 +596,6 @@ class _Rehearsal:
                 count += len(list(filter(None, sides)))
             count += self._inside(body, inner)
         return count
-
-
-def _parameters(graph: Graph, plan: DumpPlan) -> frozenset[str]:
-    """Return the names of the weights and inputs that have files of their own after an iteration."""
-    if plan.context.device_target is DeviceTarget.ASCEND or not plan.what.keeps_outputs:
-        return frozenset()
-    return frozenset(select(graph, plan, frozenset()).parameters)
 
 
 class _NoRounding(Ascend):
