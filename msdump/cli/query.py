@@ -6,7 +6,6 @@ import csv
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
@@ -29,26 +28,22 @@ _NONFINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 def _print_table(answer: Answer) -> None:
     """Print the first rows of an answer as a table, and whether there are more."""
+    from rich.table import Table
+
     rows = answer.fetch(sys.maxsize if messages.verbosity() else _SHOWN + 1)
     is_cut = len(rows) > _SHOWN and not messages.verbosity()
     if not rows:
         print("no rows" if answer.columns else "done")
         return
-    _print_rows(answer, rows[:_SHOWN] if is_cut else rows)
-    if is_cut:
-        print(f"the first {_SHOWN} rows; -v shows all, --csv, --json and --parquet hold all")
-
-
-def _print_rows(answer: Answer, rows: Sequence[Sequence[object]]) -> None:
-    from rich.table import Table
-
-    table = Table()
+    shown = Table()
     for title, kind in answer.columns:
         is_number = kind in {"BIGINT", "DOUBLE", "INTEGER", "HUGEINT"} or kind.startswith("DECIMAL")
-        table.add_column(title, overflow="fold", justify="right" if is_number else "left")
-    for row in rows:  # with six digits, as statistics have
-        table.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else _text(cell) for cell in row))
-    streams.print_table(table)
+        shown.add_column(title, overflow="fold", justify="right" if is_number else "left")
+    for row in rows[:_SHOWN] if is_cut else rows:  # with six digits, as statistics have
+        shown.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else _text(cell) for cell in row))
+    streams.print_table(shown)
+    if is_cut:
+        print(f"the first {_SHOWN} rows; -v shows all, --csv, --json and --parquet hold all")
 
 
 def _text(cell: object) -> str:
@@ -59,14 +54,6 @@ def _text(cell: object) -> str:
     if isinstance(cell, list | tuple):
         return "[{}]".format(", ".join(map(_text, cell)))
     return str(cell)
-
-
-def _print_csv(answer: Answer) -> None:
-    """Print an answer as csv: a line of titles, then all rows; NULL is an empty cell."""
-    writer = csv.writer(streams.data(), lineterminator="\n")
-    writer.writerow(title for title, _ in answer.columns)
-    while rows := answer.fetch(_BATCH):
-        writer.writerows([_text(cell) for cell in row] for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +88,6 @@ class WholeAnswer:
 
 
 DOCUMENT: Final = Document(Shape(WholeAnswer, "question columns rows warnings", name="QueryDocument"))
-
-
-def _whole_answer(question: str, answer: Answer, faults: Iterable[str]) -> WholeAnswer:
-    names = [name for name, _ in answer.columns]
-    rows = [dict(zip(names, map(_json_value, row), strict=True)) for row in answer.fetch(sys.maxsize)]
-    columns = [AnswerColumn(name, kind) for name, kind in answer.columns]
-    return WholeAnswer(question, columns, rows, [*faults])
 
 
 def _json_value(cell: object) -> object:
@@ -203,8 +183,16 @@ def _answer(session: Session, question: str, parquet: str | None, *, is_csv: boo
         count = session.save(question, parquet)
         print(f"written   {parquet} ({count:,} rows)")
         return
-    rows = session.ask(question)
+    answer = session.ask(question)
     if documents.wanted():
-        documents.put(DOCUMENT, _whole_answer(question, rows, session.faults))
+        names = [name for name, _ in answer.columns]
+        rows = [dict(zip(names, map(_json_value, row), strict=True)) for row in answer.fetch(sys.maxsize)]
+        columns = [AnswerColumn(name, kind) for name, kind in answer.columns]
+        documents.put(DOCUMENT, WholeAnswer(question, columns, rows, [*session.faults]))
+    elif is_csv:  # a line of titles, then all rows; NULL is an empty cell
+        writer = csv.writer(streams.data(), lineterminator="\n")
+        writer.writerow(title for title, _ in answer.columns)
+        while batch := answer.fetch(_BATCH):
+            writer.writerows([_text(cell) for cell in row] for row in batch)
     else:
-        (_print_csv if is_csv else _print_table)(rows)
+        _print_table(answer)

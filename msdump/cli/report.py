@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import webbrowser
 from dataclasses import dataclass
@@ -111,21 +112,6 @@ _report_options: Final = applied(
         help="Write the model with verdicts and statistics of the nodes, for Netron.",
     ),
 )
-
-
-def _write_page(report: DumpReport, output: str) -> str:
-    """Write the page of a report; return its path."""
-    folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
-    return reports.write(folder, name, page(report, folder))
-
-
-def _open(path: str) -> None:
-    try:
-        is_shown = webbrowser.open_new_tab(Path(path).as_uri())
-    except webbrowser.Error:
-        is_shown = False
-    if not is_shown:
-        messages.say(f"warning: no browser could be started; open {path}")
 
 
 def _gather(request: ReportRequest) -> DumpReport:
@@ -259,24 +245,23 @@ def command(*, is_csv: bool, is_opened: bool, **given: Any) -> None:
         streams.data().writelines(table.lines(report))
     else:
         documents.show(DOCUMENT, report, [report.headline])
-    _warn(report)
-    for line in () if request.annotate is None else [_annotate(report, *request.annotate)]:
-        messages.say(f"written {line}") if is_data else print(f"written   {line}")
-    if _is_output_given() or not (is_data or (request.annotate and not is_opened)):
-        path = _write_page(report, request.output)
-        if not is_csv:
-            print(f"written   {path}")
-        if is_opened:
-            _open(path)
-    leave(FAILED if report.faults else 0)
-
-
-def _warn(report: DumpReport) -> None:
     messages.say_each("warning", report.faults)
     for path in report.alone:
         messages.say_once(f"warning: {path} has no counterpart")
-
-
-def _is_output_given() -> bool:
+    if request.annotate is not None:
+        line = _annotate(report, *request.annotate)
+        messages.say(f"written {line}") if is_data else print(f"written   {line}")
     source = click.get_current_context().get_parameter_source("output")
-    return source is click.core.ParameterSource.COMMANDLINE
+    is_given = source is click.core.ParameterSource.COMMANDLINE
+    if is_given or not (is_data or (request.annotate and not is_opened)):
+        folder, name = os.path.split(os.path.abspath(request.output))  # noqa: PTH100 - pathlib keeps ".."
+        path = reports.write(folder, name, page(report, folder))
+        if not is_csv:
+            print(f"written   {path}")
+        if is_opened:
+            is_shown = False
+            with contextlib.suppress(webbrowser.Error):
+                is_shown = webbrowser.open_new_tab(Path(path).as_uri())
+            if not is_shown:
+                messages.say(f"warning: no browser could be started; open {path}")
+    leave(FAILED if report.faults else 0)

@@ -141,7 +141,15 @@ def _tensor_lines(shown: ShownTensor) -> Iterator[str]:
     shape = " x ".join(map(str, subject.shape)) or "scalar"
     layout = f", {subject.format}" if subject.format else ""
     yield f"type       {subject.dtype}, {shape}, {plural(int(np.prod(subject.shape)), 'element')}{layout}"
-    yield from _statistic_lines(subject)
+    cells = {name: cell for name, cell in subject.statistics.items() if cell is not None}
+    counts = {name.removesuffix(_COUNT): cell for name, cell in cells.items() if name.endswith(_COUNT)}
+    rest = [f"{name} {statistic_csv.text(cells[name])}" for name in cells if not name.endswith(_COUNT)]
+    found = [f"{cell:,} {_SIGNS.get(name, name)}" for name, cell in counts.items() if cell or name in _SIGNS]
+    yield from (
+        f"{title} {', '.join(texts)}"
+        for title, texts in (("statistics", rest), ("counts    ", found))
+        if texts
+    )
     if inspection is None:
         yield "           its elements were not saved, only its statistics"
         return
@@ -151,23 +159,12 @@ def _tensor_lines(shown: ShownTensor) -> Iterator[str]:
     for name, strangers in inspection.strangers.items():
         if strangers.count:
             more = strangers.count - len(strangers.places)
-            rest = f" and {more:,} more" if more else ""
-            yield f"{name:<10} {strangers.count:,} at {', '.join(map(_place_text, strangers.places))}{rest}"
+            further = f" and {more:,} more" if more else ""
+            places = ", ".join(map(_place_text, strangers.places))
+            yield f"{name:<10} {strangers.count:,} at {places}{further}"
     if inspection.histogram is not None:
         yield from _bars(inspection.histogram)
     yield from _slice(inspection)
-
-
-def _statistic_lines(subject: InspectedTensor) -> Iterator[str]:
-    cells = {name: cell for name, cell in subject.statistics.items() if cell is not None}
-    counts = {name: cell for name, cell in cells.items() if name.endswith(_COUNT)}
-    rest = [f"{name} {statistic_csv.text(cell)}" for name, cell in cells.items() if name not in counts]
-    if rest:
-        yield f"statistics {', '.join(rest)}"
-    named = {name.removesuffix(_COUNT): cell for name, cell in counts.items()}
-    shown = {name: cell for name, cell in named.items() if cell or name in _SIGNS}
-    if found := [f"{cell:,} {_SIGNS.get(name, name)}" for name, cell in shown.items()]:
-        yield f"counts     {', '.join(found)}"
 
 
 def _place_text(place: Place) -> str:
@@ -188,17 +185,12 @@ def _bars(histogram: Histogram) -> Iterator[str]:
 
 def _slice(inspection: Inspection) -> Iterator[str]:
     corner = inspection.slice
-    if not corner.size:
-        return
-    starts = zip(inspection.slice_from, corner.shape, strict=True)
-    ranges = [f"{start}:{start + size}" for start, size in starts]
-    yield (
-        f"slice      [{', '.join([*map(str, inspection.slice_at), *ranges])}]"
-        if corner.ndim
-        else "slice      []"
-    )
-    printed = np.array2string(corner, precision=6, max_line_width=140, threshold=sys.maxsize)
-    yield from (f"  {line}" for line in printed.splitlines())
+    if corner.size:
+        starts = zip(inspection.slice_from, corner.shape, strict=True)
+        ranges = (f"{start}:{start + size}" for start, size in starts)
+        yield f"slice      [{', '.join([*map(str, inspection.slice_at), *ranges])}]"
+        printed = np.array2string(corner, precision=6, max_line_width=140, threshold=sys.maxsize)
+        yield from (f"  {line}" for line in printed.splitlines())
 
 
 @click.command(name="show", cls=sections.Command)

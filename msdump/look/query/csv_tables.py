@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msdump import dtypes, reading
 from msdump.encode import dump_message
+from msdump.errors import plural
 from msdump.judge import reports
 from msdump.look.query import engine
 from msdump.look.query.columns import NUMBER, REAL, TEXT, VIEWS, column_of
@@ -22,7 +23,6 @@ from msdump.read import no_table
 from msdump.statistics import STATISTICS
 
 _HEAD: Final = 1 << 16  # bytes read to find the line of titles
-_TAIL: Final = 1 << 16
 _ACL: Final = "Input/Output"
 _FIRST_TITLES: Final = ("Op Type", _ACL)
 NOTHING: Final = ["", "null", "-", "NA"]
@@ -49,8 +49,10 @@ _COLUMNS: Final[Mapping[str, str]] = {
 """View's column by title, for MindSpore's files and for acl's (one file for each operator)."""
 
 _TYPES: Final = {column.name: column.type for column in VIEWS["statistics"]} | {"shape": TEXT}
+_TYPE_OF: Final = {title: _TYPES[column] for title, column in _COLUMNS.items()}
+"""Types of cells by title."""
 
-_ACL_TYPES: Final = "case {{}} {} else lower({{}}) end".format(
+_ACL_TYPES: Final = "case {{0}} {} else lower({{0}}) end".format(
     " ".join(
         f"when 'DT_{name}' then '{row.name}'"
         for row in dtypes.DTYPES
@@ -61,10 +63,10 @@ _ACL_TYPES: Final = "case {{}} {} else lower({{}}) end".format(
 """Element types by the names that acl's files have."""
 
 _EXPRESSIONS: Final[Mapping[str, str]] = {
-    "io": "lower({})",
-    "dtype": "lower({})",
+    "io": "lower({0})",
+    "dtype": "lower({0})",
     # "(2,3)" of MindSpore, "2x3" of acl, "()" and "-" of scalars
-    "shape": "try_cast('[' || translate(coalesce({}, ''), 'x()', ',') || ']' as bigint[])",
+    "shape": "try_cast('[' || translate(coalesce({0}, ''), 'x()', ',') || ']' as bigint[])",
 }
 """SQL that converts the text of a cell to the column's type, by column."""
 
@@ -103,8 +105,14 @@ def tables_of(
             if why := no_table(head):
                 fault(f"{path}: {why}; left out")
                 return
-            size = file.seek(0, os.SEEK_END)
-            end = _end(file, size)
+            size = start = file.seek(0, os.SEEK_END)
+            end = 0  # behind the last line feed
+            while start > 0 and not end:
+                step = min(_HEAD, start)
+                start -= step
+                file.seek(start)
+                at = file.read(step).rfind(b"\n")
+                end = start + at + 1 if at >= 0 else 0
             readable = memory.path_of(path)
             if end < size:
                 fault(f"{path}: the last row has no line feed yet and is left out")
@@ -120,19 +128,6 @@ def tables_of(
         if title and title not in _COLUMNS:
             fault(f"{path}: the column {title!r} is not known and is left out")
     yield Table(path, readable, titles, place)
-
-
-def _end(file: Any, size: int) -> int:
-    """Return the number of bytes up to the last line feed, included; 0 without one."""
-    start = size
-    while start > 0:
-        step = min(_TAIL, start)
-        start -= step
-        file.seek(start)
-        place = file.read(step).rfind(b"\n")
-        if place >= 0:
-            return int(start + place + 1)
-    return 0
 
 
 def titles_of(line: bytes) -> tuple[str, ...] | None:
@@ -161,23 +156,26 @@ def first_names(paths: Iterable[str]) -> Iterator[str]:
                 yield row.get("Op Name") or ""
 
 
-def type_of(title: str) -> str:
-    """Return the type of the cells below a title."""
-    return _TYPES.get(_COLUMNS.get(title, ""), TEXT)
-
-
 def select(tables: Sequence[Table], places: str) -> str:
     """Return the SQL that reads tables of the same titles and joins their rows of the table ``places``."""
     titles = tables[0].titles
     types = {
-        f"c{number}": TEXT if type_of(title) == REAL else type_of(title)
+        f"c{number}": TEXT if (kind := _TYPE_OF.get(title, TEXT)) == REAL else kind
         for number, title in enumerate(titles)
     }
     files = ", ".join(engine.pattern(table.readable) for table in tables)
     cells: dict[str, str] = {}
     for number, title in enumerate(titles):
         if name := _COLUMNS.get(title):
-            cells.setdefault(name, _expression(f"t.c{number}", name, is_acl=titles[0] == _ACL))
+            is_acl_type = titles[0] == _ACL and name == "dtype"
+            text = (
+                _REAL
+                if _TYPES[name] == REAL
+                else _ACL_TYPES
+                if is_acl_type
+                else _EXPRESSIONS.get(name, "{0}")
+            )
+            cells.setdefault(name, text.format(f"t.c{number}"))
     shown = "".join(f', {text} as "{name}"' for name, text in cells.items())
     # a second line of titles, written by a later run, raises an error: the file is not plain
     plain = f"case when t.c0 = {engine.literal(titles[0])} then error('titles') else true end"
@@ -187,13 +185,6 @@ def select(tables: Sequence[Table], places: str) -> str:
         f"nullstr = {NOTHING}, filename = '_file') t "
         f"join {places} p on p.readable = t._file where {plain}"
     )
-
-
-def _expression(cell: str, name: str, *, is_acl: bool) -> str:
-    if _TYPES[name] == REAL:
-        return _REAL.format(cell)
-    expression = _ACL_TYPES if is_acl and name == "dtype" else _EXPRESSIONS.get(name, "{}")
-    return expression.replace("{}", cell)
 
 
 def plain(
@@ -208,7 +199,7 @@ def plain(
     for titles, rows in sections(table.path, fault):
         for row in rows:
             for number, (title, cell) in enumerate(zip(titles, row, strict=True)):
-                if not _fits(type_of(title), cell):
+                if not _fits(_TYPE_OF.get(title, TEXT), cell):
                     fault(f"{table.path}: {title} is {cell[:40]!r}, no number; it is left out")
                     row[number] = ""
         path = memory.hold(line.encode() for line in reports.csv_lines([titles, *rows]))
@@ -232,41 +223,31 @@ def sections(path: str, fault: Callable[[str], object]) -> Iterator[tuple[list[s
     end = data.rfind(b"\n") + 1
     if end < len(data):
         fault(f"{path}: the last row has no line feed yet and is left out")
+    text = data[:end].decode("utf-8-sig", errors="replace")
+    lines = text.split("\n")
+    try:
+        cells = [*csv.reader(lines)]
+    except csv.Error:  # a cell beyond csv's limit of size
+        cells = []
+    # an unclosed quote swallows the lines behind it: then parse one line at a time
+    if len(cells) != len(lines):
+        cells = [_cells(line) if '"' in line else line.rstrip("\r").split(",") for line in lines if line]
     titles: list[str] = []
     rows: list[list[str]] = []
-    for row in [*_rows(data[:end].decode("utf-8-sig", errors="replace")), [_FIRST_TITLES[0]]]:
+    for row in [*filter(None, cells), [_FIRST_TITLES[0]]]:
         if row[0] not in _FIRST_TITLES:
             rows.append(row)
             continue
-        if fitting := _fitting(titles, rows, path, fault):
+        width = len(titles)
+        # vendor: rows end with a comma, the line of titles does not
+        fitting = [
+            each[:width] for each in rows if len(each) == width or (len(each) == width + 1 and not each[-1])
+        ]
+        if unfit := len(rows) - len(fitting):
+            fault(f"{path}: {plural(unfit, 'row')} with another number of cells than titles left out")
+        if fitting:
             yield titles, fitting
         titles, rows = row, []
-
-
-def _rows(text: str) -> list[list[str]]:
-    """Return the cells of all lines but empty ones."""
-    lines = text.split("\n")
-    try:
-        rows = [*csv.reader(lines)]
-    except csv.Error:  # a cell beyond csv's limit of size
-        rows = []
-    # an unclosed quote swallows the lines behind it: then parse one line at a time
-    if len(rows) != len(lines):
-        rows = [_cells(line) if '"' in line else line.rstrip("\r").split(",") for line in lines if line]
-    return [*filter(None, rows)]
-
-
-def _fitting(
-    titles: Sequence[str], rows: Sequence[list[str]], path: str, fault: Callable[[str], object]
-) -> list[list[str]]:
-    """Return the rows that have a cell for each title; others are reported."""
-    width = len(titles)
-    # vendor: rows end with a comma, the line of titles does not
-    fitting = [row[:width] for row in rows if len(row) == width or (len(row) == width + 1 and not row[-1])]
-    unfit = len(rows) - len(fitting)
-    if unfit:
-        fault(f"{path}: {unfit} row{'s' * (unfit > 1)} with another number of cells than titles left out")
-    return fitting
 
 
 def _fits(kind: str, cell: str) -> bool:

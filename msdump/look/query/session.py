@@ -216,22 +216,20 @@ class Session:
         except OSError as error:
             message = f"{folder}: cannot be made: {error.strerror or error}"
             raise ToolError(ReturnCode.WRITE, message) from error
-        rows = {view: self._write_view(view, folder) for view in VIEWS}
-        packed = {view: count for view, count in rows.items() if count}
+        packed: dict[str, int] = {}
+        for view in VIEWS:
+            # count reads every cell before a file is written: for an unreadable one tables are rewritten
+            ((count, *_),) = self.ask(f"select count(*), count(columns(*)) from {view}").fetch(1)
+            if count:
+                place = os.path.join(folder, view)  # noqa: PTH118 - the text as it was given
+                options = "format parquet, partition_by (rank), write_partition_columns true"
+                self.ask(f"copy (from {view}) to {engine.literal(place)} ({options})")
+                packed[view] = int(count)
         if not packed:
             raise ToolError(ReturnCode.NO_DUMP_FILE, "nothing to pack: the dumps have no files")
         manifest = {"format": FORMAT, "msdump": metadata.version("msdump"), "rows": packed}
         reports.write(folder, MANIFEST, [json.dumps(manifest, indent=2) + "\n"])
         return Pack(folder, packed, [*self.faults])
-
-    def _write_view(self, view: str, folder: str) -> int:
-        # count reads every cell before a file is written: an unreadable one makes the session rewrite tables
-        ((count, *_),) = self.ask(f"select count(*), count(columns(*)) from {view}").fetch(1)
-        if count:
-            place = os.path.join(folder, view)  # noqa: PTH118 - the text as it was given
-            options = "format parquet, partition_by (rank), write_partition_columns true"
-            self.ask(f"copy (from {view}) to {engine.literal(place)} ({options})")
-        return int(count)
 
     def _of(self, kind: QuestionedKind) -> Iterator[QuestionedSource]:
         return (source for source in self._sources if source.kind is kind)
@@ -280,7 +278,13 @@ class Session:
         in_utc = ", ".join(f'cast("{name}" as {new}) as "{name}"' for name, new, old in quoted if new != old)
         if in_utc:
             result = self._connection.execute(f"select * replace ({in_utc}) from _answer")
-        return Answer(columns, partial(_fetch, result))
+
+        def fetch(count: int) -> list[tuple[Any, ...]]:
+            with _told():
+                rows: list[tuple[Any, ...]] = result.fetchmany(count)
+                return rows
+
+        return Answer(columns, fetch)
 
     def _prepare(self, question: str) -> None:
         """Make the views that a question mentions."""
@@ -406,12 +410,6 @@ def _told() -> Iterator[None]:
         yield
     except (engine.library().Error, UnicodeEncodeError, OverflowError) as error:
         raise ToolError(ReturnCode.PARAMETER, f"the question fails: {engine.message(error)}") from error
-
-
-def _fetch(result: Any, count: int) -> list[tuple[Any, ...]]:
-    with _told():
-        rows: list[tuple[Any, ...]] = result.fetchmany(count)
-        return rows
 
 
 def _is_of_extensions(statement: Any) -> bool:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from msdump import reading
@@ -54,7 +53,9 @@ def parse_sources(texts: Sequence[str]) -> tuple[QuestionedSource, ...]:
     """
     sources: dict[str, QuestionedSource] = {}
     for text in texts:
-        source = _source(text)
+        labelled = None if os.path.lexists(text) else _LABELLED.fullmatch(text)
+        label, path = labelled.group("label", "path") if labelled else (text.rstrip("/") or "/", text)
+        source = QuestionedSource(label, path, _kind(path))
         if sources.setdefault(source.label, source).path != source.path:
             message = f"two sources are called {source.label!r}; give each another name: NAME=PATH"
             raise ToolError(ReturnCode.PARAMETER, message)
@@ -65,13 +66,6 @@ def is_named(text: str) -> bool:
     """Return whether a text is NAME=PATH of an existing path."""
     labelled = _LABELLED.fullmatch(text)
     return labelled is not None and os.path.lexists(labelled["path"])
-
-
-def _source(text: str) -> QuestionedSource:
-    labelled = _LABELLED.fullmatch(text)
-    if labelled and not os.path.lexists(text):
-        return QuestionedSource(labelled["label"], labelled["path"], _kind(labelled["path"]))
-    return QuestionedSource(text.rstrip("/") or "/", text, _kind(text))
 
 
 def _kind(path: str) -> QuestionedKind:
@@ -131,19 +125,13 @@ def select_pack(
     return select.format(", ".join(listed)) if listed else None
 
 
-def _columns(text: str) -> Mapping[str, str]:
-    """Parse a text of fields into the view's column for each field; ``field=column`` if the names differ."""
-    pairs = (each.partition("=") for each in text.split())
-    return MappingProxyType({field: column or field for field, _, column in pairs})
-
-
-_OF_OPERATOR: Final = _columns(
+_OF_OPERATOR: Final = (
     "rank iteration execution pass_number=pass order=execution_order op_type operator=full_name scope source"
     " verdict=operator_verdict note=operator_note directory"
 )
-_OF_TENSOR: Final = _columns("verdict dtype golden_dtype shape limit=error_limit note")
-_OF_ERROR: Final = _columns("distance cosine largest=max_error scaled=scaled_error ulps masked")
-"""Columns by the fields of a document's operators, tensors and errors."""
+_OF_TENSOR: Final = "verdict dtype golden_dtype shape limit=error_limit note"
+_OF_ERROR: Final = "distance cosine largest=max_error scaled=scaled_error ulps masked"
+"""Fields of a document's operators, tensors and errors; ``field=column`` where the view's name differs."""
 
 
 def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
@@ -173,5 +161,6 @@ def _of_document(document: Any) -> Iterator[dict[str, Any]]:
             yield told | {"verdict": operator["verdict"]}
 
 
-def _renamed(fields: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
-    return {column: fields[name] for name, column in columns.items() if name in fields}
+def _renamed(fields: Mapping[str, Any], columns: str) -> dict[str, Any]:
+    pairs = (each.partition("=") for each in columns.split())
+    return {column or name: fields[name] for name, _, column in pairs if name in fields}
