@@ -1,4 +1,4 @@
-"""Branches and loops in ``msdump compare --model`` and ``msdump diff``: inputs, states, passes."""
+"""Branches and loops in ``msdump compare``, with a model or without, and ``diff``: inputs, states, passes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ CASES = {
         "Greater-op0",
     ),
 }
-"""Golden's model, the examined one, the accused operator and its note with ``--model``, that of ``diff``."""
+"""Golden's model, the examined one; the accused operator and its note with ``--model``, that of others."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -100,6 +100,7 @@ def test_inputs_of_branches_and_loops(door, case, mode):
     folders = door.aside("golden", golden, fed(golden)), door.aside("mine", mine, fed(golden), **MODES[mode])
     np.savez(door.folder / "inputs.npz", **fed(golden))
 
+    of_files, plain = document(folders[1], folders[0])
     code, told = document(folders[1], folders[0], "--model", f"{folders[0]}.onnx")
     options = ["--mine", mode, "--inputs", f"{door.folder}/inputs.npz", "--json"]
     done = CliRunner().invoke(main, ["diff", f"{folders[1]}.onnx", f"{folders[0]}.onnx", *options])
@@ -107,7 +108,8 @@ def test_inputs_of_branches_and_loops(door, case, mode):
     notes = [each.get("note") for each in told["operators"] if each["verdict"] in {"own", "weight"}]
     accused = told["accused"][:1]
     found = json.loads(done.stdout)["accused"][:1]
-    assert (bool(expected), bool(expected)) == (bool(code), bool(done.exit_code))
+    assert (bool(expected),) * 3 == (bool(of_files), bool(code), bool(done.exit_code))
+    assert [f"Default/{of_diff}"] * bool(of_diff) == plain["accused"][:1]
     assert [f"Default/{expected}"] * bool(expected) == accused
     assert [f"Default/{of_diff}"] * bool(of_diff) == found
     assert not expected or note in notes[0]
@@ -130,3 +132,19 @@ def test_a_state_that_changes_between_passes_is_named(door, model, operator, slo
     accused = [each for each in told["operators"] if each["verdict"] == "own"]
     assert (1, [f"Default/{operator}-op{slot}"]) == (code, told["accused"])
     assert "input 0 is not output 0 of" in accused[0]["note"]
+
+
+@pytest.mark.parametrize(
+    ("model", "slot", "expected"),
+    [(loop(), "Add.*-op1*input.0", "Loop-op0"), (scan(), "Add.*-op1*input.1", "Scan-op0")],
+    ids=["state", "scanned"],
+)
+def test_memory_that_changes_before_a_loop_is_named(door, model, slot, expected):
+    """A loop that reads something else than its producer wrote is named, though the producer agrees."""
+    mine, golden = door.twice(model, fed(model))
+    files = sorted(mine.rglob(f"{slot}.*.npy"), key=lambda file: file.name.split(".")[4])
+    np.save(files[0], np.zeros_like(np.load(files[0])))
+
+    code, told = document(mine, golden)
+
+    assert (1, [f"Default/{expected}"]) == (code, told["accused"])

@@ -11,6 +11,7 @@ from typing import Final
 from msdump.device import INSERTED_PREFIX
 from msdump.executors import ExecutorChoice
 from msdump.judge import SCORES, Fact, errors, list_facts
+from msdump.judge.compare.control import control_evidence
 from msdump.judge.compare.executions import (
     MeasuredExecution,
     match_executions,
@@ -86,6 +87,7 @@ class DumpComparison:
         explain: Adds evidence that is not in the files, such as the results of an operator when it runs
             again.
         is_strict: Whether inner tensors count beside the outputs of the network.
+        is_rerun: Whether operators ran again.
     """
 
     dumped: str
@@ -99,6 +101,7 @@ class DumpComparison:
     joined: set[str] = field(default_factory=set)
     explain: Callable[[Finding], Finding] = lambda evidence: evidence
     is_strict: bool = False
+    is_rerun: bool = False
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
     _mine: SurroundedDump = field(init=False)
@@ -300,7 +303,10 @@ class _Run:
 
     def findings(self) -> Iterator[Finding]:
         """Yield the verdicts as tables list them, judged in the order of execution."""
-        evidence = [each for folder in self._folders.values() for each in self._comparison.evidence(folder)]
+        folders = [*self._folders.values()]
+        evidence = [each for folder in folders for each in self._comparison.evidence(folder)]
+        if not self._comparison.is_rerun:  # running again compares what the passes of a loop hand on
+            evidence += control_evidence(folders, evidence)
         judged: dict[tuple[str, int], Finding] = {}
         for each in sorted(evidence, key=lambda each: each.place.time):
             place = each.place

@@ -276,6 +276,9 @@ class ComparedFolder:
             known = [each for each in sources if each.kind is not SourceKind.ABSENT]
             if known and all(each.kind in FIXED and not (is_later and each.varies) for each in known):
                 weights.add(slot)
+            # a branch or a loop may hand a weight on to its body: the row of the loop shows it
+            if not known and sources[0].name and not is_later:
+                weights.add(slot)
         return frozenset(weights)
 
     def _folded(self, execution: OperatorExecution) -> frozenset[int]:
@@ -317,7 +320,13 @@ class ComparedFolder:
             if each.io is IO.INPUT:
                 source = reads[each.slot] if each.slot < len(reads) else ABSENT
                 name = "" if source.kind is SourceKind.OPERATOR else source.name
-                tensor = replace(each, name=name, is_folded=each.slot in folded)
+                is_weight = each.is_weight and not (source.kind is SourceKind.ABSENT and source.name)
+                tensor = replace(
+                    each,
+                    name="" if source.kind is SourceKind.ABSENT else name,
+                    is_weight=is_weight,
+                    is_folded=each.slot in folded,
+                )
             known.append(self._told(tensor, execution, source))
         return Finding(
             self._place(number, execution),

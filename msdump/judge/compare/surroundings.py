@@ -17,7 +17,6 @@ from msdump.judge.pair import graph_of_contents
 from msdump.judge.verdict import OperatorPlace
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Trigger
 from msdump.read import (
-    ABSENT,
     Dump,
     Folder,
     GraphOperator,
@@ -238,8 +237,9 @@ def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> 
 
 
 def in_its_graph(source: ValueSource, graph: OperatorGraph) -> ValueSource:
-    """Return a source, absent for a value that a branch or a body reads from outside of its graph."""
-    return ABSENT if source.kind is SourceKind.INPUT and graph.caller else source
+    """Return a source; for a value from outside of a branch or a body, the operator around it, as absent."""
+    is_outer = source.kind is SourceKind.INPUT and graph.caller
+    return ValueSource(SourceKind.ABSENT, graph.caller) if is_outer else source
 
 
 def described(place: OperatorPlace, operator: GraphOperator | None) -> OperatorPlace:

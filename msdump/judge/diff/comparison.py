@@ -314,7 +314,7 @@ class _Run:
         self._entered.add((scope, control.name))
         place, reads = self._comparison.places.next(Ran(scope, graph, control, (), ()))
         tensors = tuple(self._observations.control_inputs(scope, graph, control))
-        self._comparison.report.add(self._judge.finding(OperatorEvidence(place, tensors, reads=reads)))
+        self._comparison.report.add(self._judge.finding(Finding(place, tensors=tensors, reads=reads)))
 
     def _leave(self, control: Ran) -> None:
         """Drop the values of the branches or loop bodies of a control flow node that ended."""
