@@ -27,7 +27,8 @@ from msdump.judge.diff import (
     OutputDifference,
     Side,
     Variant,
-    is_quantised,
+    apart,
+    fewest_bits,
     make_side,
     models,
     pair_models,
@@ -35,8 +36,10 @@ from msdump.judge.diff import (
     rounded_to,
     sharing_weights,
 )
-from msdump.judge.verdict import QUANTISED, Limits, coarser
+from msdump.judge.verdict import FEW_BITS, QUANTISED, Limits, coarser
 from msdump.plan import DeviceTarget
+
+_BYTE: Final = 8  # bits
 
 
 def _head(comparison: LockstepComparison, seconds: float) -> str:
@@ -296,15 +299,12 @@ def command(
 
 def _widened(comparison: LockstepComparison) -> Limits:
     """Return the limits, wider if only one model is quantised, or has the other's weights rounded."""
-    limits, kinds = (
-        comparison.limits,
-        [is_quantised(each.model) for each in (comparison.mine, comparison.golden)],
-    )
-    if kinds[0] != kinds[1]:
-        messages.say(
-            f"note: one model is quantised: the limit of the relative distance is {QUANTISED:g} (--distance)"
-        )
-        return replace(limits, distance=QUANTISED, explanation="8 bits")
+    limits, models = comparison.limits, (comparison.mine.model, comparison.golden.model)
+    reason, bits = apart(*models), fewest_bits(*models)
+    if reason:
+        distance = QUANTISED if bits >= _BYTE else FEW_BITS
+        messages.say(f"note: {reason}: the limit of the relative distance is {distance:g} (--distance)")
+        return replace(limits, distance=distance, explanation=f"{bits} bits")
     held = rounded_to(comparison.pairing.models)
     if held:
         messages.say(

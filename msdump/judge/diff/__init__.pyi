@@ -2,8 +2,6 @@ from . import models as models
 from .comparison import LockstepComparison as LockstepComparison
 from .comparison import OutputDifference as OutputDifference
 from .evidence import measure_pair as measure_pair
-from .lockstep import as_real as as_real
-from .lockstep import is_quantised as is_quantised
 from .models import Engine as Engine
 from .models import Side as Side
 from .models import Variant as Variant
@@ -15,3 +13,6 @@ from .pairing import output_names as output_names
 from .pairing import pair_models as pair_models
 from .pairing import rounded_to as rounded_to
 from .pairing import sharing_weights as sharing_weights
+from .quantised import apart as apart
+from .quantised import as_real as as_real
+from .quantised import fewest_bits as fewest_bits

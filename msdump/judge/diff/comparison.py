@@ -16,13 +16,15 @@ from msdump.graph import Graph, Node, is_random
 from msdump.graph.kernel import FLOAT16, FLOAT32
 from msdump.judge import Fact, FactKind, errors
 from msdump.judge.diff.evidence import Observations, WeightEvidence, compare_arrays
-from msdump.judge.diff.lockstep import Follower, OperatorWatch, Quantisation, Ran, RanBlock, Scope, as_real
+from msdump.judge.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
 from msdump.judge.diff.models import Places, Side
 from msdump.judge.diff.own_errors import GoldenOperators
 from msdump.judge.diff.pairing import Pairing, golden_inputs, output_names
+from msdump.judge.diff.quantised import Quantisation, as_real, unlike_scales
 from msdump.judge.rerun import OperatorRunners
 from msdump.judge.verdict import (
     CLAMPS,
+    QUANTISED,
     Finding,
     Judge,
     Limits,
@@ -75,6 +77,7 @@ class LockstepComparison:
         fact_places: The places of operators named by facts about both models.
         node_names: Names of the examined model's nodes, by full names.
         weights: Evidence of weights as inputs.
+        scales: Sentences on operators that read integers by another scale than they were written with.
     """
 
     mine: Side
@@ -91,9 +94,12 @@ class LockstepComparison:
     fact_places: Mapping[Fact, OperatorPlace] = field(init=False, repr=False)
     node_names: Mapping[str, str] = field(init=False, repr=False)
     weights: WeightEvidence = field(default_factory=dict, init=False, repr=False)
+    scales: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Report the facts about the two models, and golden operators that one lacks."""
+        for graph in self.mine.graph.walk():
+            self.scales |= unlike_scales(graph)
         self.runners = OperatorRunners(self.mine.copies, self.mine.runtime)
         self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
         models = self.pairing.models
@@ -212,7 +218,11 @@ class _Run:
 
     def _accuse(self, *, outputs_differ: bool) -> None:
         both, findings = self._comparison, self._comparison.report.findings
+        accused = (place for place in range(self._before, len(findings)) if findings[place].is_accused)
+        first = next(accused, len(findings))
         for place, note in self._quantisers.wrong():
+            if place > first:  # an earlier fault changes the range of the tensor
+                continue
             findings[place] = replace(findings[place], verdict=Verdict.OWN, note=note)
         findings[self._before :] = accuse(
             findings[self._before :],
@@ -268,6 +278,7 @@ class _Run:
             is_random=golden is not None and _is_random(mine.node, golden.node),
             own=own,
             propagated=propagated,
+            wiring="" if _are_golden(tensors) else self._comparison.scales.get(mine.node.name, ""),
             is_masking=place.full_name in self._comparison.places.masking,
             returned=frozenset(
                 source.slot
@@ -278,7 +289,8 @@ class _Run:
         finding = self._judge.finding(evidence)
         if golden is None:
             self._alone[mine.node.name] += 1
-            finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
+            if not evidence.wiring:
+                finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
         if self._pairing.models.quantised and mine.node.op_type == "QuantizeLinear":
             self._add_quantiser(mine, finding)
         self._comparison.report.add(finding)
@@ -335,6 +347,8 @@ class _Run:
 
     def _differs(self, tensor: TensorEvidence) -> bool:
         error, limits = tensor.error, self._comparison.limits
+        if limits.explanation and error is not None:  # errors of few bits add up, an operator's own do not
+            limits = replace(limits, distance=QUANTISED)
         if error is None or error.is_same:
             return False
         allowed = limits.allowed((tensor.dtype, tensor.golden_dtype), limits.precision)
@@ -401,6 +415,12 @@ class _Run:
         values = graph.results if self._comparison.trains else graph.outputs
         names = [value.name for value in values]
         return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
+
+
+def _are_golden(tensors: Tensors) -> bool:
+    """Return whether all compared outputs have golden's bits."""
+    found = [each.error for each in tensors if each.io is IO.OUTPUT and each.error is not None]
+    return bool(found) and all(each.is_same for each in found)
 
 
 def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:

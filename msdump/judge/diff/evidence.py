@@ -130,6 +130,8 @@ Measured = Mapping[tuple[int, int], TensorError]
 WeightEvidence = dict[tuple[int, str, int], TensorEvidence]
 """Evidence of weights as inputs, by graph, operator and slot."""
 
+_CONVERTING: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
+
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
 
@@ -240,6 +242,8 @@ class Observations:
         mine, pair = step.mine, step.pair
         if pair is None:
             return _unchecked(IO.INPUT, slot, name, array)
+        if self.pairing.models.quantised and name in pair.weights and mine.node.op_type in _CONVERTING:
+            return _unchecked(IO.INPUT, slot, name, array)  # the numbers it stands for are compared
         if name in pair.weights and (self.is_first or name not in mine.graph.variables):
             return self._weight(mine.graph, mine.node, slot, name, pair)
         evidence = self._known(mine.scope, pair.origins.get(name, name))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -17,10 +19,17 @@ from msdump.judge.diff.evidence import measure_pair
 from msdump.judge.diff.lockstep import Ran
 from msdump.judge.diff.models import Side
 from msdump.judge.diff.pairing import GraphPairing, Pairing
+from msdump.judge.diff.quantised import steps
 from msdump.judge.rerun import OperatorRunners, OwnErrors, RerunOutput
-from msdump.judge.verdict import Limits, OwnError, TensorEvidence
+from msdump.judge.verdict import QUANTISED, Limits, OwnError, TensorEvidence
 from msdump.observer import Array
 from msdump.record import IO
+
+_ROUNDED: Final = 0.4
+"""Steps by which weights that are rounded to the nearest number may be off: 0.29, and few are cut off."""
+
+_NOISE: Final = 2.0
+"""Times the error of rounded weights that a product of them may be off by."""
 
 Given = Mapping[str, np.ndarray]
 """Inputs of an operator by the names of values."""
@@ -78,7 +87,7 @@ class GoldenOperators:
         for tensor in outputs:
             array, again = mine.outputs[tensor.slot], _result(results, tensor.slot)
             if array is not None and again is not None and array.shape == again.shape:
-                own.append(self._own_error(tensor, array, again, ran.node, own_errors))
+                own.append(self._own_error(tensor, array, again, (mine, ran), own_errors))
             other = written.get(pair.values.get(tensor.name, tensor.name))
             if (
                 again is not None and not np.isfinite(again).all()
@@ -95,12 +104,19 @@ class GoldenOperators:
             return None
 
     def _own_error(
-        self, tensor: TensorEvidence, array: np.ndarray, again: np.ndarray, node: Node, own: OwnErrors
+        self,
+        tensor: TensorEvidence,
+        array: np.ndarray,
+        again: np.ndarray,
+        ran: tuple[Ran, Ran],
+        own: OwnErrors,
     ) -> OwnError:
         dtype, other = (dtypes.from_numpy(each.dtype) for each in (array, again))
         output = RerunOutput(tensor.slot, array, dtype, IO.OUTPUT, tensor.slot)
         error, types = errors.measure(array, again), (dtype.name, other.name)
-        allowed = self.limits.allowed(types, self.limits.precision) or 0.0
+        node, allowed = ran[1].node, self.limits.allowed(types, self.limits.precision) or 0.0
+        if self.limits.explanation:
+            allowed = min(allowed, max(QUANTISED, _NOISE * self._noise(*ran)))
         floor = self.limits.floor((*types, self.limits.precision), node.op_type if dtype is not other else "")
         if error.is_same or error.distance <= allowed or 0 < error.largest <= floor:
             part = own.overflowed_part(output)
@@ -144,7 +160,7 @@ class GoldenOperators:
         for name in reads(ran.node):
             source = sources.get(name, "")
             array, is_weight = arrays.get(source), name in graph.weights and name not in graph.variables
-            if is_weight and (source in pair.weights or not self._agrees(array, graph.weights[name])):
+            if is_weight and (source in pair.weights or not self._agrees(mine, source, graph.weights[name])):
                 continue
             if array is None and name in graph.weights:
                 continue
@@ -155,12 +171,27 @@ class GoldenOperators:
             given[name] = array.astype(np.float32) if is_held else array
         return given
 
-    def _agrees(self, array: Array, weight: np.ndarray) -> bool:
+    def _agrees(self, mine: Ran, name: str, weight: np.ndarray) -> bool:
         """Return whether a weight that operators of the leading side compute agrees with golden's."""
+        array = self._read(mine).get(name)
         if array is None or array.shape != weight.shape or array.dtype != weight.dtype:
             return False
+        step = steps(mine.graph, mine.node, name)
+        if step is not None and self.limits.explanation:  # rounded to the nearest number
+            return float(np.sqrt(np.mean(np.square(array - weight, dtype=np.float64)))) <= _ROUNDED * step
         allowed = self.limits.allowed((dtypes.from_numpy(array.dtype).name,), self.limits.precision)
         return allowed is not None and measure_pair(array, weight, allowed).distance <= allowed
+
+    @staticmethod
+    def _noise(mine: Ran, ran: Ran) -> float:
+        """Return the relative error of weights that are rounded to the nearest quantised number."""
+        weights = (ran.graph.weights[name] for name in ran.node.inputs if name in ran.graph.weights)
+        size = max(
+            (float(np.sqrt(np.mean(np.square(each, dtype=np.float64)))) for each in weights), default=0.0
+        )
+        found = [steps(mine.graph, mine.node, name) for name in mine.node.inputs[1:]]
+        step = max((each for each in found if each is not None), default=0.0)
+        return step / math.sqrt(12) / size if size else 0.0
 
     def _read(self, mine: Ran) -> dict[str, np.ndarray]:
         """Return the values of an operator's inputs before the operator updated any of them in place."""

@@ -13,7 +13,7 @@ from msdump import dtypes
 from msdump.errors import InputError
 from msdump.graph import Graph, Node, model_names
 from msdump.judge import SHORTER, Fact, SameWeight, errors, list_facts
-from msdump.judge.diff.lockstep import Quantisation, is_quantised, quantisations
+from msdump.judge.diff.quantised import Quantisation, apart, quantisations
 from msdump.judge.pair import CAST, Alignment, DigestOf, GraphSide, OperatorPair, align, operator_graphs
 from msdump.judge.pair import sides as graph_sides
 
@@ -193,7 +193,7 @@ def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
     missing: list[Node] = []
     facts: list[Fact] = []
     networks = ""
-    is_mixed = is_quantised(mine) != is_quantised(golden)  # else integers are compared
+    is_mixed = bool(apart(mine, golden))  # else integers are compared
     quantised, golden_quantised = (
         {inner.index: quantisations(inner) for inner in graph.walk()} if is_mixed else {}
         for graph in (mine, golden)

@@ -282,6 +282,7 @@ _SAME: Final = {
     "QGemm": "Dense",
     "GlobalAveragePool": "AdaptiveAvgPool2D",
     "BatchMatMul": "MatMul",
+    "MatMulNBits": "MatMul",
     "BiasAdd": "Add",
     "Conv": "Conv2D",
     "Conv1D": "Conv2D",  # other compilers use Conv2D on an image of one row
@@ -390,7 +391,7 @@ def canonical_type(op_type: str) -> str:
     return _SAME.get(name, name)
 
 
-_QUANTISED_WORDS: Final = ("quant", "qlinear", "qgemm", "integer")
+_QUANTISED_WORDS: Final = ("quant", "qlinear", "qgemm", "integer", "nbits")
 """Parts of the types of quantised operators, in lower case."""
 
 

@@ -27,6 +27,7 @@ from .judging import BY_CHANCE as BY_CHANCE
 from .judging import Judge as Judge
 from .judging import accuse as accuse
 from .limits import COSINE as COSINE
+from .limits import FEW_BITS as FEW_BITS
 from .limits import QUANTISED as QUANTISED
 from .limits import TYPES as TYPES
 from .limits import Limits as Limits

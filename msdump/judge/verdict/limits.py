@@ -81,6 +81,9 @@ QUANTISED: Final = 2**-4
 Numbers of 8 bits with a sign have steps of 2^-7 of the largest one; a tensor behind many layers, and one of
 mostly small elements, are off by a few of them."""
 
+FEW_BITS: Final = 2**-1
+"""The same with fewer than 8 bits: each product of such weights is off by a tenth."""
+
 GAIN: Final = 16.0
 """How many times the distance of its inputs an operator's output inherits; beyond, it amplifies."""
 

@@ -207,7 +207,7 @@ class Quantisers(Generic[Key]):
         scale, zero = [*(float(each.reshape(-1)[0]) for each in how), 0.0][:2]
         limits = np.iinfo(dtype)
         numbers = numbers.astype(np.float64).reshape(-1)
-        if clamp:
+        if clamp or zero == limits.min:  # a ReLU in the operator before cuts off what is below zero
             numbers = np.clip(numbers, 0, 6.0 if clamp == "ReLU6" else None)
         noise, low, high = _noise(numbers, (limits.min - zero) * scale, (limits.max - zero) * scale, scale)
         note = f"scale {scale:.3g} and zero point {zero:g} make {noise:.3g} times the noise of"

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import numpy_helper
 from onnxruntime import quantization
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 from msdump.cli import main
 from tests.faults.networks import network
@@ -201,3 +202,82 @@ def test_rounding_of_a_weight_is_no_error_of_the_operator_that_sums_it_up(tmp_pa
     for name in ("dynamic", "int8"):
         _, document, _ = diff(tmp_path / f"{name}.onnx", tmp_path / "float.onnx")
         assert ([], []) == (document["accused"], document["facts"]), name
+
+
+@pytest.mark.parametrize("factor", [4, 1.3, 0.8])
+@pytest.mark.parametrize(("name", "number"), [("x", 6), ("b", 7), ("d", 8)])
+def test_a_tensor_is_read_with_the_scale_that_it_was_written_with(name, number, factor, quantised, tmp_path):
+    """A DequantizeLinear with another scale than its QuantizeLinear is named, and nothing else."""
+    model = onnx.load(quantised / "qdq.onnx")
+    (reader,) = [node for node in model.graph.node if node.name == f"{name}_DequantizeLinear"]
+    (scale,) = [each for each in model.graph.initializer if each.name == reader.input[1]]
+    off = numpy_helper.to_array(scale) * np.float32(factor)
+    model.graph.initializer.append(numpy_helper.from_array(off, "off"))
+    reader.input[1] = "off"
+    onnx.save(model, tmp_path / "wrong.onnx")
+
+    code, document, _ = diff(tmp_path / "wrong.onnx", quantised / "float.onnx")
+
+    (accused,) = [each for each in document["operators"] if each["verdict"] == "own"]
+    assert (1, f"Default/DequantizeLinear-op{number}") == (code, accused["operator"])
+    assert "wrote with" in accused["note"]
+
+
+def test_scales_of_channels_beside_scales_of_weights(quantised, tmp_path):
+    """Two sound forms of one model differ by the steps of 8 bits, and a sentence says why."""
+    form = quantization.QuantFormat.QDQ
+    path = tmp_path / "channels.onnx"
+    quantization.quantize_static(
+        quantised / "float.onnx", path, Samples(), quant_format=form, per_channel=True
+    )
+
+    code, document, said = diff(quantised / "qdq.onnx", path)
+
+    assert (0, "agrees", []) == (code, document["verdict"], document["accused"])
+    assert "one model has a scale for each channel of a weight, the other one for each weight" in said
+
+
+@pytest.mark.parametrize("golden", ["qdq", "float"])
+def test_what_onnxruntime_fuses_agrees_at_its_borders(golden, quantised):
+    """Pairs of quantised operators inside of a fused kernel accuse nothing."""
+    code, document, _ = diff(quantised / "qdq.onnx", quantised / f"{golden}.onnx", "--mine", "onnxruntime")
+
+    assert (0, []) == (code, document["accused"])
+
+
+FOUR_BITS = {"sound": (1.0, []), "by a fifth": (1.2, ["op1"]), "twice": (2.0, ["op1"])}
+
+
+@pytest.mark.parametrize(("factor", "expected"), FOUR_BITS.values(), ids=FOUR_BITS)
+@pytest.mark.parametrize("form", quantization.QuantFormat)
+def test_weights_of_four_bits(form, factor, expected, tmp_path):
+    """Rounding to 4 bits is no fault, and a wrong scale of one layer is named."""
+    rng = np.random.default_rng(5)
+    weights = {"w0": rng.standard_normal((64, 64)) / 8, "w1": rng.standard_normal((64, 32)) / 8}
+    text = "g (float[4,64] x) => (float[4,32] y) { a = MatMul(x, w0) b = Relu(a) y = MatMul(b, w1) }"
+    model = parsed(text, **{name: array.astype(np.float32) for name, array in weights.items()})
+    onnx.save(model, tmp_path / "float.onnx")
+    quantizer = MatMulNBitsQuantizer(model, block_size=32, is_symmetric=True, quant_format=form)
+    quantizer.process()
+    made = quantizer.model.model
+    (scales,) = [
+        each.name for each in made.graph.initializer if "scale" in each.name and each.name.startswith("w1")
+    ]
+    onnx.save(changed(made, scales, np.float32(factor)), tmp_path / "four.onnx")
+
+    code, document, said = diff(tmp_path / "four.onnx", tmp_path / "float.onnx")
+
+    assert "the limit of the relative distance is 0.5" in said
+    assert (bool(expected), expected) == (bool(code), [each[-3:] for each in document["accused"]])
+
+
+def test_a_result_near_zero_is_rounded_to_it(tmp_path):
+    """Numbers below the smallest of float32 have no relative error: the kernel gives the same again."""
+    text = "g (float[8,8] x) => (float[8,8] y) { a = Neg(x) y = Sigmoid(a) }"
+    onnx.save(parsed(text), tmp_path / "net.onnx")
+    np.savez(tmp_path / "inputs.npz", x=np.linspace(88, 125, 64, dtype=np.float32).reshape(8, 8))
+
+    arguments = ["diff", f"{tmp_path}/net.onnx", "--mine", "CPU", "--golden", "float64", "--json"]
+    done = CliRunner().invoke(main, [*arguments, "--inputs", f"{tmp_path}/inputs.npz"])
+
+    assert [] == json.loads(done.stdout)["accused"]
