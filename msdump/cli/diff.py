@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -40,29 +40,6 @@ from msdump.judge.verdict import FEW_BITS, QUANTISED, Limits, coarser
 from msdump.plan import DeviceTarget
 
 _BYTE: Final = 8  # bits
-
-
-def _head(comparison: LockstepComparison, seconds: float) -> str:
-    mine, golden = comparison.mine, comparison.golden
-    source = mine.model.source
-    other = "" if golden.model.source == source else f"{golden.model.source} on "
-    runs = plural(comparison.runs, "step" if comparison.trains else "run")
-    return (
-        f"ran       {runs} of {source} on {mine.variant.text} against {other}{golden.variant.text}"
-        f" in {seconds:.2f} s"
-    )
-
-
-def _outputs(comparison: LockstepComparison) -> Iterator[str]:
-    """Yield a line for each output of the network: its worst run."""
-    worst: dict[str, OutputDifference] = {}
-    for output in comparison.outputs:
-        before = worst.setdefault(output.evidence.name, output)
-        if _badness(output) > _badness(before):
-            worst[output.evidence.name] = output
-    for name, output in worst.items():
-        where = f" in run {output.iteration}" if comparison.runs > 1 else ""
-        yield f"output    {name}: {_apart(output)}{where}"
 
 
 def _badness(output: OutputDifference) -> float:
@@ -127,13 +104,14 @@ def _bisect(
     comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]], output: str | None
 ) -> WrittenPart | None:
     """Print the part that explains the difference, if there is one, and write it into a folder, if given."""
+    worst = max(comparison.outputs, key=_badness, default=None)
     (mine, arithmetic), (golden, golden_arithmetic) = of_side(comparison.mine), of_side(comparison.golden)
     with messages.bar("networks", 0) as advance:
         search = Bisection(
             mine,
             golden,
             pair_models(comparison.mine.model, comparison.golden.model),
-            _worst(comparison, fed),
+            fed[0 if worst is None else worst.iteration],  # of the run with the outputs farthest apart
             advance,
             computed_in=(arithmetic, golden_arithmetic),
         )
@@ -152,12 +130,6 @@ def _bisect(
     for path in paths:
         print(f"written   {path}")
     return WrittenPart(part, paths)
-
-
-def _worst(comparison: LockstepComparison, fed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the inputs of the run with the outputs farthest apart."""
-    worst = max(comparison.outputs, key=_badness, default=None)
-    return fed[0 if worst is None else worst.iteration]
 
 
 _ADVISED: Final = "--advise takes one model and excludes OTHER, --train and --steps"
@@ -390,10 +362,20 @@ def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
 def _print(
     comparison: LockstepComparison, seconds: float, view: ComparisonView, compared: answer.Compared
 ) -> None:
-    report = comparison.report
+    """Print the verdicts, what ran, and for each output of the network its worst run."""
+    report, mine, golden = comparison.report, comparison.mine, comparison.golden
     for line in answer.summary_lines(report, compared):
         print(line)
     shown = verdicts.print_listing(report, view)
-    print(_head(comparison, seconds))
-    for line in (*_outputs(comparison), *answer.lines_below(report, shown)):
+    source = mine.model.source
+    other = "" if golden.model.source == source else f"{golden.model.source} on "
+    print(
+        f"ran       {plural(comparison.runs, 'step' if comparison.trains else 'run')} of {source}"
+        f" on {mine.variant.text} against {other}{golden.variant.text} in {seconds:.2f} s"
+    )
+    for name in dict.fromkeys(output.evidence.name for output in comparison.outputs):
+        worst = max((each for each in comparison.outputs if each.evidence.name == name), key=_badness)
+        where = f" in run {worst.iteration}" if comparison.runs > 1 else ""
+        print(f"output    {name}: {_apart(worst)}{where}")
+    for line in answer.lines_below(report, shown):
         print(line)
