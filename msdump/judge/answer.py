@@ -284,6 +284,9 @@ def lines_below(report: Report, shown: int) -> Iterator[str]:
     )
     if counts[TensorVerdict.UNCHECKED]:
         yield f"alone     {plural(counts[TensorVerdict.UNCHECKED], 'tensor')} without a counterpart"
+    if report.unread_graphs:
+        whose = " and ".join(report.unread_graphs)
+        yield f"paired    by operator names, in the order of execution: {whose} without a graph file"
     for uneven in report.uneven[:1]:  # mostly a whole loop ran more often: its first operator stands for all
         more = f", and so for {len(report.uneven) - 1} more" if len(report.uneven) > 1 else ""
         yield f"passes    {uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}{more}"

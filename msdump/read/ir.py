@@ -212,7 +212,7 @@ class _Program:
             values = operands[0][place : place + 1] or (ABSENT,)
         else:
             name = operator.full_name
-            self.operators[name] = replace(operator, inputs=sources)
+            self.operators[name] = replace(operator, inputs=sources, place=number)
             slots = range(max(len(operator.outputs), 1))
             values = tuple(ValueSource(SourceKind.OPERATOR, name, slot) for slot in slots)
         self._values[number] = values
@@ -238,7 +238,9 @@ class _Program:
         if not (self._values or self._parameters or self.returned):
             raise DumpReadError(path, "the file has no graph: neither parameters nor statements")
         return OperatorGraph(
-            *(self.operators, self.inputs, self.weights, self.returned, self.number), is_whole=self.is_whole
+            *(self.operators, self.inputs, self.weights, self.returned, self.number),
+            is_whole=self.is_whole,
+            is_ours=self.is_ours,
         )
 
 
@@ -303,6 +305,8 @@ class _Statement:
         elif words.startswith(ir_text.FUSED_FROM):
             with suppress(ValueError, RecursionError):  # the line breaks off, or is no list of names
                 fields["onnx_names"] = tuple(map(str, json.loads(words.removeprefix(ir_text.FUSED_FROM))))
+        elif words.startswith(ir_text.FILES):
+            fields["dumped_as"] = words.removeprefix(ir_text.FILES)[1:-1]
         elif words.startswith(": (<"):
             read, arrow, written = words.rpartition(_ARROW)
             # the first such line is the host's; the one below it has formats of the device
@@ -413,7 +417,7 @@ def read_pb(path: str) -> OperatorGraph:
     Raises:
         DumpReadError: The file cannot be read, is no such message, or there is no graph in it.
     """
-    return replace(_read_message(path, frozenset()), tells_weights=False)
+    return replace(_read_message(path, frozenset()), tells_weights=False, is_ours=True)
 
 
 def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
@@ -427,7 +431,7 @@ def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:
     except DumpReadError:
         return torn
     is_known = {*graph.weights, *graph.inputs} == {*torn.weights, *torn.inputs}
-    return _with_shapes(graph) if is_known else torn
+    return replace(_with_shapes(graph), is_ours=torn.is_ours) if is_known else torn
 
 
 def _with_shapes(graph: OperatorGraph) -> OperatorGraph:

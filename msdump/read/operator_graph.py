@@ -8,7 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -99,6 +100,8 @@ class GraphOperator:
         source: The lines of the program that made it, outermost call first; of a gradient operator the lines
             of its forward operator.
         bodies: Numbers of the graphs that a control flow operator runs, by attribute; it has no tensor files.
+        place: Its place in the file.
+        dumped_as: Full name of its files where msdump's own graph file has another one; "" for the same.
     """
 
     full_name: str
@@ -112,6 +115,8 @@ class GraphOperator:
     device_outputs: tuple[ValueForm, ...] = field(default=(), repr=False)
     source: tuple[SourceLine, ...] = field(default=(), repr=False)
     bodies: Mapping[str, int] = field(default_factory=dict, repr=False)
+    place: int = field(default=0, compare=False, repr=False)
+    dumped_as: str = field(default="", compare=False, repr=False)
 
     @property
     def held(self) -> frozenset[str]:
@@ -168,6 +173,7 @@ class OperatorGraph:
         is_whole: Whether its file is complete; else it has only the operators before the break.
         tells_weights: Whether its file separates weights from inputs of the graph; else all are inputs.
         is_inferred: Whether it is derived from tensor files: a missing source then means unknown, not absent.
+        is_ours: Whether msdump wrote its file, with names of ONNX nodes and of files.
     """
 
     operators: Mapping[str, GraphOperator] = field(repr=False)
@@ -181,6 +187,7 @@ class OperatorGraph:
     is_whole: bool = True
     tells_weights: bool = True
     is_inferred: bool = False
+    is_ours: bool = False
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
         """Return the graph with operators in an order of execution, unlisted ones last; None: unchanged."""
@@ -287,6 +294,40 @@ class OperatorGraph:
             last_component = names.sanitize(operator.full_name.rpartition("/")[2])
             for name in {operator.file_name, last_component}:
                 yield name, operator
+
+
+_NUMBER_MARK: Final = "-op"
+
+
+def named_as_files(graphs: Iterable[OperatorGraph]) -> Iterator[OperatorGraph]:
+    """Yield the graphs of a process with each operator under the name of its files.
+
+    vendor: MindSpore numbers kernels afresh for their files, from 0 for each scope and type, in the order of
+    the graph file (depth first) and through all graphs in the order of their numbers. Graph file and list of
+    the execution keep the front end's numbers: ``Cast-op3`` may be two different operators.
+    """
+    counts: Counter[str] = Counter()
+    for graph in graphs:
+        renamed = {name: each.dumped_as for name, each in graph.operators.items() if each.dumped_as}
+        for each in sorted(graph.operators.values(), key=attrgetter("place")) if not graph.is_ours else ():
+            stem, mark, number = each.full_name.rpartition(_NUMBER_MARK)
+            if mark and number.isdecimal():
+                renamed[each.full_name] = f"{stem}{mark}{counts[stem]}"
+                counts[stem] += 1
+        if all(name == own for name, own in renamed.items()):
+            yield graph
+            continue
+        named = graph.with_sources(partial(_renamed, renamed))
+        operators = {renamed.get(name, name): each for name, each in named.operators.items()}
+        yield replace(
+            named, operators={name: replace(each, full_name=name) for name, each in operators.items()}
+        )
+
+
+def _renamed(renamed: Mapping[str, str], source: ValueSource) -> ValueSource:
+    if source.kind is not SourceKind.OPERATOR:
+        return source
+    return replace(source, name=renamed.get(source.name, source.name))
 
 
 def connected(graphs: Iterable[OperatorGraph]) -> dict[int, OperatorGraph]:

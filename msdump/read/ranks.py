@@ -23,7 +23,7 @@ from msdump.read.ir import (
     restore_graph,
 )
 from msdump.read.iteration import Iteration
-from msdump.read.operator_graph import OperatorGraph, connected
+from msdump.read.operator_graph import OperatorGraph, connected, named_as_files
 from msdump.read.records import Record
 from msdump.read.tree import TreeListing
 from msdump.store import Key, PathKind, names
@@ -72,7 +72,7 @@ class Rank:
         A file that cannot be read counts as missing, with a warning.
         """
         graphs = map(self._shared_graph, self.compiled_graphs)
-        return connected(graph for graph in graphs if graph is not None)
+        return connected(named_as_files(graph for graph in graphs if graph is not None))
 
     def _shared_graph(self, number: int) -> OperatorGraph | None:
         """Return a graph; ranks with equal graph files share one object."""

@@ -50,6 +50,8 @@ from msdump.graph.order import reads
 from msdump.record import DEFAULT_FORMAT
 
 FUSED_FROM: Final = "# Fused from "
+FILES: Final = "# Files: "
+"""Comments of msdump's own: names of an operator's parts; the full name that its files have, if another."""
 """Stands before the names of the ONNX nodes that a kernel computes; other readers skip comments."""
 
 FORWARD_LINES: Final = "      # Corresponding forward node candidate:"
@@ -406,6 +408,8 @@ def _body(code: GraphStatements, graph: Graph, graph_id: int, view: DeviceView) 
         if statement.node is not None and len(statement.node.members) > 1:
             parts = [part.name for part in statement.node.members]
             yield f"{_INDENT}{FUSED_FROM}{json.dumps(parts, ensure_ascii=False)}"
+        if statement.node is not None and statement.node.operator.full_name != statement.full_name:
+            yield f"{_INDENT}{FILES}({one_line(statement.node.operator.full_name)})"
         yield from _source_lines(statement.node)
 
 

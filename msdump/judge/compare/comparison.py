@@ -23,16 +23,14 @@ from msdump.judge.compare.folders import (
     missing_operators,
     unasked_operators,
 )
-from msdump.judge.compare.surroundings import FolderSurroundings, SurroundedDump, with_graphs
+from msdump.judge.compare.surroundings import FolderSurroundings, SurroundedDump
 from msdump.judge.pair import (
     FolderPair,
     GraphSide,
     Identities,
     align,
-    as_files,
     graphs_run_by,
     join_folders,
-    lost_operators,
     match_identities,
     read_identities,
     unite_graphs,
@@ -127,12 +125,7 @@ class DumpComparison:
         if self.graph:
             identities = read_identities(self.graph, dumped.kind, golden.kind)
         else:
-            mine, theirs = with_graphs((dumped, mine), (golden, theirs))
-            is_told = mine.is_inferred and theirs.is_inferred
-            if is_told and (lost_operators(dumped, golden) or lost_operators(golden, dumped)):
-                identities = Identities()  # one graph, with lost files on one side: names pair
-            else:
-                identities = match_identities((dumped, mine.graph), (golden, theirs.graph))
+            identities = match_identities((dumped, mine.graph), (golden, theirs.graph))
         return self._matched(pair.label, identities, (dumped, mine), (golden, theirs))
 
     def _matched(self, label: str, identities: Identities, own: _Side, other: _Side) -> ComparedFolder:
@@ -163,8 +156,7 @@ class DumpComparison:
     @staticmethod
     def _read(dump: SurroundedDump, path: str, execution: int | None) -> _Side:
         known = dump.of(path)
-        folder = read_folder(path, execution, known.directory)
-        return folder, known.with_graph(as_files(known.graph, folder))
+        return read_folder(path, execution, known.directory), known
 
     def _with_inner(
         self, dump: SurroundedDump, side: _Side, paths: Iterable[str], *, beside: Folder
@@ -225,6 +217,7 @@ class DumpComparison:
                 report.missing += map(folder.missing_place, missing)
                 report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
                 report.unasked += map(folder.missing_place, unasked_operators(folder))
+                report.unread_graphs |= dict.fromkeys(folder.unread_graphs)
             report.unreadable += folder.matched.unreadable
             report.uneven += folder.matched.uneven
             report.add_networks(folder.dumped.path, folder.golden.path, folder.matched.by_graphs.networks)

@@ -23,7 +23,7 @@ from msdump.judge.compare.surroundings import (
     described,
     in_its_graph,
 )
-from msdump.judge.pair import is_quantised, lost_operators, may_be_listed, may_have_files
+from msdump.judge.pair import is_quantised
 from msdump.judge.verdict import (
     CLAMPS,
     Finding,
@@ -121,8 +121,6 @@ class Losses:
 
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
         """Return evidence on the tensors of an execution with a file that either side has lost."""
-        if execution.name in self._lost_by_golden:
-            return {slot: self._golden.lost(slot) for slot in self._mine.slots(execution.name)}
         partner = self._partners.get(execution.name)
         if not self._is_told or partner is None or execution.replaces:
             return {}
@@ -149,8 +147,7 @@ class Losses:
     def whole(self) -> Mapping[str, tuple[TensorEvidence, ...]]:
         """Evidence on the tensors of golden operators of which the examined side has lost all files."""
         own_names = {golden: own for own, golden in self._partners.items()}
-        gone = self._gone(self._mine, self._golden)
-        lost = {name: tuple(map(self._mine.lost, self._golden.slots(name))) for name in gone}
+        lost: dict[str, tuple[TensorEvidence, ...]] = {}
         for name in self._golden.folder.operators if self._is_told else ():
             own = own_names.get(name)
             if (
@@ -163,20 +160,6 @@ class Losses:
         return lost
 
     @cached_property
-    def _lost_by_golden(self) -> frozenset[str]:
-        return self._gone(self._golden, self._mine)
-
-    @staticmethod
-    def _gone(side: _Side, other: _Side) -> frozenset[str]:
-        """Return the operators of which a side lost all files; empty unless both graphs are inferred."""
-        is_told = side.known.is_inferred and other.known.is_inferred
-        expected = side.known.expectation, other.known.expectation
-        is_unlike = len({each.sides for each in expected} - {None}) > 1
-        if not is_told or is_unlike or expected[0].selects_all is False:
-            return frozenset()
-        return lost_operators(side.folder, other.folder)
-
-    @cached_property
     def _partners(self) -> Mapping[str, str]:
         if self._by_graphs.partners is not None:
             return self._by_graphs.partners
@@ -186,8 +169,6 @@ class Losses:
         """Return whether an operator without files on a side should have some."""
         operator, graph = side.known.operator(name), side.known.graph
         if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
-            return False
-        if may_have_files(operator.full_name, graph, side.folder):
             return False
         expectation = side.known.expectation
         if expectation.selects_all is None and self._holds_most(side):
@@ -254,6 +235,16 @@ class ComparedFolder:
         return self.mine.is_graph_torn or self.theirs.is_graph_torn
 
     @property
+    def unread_graphs(self) -> tuple[str, ...]:
+        """Sides of dumped operators without a graph: MINE, GOLDEN."""
+        sides = (("MINE", self.dumped, self.mine), ("GOLDEN", self.golden, self.theirs))
+        return tuple(
+            name
+            for name, folder, known in sides
+            if known.graph is None and folder.kind is not FolderKind.GOLDEN
+        )
+
+    @property
     def is_ours(self) -> bool:
         """Whether msdump made both dumps, so that operators have the same names in files and graphs."""
         return self.mine.is_ours and self.theirs.is_ours
@@ -283,8 +274,6 @@ class ComparedFolder:
 
     def _folded(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the numbers of constant inputs that golden's operators compute from other constants."""
-        if self.theirs.is_inferred:  # the inputs of golden's operators are not known
-            return frozenset()
         sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
         return frozenset(
             slot
@@ -595,11 +584,10 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     """
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
-    golden_graph = folder.theirs.graph
-    if golden_graph is not None and may_be_listed(names.sanitize(name), golden_graph):
-        return False  # the name may mean several of the graph's operators
     if folder.is_torn or _is_left_out(folder, name):
         return False
+    if folder.dumped.kind.is_compiled is not folder.golden.kind.is_compiled and folder.unread_graphs:
+        return False  # names of fused kernels and of single operators differ
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
         return True
     operator = folder.theirs.operator(name)

@@ -19,10 +19,8 @@ from msdump.judge.pair import (
     OperatorPair,
     align_with_model,
     canonical_type,
-    graph_of_contents,
     is_commutative,
     kinds,
-    weight_place,
 )
 from msdump.judge.rerun import (
     Arithmetic,
@@ -124,7 +122,7 @@ class Rerunning:
         if all(execution.op_type in INPUTS for execution, *_ in executions):
             return  # only constants were dumped
         executions.sort(key=lambda each: each[0].time)
-        graphs = {folder.label: folder.mine.graph or graph_of_contents(folder.dumped) for folder in folders}
+        graphs = {folder.label: folder.mine.graph for folder in folders}
         listed = [_rerun_operator(folder, order, graphs[folder.label]) for _, folder, order in executions]
         if self._model is None:
             self._model = self._fitting(listed)
@@ -296,8 +294,6 @@ def _pairs(
     if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
         return {}
     whole = model.operator_graphs[number]
-    # with the model, a graph inferred from tensors gets slashes in names, and sources of pieces of tensors
-    graph = graph_of_contents(folder.dumped, whole) or graph
     if graph is None:
         return {}
     found = align_with_model((folder.dumped, graph), whole, model.digest)
@@ -331,9 +327,7 @@ def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str,
     def partner(name: str) -> str:
         return told.get(names.sanitize(name)) or names.sanitize(name)
 
-    kinds = {SourceKind.OPERATOR}
-    if not any(map(weight_place, graph.weights)):  # names of weights are not inferred
-        kinds.add(SourceKind.WEIGHT)
+    kinds = {SourceKind.OPERATOR, SourceKind.WEIGHT}
     pairs = ((each, model.find(partner(each.full_name))) for each in graph.operators.values())
     return sum(
         _reads(mine, kinds, partner) != _reads(counterpart, kinds, names.sanitize)
@@ -351,12 +345,9 @@ def _reads(
 
 
 def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
-    """Return an input with its name in the model, and not as a weight if only files suggested one."""
+    """Return an input with its name in the model."""
     name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
-    is_guessed = weight_place(tensor.name) is not None and tensor.slot not in rerun.weights
-    if tensor.io is not IO.INPUT or not name or (tensor.name and not is_guessed):
-        return tensor
-    return replace(tensor, name=name, is_weight=tensor.is_weight and not is_guessed)
+    return tensor if tensor.io is not IO.INPUT or not name or tensor.name else replace(tensor, name=name)
 
 
 def _written_type(operator: RerunOperator) -> str:

@@ -19,7 +19,7 @@ from msdump.dtypes import DType
 from msdump.encode import statistic_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.judge import SAME, TensorError
-from msdump.judge.compare.surroundings import FolderSurroundings, SurroundedDump, described, with_graphs
+from msdump.judge.compare.surroundings import FolderSurroundings, SurroundedDump, described
 from msdump.judge.pair import (
     INPUTS,
     Executions,
@@ -48,7 +48,6 @@ from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.read import (
     FIXED,
     Cell,
-    Folder,
     MeasuredRecord,
     OperatorGraph,
     Record,
@@ -58,7 +57,6 @@ from msdump.read import (
     open_iteration,
     ordinals,
     read_cell,
-    read_folder,
     read_shape,
 )
 from msdump.record import IO, OperatorRef, TensorRecord
@@ -560,11 +558,6 @@ def _judge_pair(
 ) -> None:
     """Add the verdicts on the operators of a pair of directories to a report."""
     (dumped, golden), (mine, theirs) = pair, sides
-    # rows of branches inside a compiled graph are in other directories on the other side
-    if not (_has_branches(mine.graph) or _has_branches(theirs.graph)):
-        mine, theirs = with_graphs(
-            (_tensors_of(folders.dumped, dumped), mine), (_tensors_of(folders.golden, golden), theirs)
-        )
     judge, (found, matched) = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
     report.add_networks(folders.dumped, folders.golden, matched.networks)
     passages, golden_passages = _by_passage(dumped), _by_passage(golden)
@@ -595,7 +588,14 @@ def _judge_pair(
         used = {row.place[0] for row in found.values()}
         # operators that a device inserts for its types and formats have no counterpart
         used |= {name for name, _ in golden_passages if name.startswith(INSERTED_PREFIX)}
-    for (name, _), rows in golden_passages.items():  # missing operators, once for each pass
+    graphs = {"MINE": mine.graph, "GOLDEN": theirs.graph}
+    unread = [name for name, graph in graphs.items() if graph is None]
+    report.unread_graphs |= dict.fromkeys(unread)
+    # names of fused kernels and of single operators differ
+    is_told = not unread or dumped.is_compiled is golden.is_compiled
+    for (name, _), rows in (
+        golden_passages.items() if is_told else ()
+    ):  # missing operators, once for each pass
         is_parameter = next(iter(rows.values())).is_parameter
         if name not in used and sanitize(name) not in matched.golden and not is_parameter:
             place = _place(rows, folders.label, theirs, 0, 1)
@@ -642,14 +642,6 @@ def compare_statistics(
         sides = around.of(folder.dumped), golden_around.of(folder.golden)
         _judge_pair(folder, pair, sides, limits, report)
     return report, folders.alone
-
-
-def _has_branches(graph: OperatorGraph | None) -> bool:
-    return graph is not None and any(each.bodies for each in graph.operators.values())
-
-
-def _tensors_of(path: str, side: RowSide) -> Folder | None:
-    return read_folder(path, execution=side.execution) if side.is_of_tensors else None
 
 
 def _by_passage(side: RowSide) -> dict[tuple[str, int], dict[Place, StatisticRow]]:

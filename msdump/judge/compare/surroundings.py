@@ -13,12 +13,10 @@ from msdump.config import saved
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import DumpReadError, MsdumpError
 from msdump.graph import written_inputs
-from msdump.judge.pair import graph_of_contents
 from msdump.judge.verdict import OperatorPlace
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Trigger
 from msdump.read import (
     Dump,
-    Folder,
     GraphOperator,
     Iteration,
     OperatorGraph,
@@ -109,14 +107,12 @@ class FolderSurroundings:
         rank: Number of the rank, None if the path does not contain it.
         iteration: Number of the iteration, None if the path does not contain it.
         expectation: The files that the directory should have.
-        is_inferred: Whether the graph was inferred from tensors, so that it has only the dumped operators.
         directory: The directory in its dump, None outside of a dump.
     """
 
     rank: int | None = None
     iteration: int | None = None
     expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
-    is_inferred: bool = False
     directory: Iteration | None = field(default=None, repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
 
@@ -133,9 +129,8 @@ class FolderSurroundings:
 
     @property
     def is_ours(self) -> bool:
-        """Whether msdump wrote the graph file, so that dump files have its names: it has nodes of a model."""
-        graph = self._read_graph
-        return graph is not None and any(each.onnx_names for each in graph.operators.values())
+        """Whether msdump wrote the graph file."""
+        return self._read_graph is not None and self._read_graph.is_ours
 
     @cached_property
     def _read_graph(self) -> OperatorGraph | None:
@@ -148,10 +143,6 @@ class FolderSurroundings:
         """Return the surroundings with another graph."""
         return self if graph is self.graph else replace(self, _graph=lambda: graph)
 
-    def with_inferred(self, graph: OperatorGraph | None) -> FolderSurroundings:
-        """Return the surroundings with a graph that was inferred from tensors, or is the known one."""
-        return self if graph is self.graph else replace(self.with_graph(graph), is_inferred=True)
-
     def place(self, name: str, op_type: str = "", **known: Any) -> OperatorPlace:
         """Return the place of an operator in this rank and iteration."""
         return OperatorPlace(name, op_type, iteration=self.iteration, rank=self.rank, **known)
@@ -162,7 +153,7 @@ class FolderSurroundings:
         ``own_name`` is the operator's name on this side.
         """
         operator = self.operator(own_name)
-        if operator is None and self.graph is not None and not self.is_inferred:
+        if operator is None and self.graph is not None:
             return False
         full_name = place.full_name if operator is None else operator.full_name
         return self.expectation.excludes(full_name, place.op_type)
@@ -204,21 +195,6 @@ class FolderSurroundings:
         unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
         has_effects = len(unread) < len(slots) or bool(written_inputs(operator.op_type))
         return unread if has_effects else frozenset()
-
-
-def with_graphs(
-    dumped: tuple[Folder | None, FolderSurroundings], golden: tuple[Folder | None, FolderSurroundings]
-) -> tuple[FolderSurroundings, FolderSurroundings]:
-    """Return the surroundings of two directories; a side without a graph gets one inferred from tensors.
-
-    Each side is a directory (None without tensors) and its surroundings.
-    """
-    (folder, mine), (golden_folder, theirs) = dumped, golden
-    if mine.graph and theirs.graph:
-        return mine, theirs
-    own = mine.graph or (graph_of_contents(folder, theirs.graph) if folder else None)
-    other = theirs.graph or (graph_of_contents(golden_folder, mine.graph) if golden_folder else None)
-    return mine.with_inferred(own), theirs.with_inferred(other)
 
 
 def behind(source: ValueSource, graph: OperatorGraph, casts: frozenset[str]) -> ValueSource:

@@ -31,7 +31,6 @@ from msdump.judge.pair.sides import (
     part_types,
     passes_on,
     type_of,
-    weight_place,
 )
 from msdump.plan import Context, DeviceTarget
 from msdump.read import Folder, FolderKind, GraphOperator, OperatorGraph, SourceKind, ValueSource, read_json
@@ -393,9 +392,8 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
         return _content(folder, name, slot)
 
     def digest_of(name: str) -> Hashable | None:
-        # a weight of one name on both sides need not be read, unless the name is inferred from its reader
-        is_known = name in other.weights and weight_place(name) is None
-        content = None if is_known else content_of(name, 0)
+        # a weight of one name on both sides need not be read
+        content = None if name in other.weights else content_of(name, 0)
         return None if content is None else content.digest
 
     return GraphSide(graph, digest_of, content_of)
@@ -403,13 +401,11 @@ def _side(graph: OperatorGraph, other: OperatorGraph, folder: Folder) -> GraphSi
 
 def _content(folder: Folder, name: str, slot: int) -> TensorContent | None:
     """Return the content of an output in its first run, or of a weight; None if it was not dumped."""
-    reader = weight_place(name)
-    name, io, slot = (name, IO.OUTPUT, slot) if reader is None else (reader[0], IO.INPUT, reader[1])
     files = folder.operators.get(sanitize(name)) or folder.operators.get(
         sanitize(name.rpartition("/")[2]), ()
     )
     try:
-        found = (each for each in files if (each.pass_number, each.io, each.slot) == (0, io, slot))
+        found = (each for each in files if (each.pass_number, each.io, each.slot) == (0, IO.OUTPUT, slot))
         return next((of_array(each.on_host()) for each in found), None)
     except (DumpReadError, FormatError):
         return None
@@ -500,17 +496,11 @@ class _Identified:
                 yield slot, golden_slot
 
     def _may_be_same(self, mine: ValueSource, golden: ValueSource, *, may_lack: bool) -> bool:
-        """Return whether two inputs have the same source, or a source that one side may lack.
-
-        A weight that is inferred from contents has no name: it may be any weight, or a piece of a tensor.
-        """
+        """Return whether two inputs have the same source, or a source that one side may lack."""
         origins = self._of_source(0, mine), self._of_source(1, golden)
-        kinds = {mine.kind, golden.kind}
-        is_unnamed = any(weight_place(each.name) is not None for each in (mine, golden))
-        if origins[0] == origins[1] is not None or (is_unnamed and kinds == {SourceKind.WEIGHT}):
+        if origins[0] == origins[1] is not None:
             return True
-        is_of_kind = len(kinds) == 1 or (is_unnamed and kinds == {SourceKind.WEIGHT, SourceKind.OPERATOR})
-        return may_lack and is_of_kind and origins.count(None) == 1
+        return may_lack and mine.kind is golden.kind and origins.count(None) == 1
 
     def _reads_lacked(self, side: int, operator: GraphOperator) -> bool:
         return any(

@@ -86,6 +86,7 @@ class Report:
         is_strict: Whether inner tensors count beside the outputs of the network.
         networks: Sentences on directories, or models, of two networks, which were not compared.
         stops: Errors that ended runs.
+        unread_graphs: Sides without a graph file, so that names alone pair the operators.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -101,6 +102,7 @@ class Report:
     is_strict: bool = False
     networks: list[str] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
+    unread_graphs: dict[str, None] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""

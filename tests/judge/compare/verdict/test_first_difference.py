@@ -79,6 +79,7 @@ class TestFirst:
         assert (
             "first     nothing differs\n"
             "compared  1 tensor of 1 operator: 1 agree (1 exactly), 0 differ, 0 failed\n"
+            "paired    by operator names, in the order of execution: MINE and GOLDEN without a graph file\n"
             "          1 operator is not shown; -v shows all\n"
             f"written   {tmp_path}/out/compare_"
         ) in done.stdout
