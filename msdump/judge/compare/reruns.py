@@ -163,17 +163,24 @@ class Rerunning:
             return evidence  # an evaluation's weights differ from the training step's
         node = None if operator.site is None else operator.site.node
         nodes = "" if node is None or node.is_added else "+".join(part.name for part in node.members)
+        # what has golden's bits is no fault of the examined side
+        same = {(each.io, each.slot) for each in evidence.tensors if each.error and each.error.is_same}
+        read = {(each.io, each.slot) for each in evidence.tensors if each.io is IO.INPUT and each.error}
         return replace(
             evidence,
             # operators of a compiled graph have the compiler's names, not the model's
             place=replace(place, onnx_name=place.onnx_name or nodes),
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
-            own=rerun.own,
+            own=tuple(each for each in rerun.own if (each.io, each.slot) not in same),
             propagated=_propagated(evidence, rerun),
-            wiring=rerun.wiring,
+            wiring="" if read and read <= same and not rerun.replaces else rerun.wiring,
             replaces=evidence.replaces or rerun.replaces,
             is_in_golden=operator.is_in_golden and bool(rerun.replaces) and not evidence.replaces,
-            wrong_weights={slot: self._called(name) for slot, name in rerun.weights.items()},
+            wrong_weights={
+                slot: self._called(name)
+                for slot, name in rerun.weights.items()
+                if (IO.INPUT, slot) not in same
+            },
             is_state=evidence.is_state or self._trains,
         )
 
