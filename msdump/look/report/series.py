@@ -167,8 +167,6 @@ def _whole(text: str) -> int:
 
 _Row = tuple[MeasuredName, int, tuple[str, str], Mapping[str, Cell]]
 
-_DAMAGED: Final = "{}; the readable part is shown"
-
 
 def _columns_of_rows(rows: Iterable[_Row]) -> list[MeasuredColumns]:
     """Return tensors as columns, in a list; nothing where there are none."""
@@ -177,12 +175,12 @@ def _columns_of_rows(rows: Iterable[_Row]) -> list[MeasuredColumns]:
         return []
     names, times, forms, statistics = (list(each) for each in zip(*given, strict=True))
     cells = {category: [row.get(category) for row in statistics] for category in CATEGORIES}
-    known = {category: column for category, column in cells.items() if any(map(_is_number, column))}
+    known = {
+        category: column
+        for category, column in cells.items()
+        if any(isinstance(cell, int | float) for cell in column)
+    }
     return [_measured_columns(names, times, forms, known)]
-
-
-def _is_number(cell: Cell) -> bool:
-    return isinstance(cell, int | float)
 
 
 DirectoryContent = tuple[list[MeasuredColumns], tuple[str, ...]]
@@ -194,7 +192,7 @@ def read_directories(
 ) -> Iterator[DirectoryContent]:
     """Yield the tensors of each directory, of its last complete execution."""
     return map_items(
-        _content,
+        _read_directory,
         map(replace, directories),  # copies, to free their cached lists with them
         size=lambda each: directory_size(each.path),
         executor=executor,
@@ -203,35 +201,32 @@ def read_directories(
     )
 
 
-def _content(directory: Iteration) -> DirectoryContent:
-    faults: dict[str, None] = {}
-    return _read_directory(directory, faults.setdefault), tuple(faults)
-
-
-def _read_directory(directory: Iteration, fault: Fault) -> list[MeasuredColumns]:
+def _read_directory(directory: Iteration) -> DirectoryContent:
     """Return the tensors of a directory.
 
     A table of statistics with one row for each tensor is taken unchanged. If tensors have several rows,
     passes of loops and executions are separated first.
     """
+    faults: dict[str, None] = {}
     path = f"{directory.path}/{TABLE}"
-    table = read_table(path, fault) if os.path.isfile(path) else []
+    table = read_table(path, faults.setdefault) if os.path.isfile(path) else []
     listed = [name for part in table for name in part.names]
     names = {*listed}
     try:
         if names and len(names) == len(listed):
             check_whole(directory.tensor_files, names, directory.path)
             filed = [each for each in directory.tensor_files if _measured_name(each) not in names]
-            return [*table, *_columns_of_rows(_measured(filed, fault))]
-        # acl: operators may have rows of statistics in place of tensor files
-        of_operators = (
-            (_measured_name(each), each.timestamp, _form(each), each.stats.saved)
-            for each in directory.measured_operators
-        )
-        return _columns_of_rows([*_measured(directory.tensors, fault), *of_operators]) or table
+            table = [*table, *_columns_of_rows(_measured(filed, faults.setdefault))]
+        else:  # acl: operators may have rows of statistics in place of tensor files
+            of_operators = (
+                (_measured_name(each), each.timestamp, _form(each), each.stats.saved)
+                for each in directory.measured_operators
+            )
+            rows = [*_measured(directory.tensors, faults.setdefault), *of_operators]
+            table = _columns_of_rows(rows) or table
     except DumpReadError as error:
-        fault(_DAMAGED.format(error))
-        return table
+        faults[f"{error}; the readable part is shown"] = None
+    return table, tuple(faults)
 
 
 def _measured_name(record: Record) -> MeasuredName:
@@ -258,8 +253,6 @@ def _measured(records: list[Record] | tuple[Record, ...], fault: Fault) -> Itera
 
 _Key = tuple[OperatorKey, str, int]
 """Key of a tensor: operator, input or output, slot."""
-
-_SMALLEST: Final = frozenset({"min"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,22 +351,19 @@ class SeriesTable:
             range(len(tensors)),
             key=lambda each: (tensors[each].operator, tensors[each].io is IO.INPUT, tensors[each].slot),
         )
-        new_of_old = np.empty(len(order), np.int64)
-        new_of_old[[old[each] for each in order]] = np.arange(len(order))
-        return self._assembled(tuple(tensors[each] for each in order), new_of_old)
-
-    def _assembled(self, tensors: tuple[ReportedTensor, ...], rows: np.ndarray) -> StatisticSeries:
+        rows = np.empty(len(order), np.int64)  # new ones by old ones
+        rows[[old[each] for each in order]] = np.arange(len(order))
         iterations = sorted(self._columns)
-        places = {self._columns[number]: place for place, number in enumerate(iterations)}
+        columns = {self._columns[number]: place for place, number in enumerate(iterations)}
         states = np.zeros((len(tensors), len(iterations)), np.uint8)
         there = {category for _, _, numbers, _ in self._parts for category in numbers}
         tables = {category: np.full(states.shape, np.nan) for category in CATEGORIES if category in there}
         for column, old_rows, numbers, part_states in self._parts:
-            place, new_rows = places[column], rows[old_rows]
+            place, new_rows = columns[column], rows[old_rows]
             np.bitwise_or.at(states[:, place], new_rows, part_states)
             for category, values in numbers.items():
                 _put(category, tables[category][:, place], new_rows, values)
-        return StatisticSeries(tuple(iterations), tensors, states, tables)
+        return StatisticSeries(tuple(iterations), tuple(tensors[each] for each in order), states, tables)
 
 
 def _is_own(operator: ReportedOperator, slot: int, *, has_output: bool) -> bool:
@@ -386,12 +376,10 @@ def _is_own(operator: ReportedOperator, slot: int, *, has_output: bool) -> bool:
 
 def _put(category: str, table: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
     """Put values into a column: several of one row become the smallest, sum or largest, without NaN."""
-    if category in _SMALLEST:
-        np.fmin.at(table, rows, values)
-    elif category.endswith("count"):
+    if category.endswith("count"):
         is_known = ~np.isnan(values)
         rows, values = rows[is_known], values[is_known]
         table[rows[np.isnan(table[rows])]] = 0
         np.add.at(table, rows, values)
     else:
-        np.fmax.at(table, rows, values)
+        (np.fmin if category == "min" else np.fmax).at(table, rows, values)
