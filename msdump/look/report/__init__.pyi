@@ -4,10 +4,8 @@ from . import table as table
 from .collecting import DumpReport as DumpReport
 from .collecting import ReportQuestion as ReportQuestion
 from .collecting import UndumpedOperators as UndumpedOperators
-from .operators import ReportedOperator as ReportedOperator
 from .problems import ReportedProblem as ReportedProblem
 from .series import STRUCK as STRUCK
-from .series import ReportedTensor as ReportedTensor
 from .series import TensorState as TensorState
 from .table import OperatorOverTime as OperatorOverTime
 from .table import TensorOverTime as TensorOverTime
