@@ -25,6 +25,7 @@ from msdump.record import IO
 from msdump.selector import IterationSet, KernelPattern
 from msdump.watch import CONDITIONS, SHARE_WITHIN, Condition, Domain, Limit, Role, WatchRule, WatchTarget
 
+_PLACES: Final[tuple[Path, ...]] = ((), ("watch",), ("rules",), ("msdump", "watch"))
 GIVER: Final = "--rules"
 _FILE_TEXT: Final = 'the file must hold a list of rules, {"watch": [...]}, or a dump configuration with one'
 
@@ -131,13 +132,19 @@ def read(path: str) -> tuple[WatchRule, ...]:
     """
     document = source.parse(source.read(path, GIVER), path)
     report = FaultReport(document)
-    place = _place(document.value)
-    if place is None:
+    found: dict[Path, list[Any]] = {}  # lists that may be the rules, by place
+    for place in _PLACES:
+        inner = document.value
+        for key in place:
+            inner = inner.get(key) if isinstance(inner, dict) else None
+        if isinstance(inner, list):
+            found[place] = inner
+    place, items = next(iter(found.items()), ((), None))
+    if items is None:
         report.error((), f"= {show(document.value)}: {_FILE_TEXT}")
-    items = [] if place is None else functools.reduce(lambda value, key: value[key], place, document.value)
-    if place is not None and not items:
+    elif not items:
         report.error(place, "holds no rule; add one")
-    rules = parse(items, place or (), report)
+    rules = parse(items or (), place, report)
     report.warn_of_duplicates()
     report.close()
     return rules
@@ -154,17 +161,6 @@ def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
     rules = parse(document.value, (), report)
     report.close()
     return rules[0]
-
-
-def _place(value: Any) -> Path | None:
-    """Return the path of a document's list of rules, None without one."""
-    for path in ((), ("watch",), ("rules",), ("msdump", "watch")):
-        inner = value
-        for key in path:
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        if isinstance(inner, list):
-            return path
-    return None
 
 
 def parse(items: Sequence[Any], path: Path, report: FaultReport) -> tuple[WatchRule, ...]:
@@ -212,7 +208,12 @@ def _rule(item: Any, path: Path, report: FaultReport) -> WatchRule | None:
     values = model.model_validate(item)
     given = {key: getattr(values, key) for key in condition.settings}
     settings = {key: float(value) for key, value in given.items() if value is not None}
-    limits = _limits(condition, values)
+    limits = [
+        Limit(name, limit.quantity, limit.comparison, float(value))
+        for name, limit in condition.limits.items()
+        if (value := getattr(values, name)) is not None
+    ]
+    limits += [] if condition.fixed is None else [Limit("", *condition.fixed)]
     message = _missing(condition, limits, settings)
     if message:
         report.error(path, message)
@@ -220,18 +221,7 @@ def _rule(item: Any, path: Path, report: FaultReport) -> WatchRule | None:
     target = _target(condition, item, values, path, report)
     if target is None:
         return None
-    return WatchRule(values.name, name, limits, settings, target, condition.is_first_only)
-
-
-def _limits(condition: Condition, values: RuleSettings) -> tuple[Limit, ...]:
-    limits = [
-        Limit(name, limit.quantity, limit.comparison, float(value))
-        for name, limit in condition.limits.items()
-        if (value := getattr(values, name)) is not None
-    ]
-    if condition.fixed is not None:
-        limits.append(Limit("", *condition.fixed))
-    return tuple(limits)
+    return WatchRule(values.name, name, tuple(limits), settings, target, condition.is_first_only)
 
 
 def _missing(condition: Condition, limits: Sequence[Limit], settings: Mapping[str, float]) -> str:
