@@ -20,7 +20,6 @@ from msdump.judge import SCORES, answer, errors, reports
 from msdump.judge.compare import (
     ComparedFolder,
     DumpComparison,
-    RowSide,
     compare_statistics,
     contradictions,
     findings_table,
@@ -30,7 +29,7 @@ from msdump.judge.compare import (
 from msdump.judge.pair import Executions, FolderPair, is_measured_alone, pair_folders
 from msdump.judge.verdict import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.plan import Context
-from msdump.read import FolderKind, open_dump, read_folder
+from msdump.read import Folder, FolderKind, open_dump, read_folder
 from msdump.store import STATISTICS as TABLE
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _compare_statistics(
 ) -> None:
     """Compare by statistics; exit with 1 where something differs, with 2 without a counterpart."""
 
-    def note(path: str, side: RowSide) -> None:
+    def note(path: str, side: Folder) -> None:
         messages.warn_of_executions(path, side.execution, side.executions)
 
     report, alone = compare_statistics(dumped, golden, limits, executions, note)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from msdump import dtypes
@@ -17,10 +17,11 @@ from msdump.encode import statistic_csv
 from msdump.errors import FormatError, ToolError
 from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.judge import reports
-from msdump.judge.compare import RowSide, StatisticRow, measure_tensors, read_rows
+from msdump.judge.compare import categories as categories_of
+from msdump.judge.compare import measure_tensors, read_rows
 from msdump.judge.pair import label_folders
 from msdump.plan import StatisticSpec
-from msdump.read import open_dump, read_bytes
+from msdump.read import Folder, MeasuredRecord, TensorlessFile, open_dump, read_bytes
 from msdump.return_codes import ReturnCode
 from msdump.statistics import BY_CATEGORY
 from msdump.store import STATISTICS as TABLE
@@ -79,11 +80,17 @@ def write(
         progress=progress,
     )
     for (label, path), measured in zip(directories.items(), everything, strict=True):
-        baseline.unreadable += (f"{path}: {fault}" for fault in measured.faults)
-        if measured.rows:
-            reports.write(folder, f"{label}/{TABLE}", _lines(measured))
+        rows = [each for each in measured.tensors if isinstance(each, MeasuredRecord) and each.cells]
+        baseline.unreadable += (
+            f"{path}: {each.op_name} {each.io} {each.slot}: {each.fault}"
+            for each in measured.tensors
+            if isinstance(each, TensorlessFile)
+        )
+        if rows:
+            rows.sort(key=lambda row: row.timestamp)
+            reports.write(folder, f"{label}/{TABLE}", _lines(rows, categories_of(measured)))
             baseline.directories += 1
-            baseline.rows += len(measured.rows)
+            baseline.rows += len(rows)
     if not baseline.rows:
         raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
     _keep_graphs(os.path.realpath(root), folder)
@@ -101,33 +108,24 @@ def _keep_graphs(root: str, folder: str) -> None:
                 reports.write_bytes(folder, place, [read_bytes(path)])
 
 
-def _measured(spec: StatisticSpec, execution: int | None, path: str) -> RowSide:
+def _measured(spec: StatisticSpec, execution: int | None, path: str) -> Folder:
     told = read_rows(path, execution)
-    if told.rows:
-        return told
-    side = measure_tensors(path, execution, spec)
-    return replace(side, rows={place: row for place, row in side.rows.items() if row.cells})
+    return told if told.operators else measure_tensors(path, execution, spec)
 
 
-def _lines(side: RowSide) -> Iterator[str]:
+def _lines(rows: Sequence[MeasuredRecord], categories: Sequence[str]) -> Iterator[str]:
     """Yield the table of rows; a statistic that a row lacks is ``null``."""
-    yield statistic_csv.header(BY_CATEGORY[name].title for name in side.categories).decode()
-    yield from reports.csv_lines(_cells(side))
+    yield statistic_csv.header(BY_CATEGORY[name].title for name in categories).decode()
+    yield from reports.csv_lines(_cells(row, categories) for row in rows)
 
 
-def _cells(side: RowSide) -> Iterator[tuple[object, ...]]:
-    categories = side.categories
-    for row in sorted(side.rows.values(), key=lambda row: row.time):
-        name, io, slot, _ = row.place
-        shape = f"({','.join(map(str, row.shape or ()))})"
-        yield (
-            *(row.op_type, name, 0, 0, row.time, io, slot, _size(row), row.dtype, shape),
-            *(statistic_csv.text(row.cells.get(category)) for category in categories),
-        )
-
-
-def _size(row: StatisticRow) -> int:
+def _cells(row: MeasuredRecord, categories: Sequence[str]) -> tuple[object, ...]:
+    cells, shape = row.cells, f"({','.join(map(str, row.shape))})"
     try:
-        return dtypes.from_name(row.dtype).packed_size(math.prod(row.shape or ()))
+        size = dtypes.from_name(row.dtype).packed_size(math.prod(row.shape))
     except FormatError:
-        return 0
+        size = 0
+    return (
+        *(row.op_type, row.op_name, 0, 0, row.timestamp, row.io, row.slot, size, row.dtype, shape),
+        *(statistic_csv.text(cells.get(category)) for category in categories),
+    )

@@ -12,10 +12,12 @@ from .files import read_json as read_json
 from .files import read_npy_header as read_npy_header
 from .folder import Folder as Folder
 from .folder import FolderKind as FolderKind
+from .folder import by_operator as by_operator
 from .folder import original_names as original_names
 from .folder import parse_file_name as parse_file_name
 from .folder import read_folder as read_folder
 from .folder import with_forms as with_forms
+from .folder import with_passes as with_passes
 from .ge import read_ge as read_ge
 from .ir import ListedForms as ListedForms
 from .ir import read_ir as read_ir

@@ -77,6 +77,7 @@ class Folder:
         operators: Tensors of each operator sorted by timestamp, the operators sorted by their last tensor's;
             a ``TensorlessFile`` for a dump file that has none, or cannot be read.
         executions: How many executions left files in the directory.
+        is_measured: Whether it is of statistics, without elements.
     """
 
     path: str
@@ -84,6 +85,7 @@ class Folder:
     operators: Mapping[str, tuple[Record, ...]]
     execution: int = 0
     executions: int = 1
+    is_measured: bool = False
 
     @property
     def tensors(self) -> Iterator[Record]:
@@ -130,19 +132,19 @@ def read_folder(path: str, execution: int | None = None, iteration: Iteration | 
             ReturnCode.FILE_NAME, f"{path}: only files of one kind can be compared, but there are {shown}"
         )
     if golden:
-        return Folder(path, FolderKind.GOLDEN, _by_operator(_with_passes(golden)))
+        return Folder(path, FolderKind.GOLDEN, by_operator(with_passes(golden)))
     if dumps:
         dumps.sort(key=_time)
         numbers = ordinals((replace(file.name, timestamp=0), file.side) for file in dumps)
         dumps = [replace(file, pass_number=number) for file, number in zip(dumps, numbers, strict=True)]
-        return Folder(path, FolderKind.DUMPS, _by_operator(each for file in dumps for each in file.tensors))
+        return Folder(path, FolderKind.DUMPS, by_operator(each for file in dumps for each in file.tensors))
     # Both have the same grammar of names, but only a compiled graph has the format of every tensor, and no
     # directory of a network.
     is_compiled = not listed.key.net and all(each.format != DEFAULT_FORMAT for each in listed.tensor_files)
     kind = FolderKind.COMPILED if is_compiled else FolderKind.TENSORS
     listed = iteration or open_iteration(path) or listed
     number = listed.timeline.last_whole if execution is None else execution
-    operators = _by_operator(listed.execution(number).records)
+    operators = by_operator(listed.execution(number).records)
     return Folder(path, kind, operators, number, len(listed.timeline.spans))
 
 
@@ -190,14 +192,16 @@ def _time(each: Record | OperatorFile) -> tuple[int, str]:
     return each.name.timestamp, each.path
 
 
-def _with_passes(tensors: Iterable[Record]) -> list[Record]:
+def with_passes(tensors: Iterable[Record]) -> list[Record]:
+    """Return tensors by time, each with its number among those of one input or output."""
     # Files of one tensor that differ in time alone are passes of a loop, oldest first.
     tensors = sorted(tensors, key=_time)
     numbers = ordinals((each.op_name, each.io, each.slot) for each in tensors)
     return [replace(each, pass_number=number) for each, number in zip(tensors, numbers, strict=True)]
 
 
-def _by_operator(tensors: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
+def by_operator(tensors: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
+    """Return tensors by the name of their operator in files, as ``Folder.operators``."""
     operators: dict[str, list[Record]] = {}
     for each in sorted(tensors, key=_time):
         name = sanitize(each.op_name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -425,6 +425,11 @@ class MeasuredRecord(Record):
     def stats(self) -> Measurements:
         """The saved statistics."""
         return Measurements(self.row, lambda: None)
+
+    @property
+    def cells(self) -> Mapping[str, Cell]:
+        """The saved statistics by category, without absent ones."""
+        return {category: cell for category, cell in self.stats.saved.items() if cell is not None}
 
 
 def identity(row: Row) -> tuple[Cell, ...]:

@@ -6,8 +6,7 @@ from .executions import measure_files as measure_files
 from .folders import ComparedFolder as ComparedFolder
 from .folders import missing_operators as missing_operators
 from .reruns import Rerunning as Rerunning
-from .statistics import RowSide as RowSide
-from .statistics import StatisticRow as StatisticRow
+from .statistics import categories as categories
 from .statistics import compare_statistics as compare_statistics
 from .statistics import contradictions as contradictions
 from .statistics import measure_tensors as measure_tensors

@@ -200,6 +200,15 @@ class DumpComparison:
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)
 
+    def surroundings(self, pair: FolderPair) -> tuple[FolderSurroundings, FolderSurroundings]:
+        """Return the surroundings of two directories."""
+        return self._mine.of(pair.dumped), self._theirs.of(pair.golden)
+
+    def add_measured(self, folder: ComparedFolder, tensors: list[tuple[TensorEvidence, ...]]) -> None:
+        """Add two directories with the evidence on the tensors of each execution."""
+        self.folders.append(folder)
+        self._measured[folder.label] = tensors
+
     def find_again(self, folder: ComparedFolder, found: Mapping[str, str]) -> None:
         """Register the counterparts that re-execution found: examined names by golden names."""
         self.folders[self.folders.index(folder)] = replace(folder, found_again=found)

@@ -118,6 +118,7 @@ class Losses:
         self._mine = _Side("mine", folder.dumped, folder.mine)
         self._golden = _Side("golden", folder.golden, folder.theirs)
         self._is_told = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
+        self._is_told &= not folder.dumped.is_measured  # a row that is missing is no lost file
 
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
         """Return evidence on the tensors of an execution with a file that either side has lost."""

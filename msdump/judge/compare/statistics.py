@@ -1,12 +1,11 @@
-"""The comparison of two dumps by their statistics: rows of tables or of tensors, differences, verdicts."""
+"""The comparison of two dumps by their statistics: rows of tables, or of tensors that are measured."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -14,119 +13,57 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.capture import Statistics
-from msdump.device import INSERTED_PREFIX
 from msdump.dtypes import DType
 from msdump.encode import statistic_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.judge import SAME, TensorError
-from msdump.judge.compare.surroundings import FolderSurroundings, SurroundedDump, described
+from msdump.judge.compare.comparison import DumpComparison
+from msdump.judge.compare.executions import OperatorExecution, match_executions
+from msdump.judge.compare.folders import ComparedFolder
 from msdump.judge.pair import (
     INPUTS,
     Executions,
     FolderPair,
     GraphSide,
-    IdentifiedTensors,
     Identities,
-    MatchedNames,
     TensorContent,
     identities_of,
     pair_folders,
 )
-from msdump.judge.verdict import (
-    Finding,
-    Judge,
-    Limits,
-    OperatorPlace,
-    Report,
-    TensorEvidence,
-    TensorVerdict,
-    Uneven,
-    joined,
-    with_reach,
-)
+from msdump.judge.verdict import Limits, Report, TensorEvidence, TensorVerdict, joined
 from msdump.plan import DeviceTarget, Naming, StatisticSpec
 from msdump.read import (
-    FIXED,
     Cell,
+    Folder,
+    FolderKind,
+    Iteration,
     MeasuredRecord,
     OperatorGraph,
     Record,
     SourceKind,
-    ValueSource,
+    TensorlessFile,
+    by_operator,
     of_rows,
     open_iteration,
-    ordinals,
     read_cell,
     read_shape,
+    with_passes,
 )
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import BY_CATEGORY, STATISTICS, Nature
 from msdump.store import STATISTICS as TABLE
 from msdump.store import STYLES, sanitize
 
-Place = tuple[str, IO, int, int]
-"""The tensor of a row: operator as files spell it, input or output, its number, the operator's pass."""
+
+def categories(folder: Folder) -> tuple[str, ...]:
+    """Return the statistics of a directory's rows, in the order of their definitions."""
+    present = {
+        category for row in folder.tensors if isinstance(row, MeasuredRecord) for category in row.cells
+    }
+    return tuple(each.category for each in STATISTICS if each.category in present)
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticRow:
-    """The statistics of a tensor.
-
-    Attributes:
-        place: The tensor.
-        op_type: Type of its operator.
-        time: Microseconds since the epoch, 0 if unknown.
-        dtype: Element type, in this package's name where it has one.
-        shape: Shape, None if unknown.
-        cells: The computed statistics by category.
-    """
-
-    place: Place
-    op_type: str
-    time: int
-    dtype: str
-    shape: tuple[int, ...] | None
-    cells: Mapping[str, Cell]
-
-    @property
-    def is_parameter(self) -> bool:
-        """Whether it is a weight, a graph input or a constant that was dumped by itself."""
-        return self.op_type in INPUTS
-
-
-@dataclass(frozen=True, slots=True)
-class RowSide:
-    """The rows of one directory.
-
-    Attributes:
-        rows: Rows by the tensor that they measure, in the order of the execution.
-        execution: Number of the execution.
-        executions: Number of executions with rows or files in the directory.
-        is_of_tensors: Whether the rows were measured from tensors, as the directory has no tables.
-        is_compiled: Whether the rows are of a graph that was compiled as a whole.
-        unreadable: Tensors with a file that cannot be read, and why.
-    """
-
-    rows: Mapping[Place, StatisticRow] = field(default_factory=dict)
-    execution: int = 0
-    executions: int = 1
-    is_of_tensors: bool = False
-    is_compiled: bool = False
-    unreadable: Mapping[Place, str] = field(default_factory=dict)
-
-    @property
-    def faults(self) -> Iterator[str]:
-        """Messages about files of tensors that cannot be read."""
-        return (f"{name} {io} {slot}: {fault}" for (name, io, slot, _), fault in self.unreadable.items())
-
-    @property
-    def categories(self) -> tuple[str, ...]:
-        """The statistics of its rows, in the order of their definitions."""
-        present = {category for row in self.rows.values() for category in row.cells}
-        return tuple(each.category for each in STATISTICS if each.category in present)
-
-
-def read_rows(path: str, execution: int | None = None) -> RowSide:
+def read_rows(path: str, execution: int | None = None) -> Folder:
     """Return the rows of a directory that are of one execution (None: the last whole one).
 
     Raises:
@@ -139,88 +76,75 @@ def read_rows(path: str, execution: int | None = None) -> RowSide:
             raise DumpReadError(file, "the table has no rows") from None
         raise
     if iteration is None:
-        return RowSide()
+        return Folder(path, FolderKind.TENSORS, {}, is_measured=True)
     number = iteration.timeline.last_whole if execution is None else execution
-    records = (*of_rows(iteration.execution(number).statistics, iteration), *iteration.measured_operators)
-    rows = [
-        replace(_row(record, record.dtype, read_shape(record.row.get("Shape"))), cells=_cells(record))
-        for record in records
-    ]
+    rows = of_rows(iteration.execution(number).statistics, iteration)
+    return _folder(iteration, [*rows, *iteration.measured_operators], number)
+
+
+def _folder(iteration: Iteration, records: list[Record], number: int) -> Folder:
+    kind = FolderKind.COMPILED if iteration.key.model is not None else FolderKind.TENSORS
     count = max(len(iteration.timeline.spans), 1)
-    return RowSide(_placed(rows), number, count, is_compiled=iteration.key.model is not None)
-
-
-def _cells(record: MeasuredRecord) -> dict[str, Cell]:
-    return {category: cell for category, cell in record.stats.saved.items() if cell is not None}
-
-
-def _placed(rows: Iterable[StatisticRow]) -> dict[Place, StatisticRow]:
-    rows = sorted(rows, key=lambda row: row.time)
-    tensors = [row.place[:3] for row in rows]
-    places = [(*tensor, number) for tensor, number in zip(tensors, ordinals(tensors), strict=True)]
-    return {place: replace(row, place=place) for place, row in zip(places, rows, strict=True)}
+    operators = by_operator(with_passes(records))
+    return Folder(iteration.path, kind, operators, number, count, is_measured=True)
 
 
 _STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # any style: rows have the names of files
 
+Place = tuple[str, IO, int, int]
+
+
+def _placed(folder: Folder) -> dict[Place, MeasuredRecord]:
+    """Return rows by operator, input or output, its number, and the operator's pass."""
+    rows = (each for each in folder.tensors if isinstance(each, MeasuredRecord))
+    return {(each.op_name, each.io, each.slot, each.pass_number): each for each in rows}
+
 
 def measure_tensors(
-    path: str, execution: int | None, spec: StatisticSpec, like: RowSide = RowSide()
-) -> RowSide:
+    path: str, execution: int | None, spec: StatisticSpec, like: Folder | None = None
+) -> Folder:
     """Return the statistics of the tensors in a directory, in one execution (None: the last whole one).
 
     A tensor with a row in ``like`` in the shape on the device, as acl measures tensors, is measured in that
-    shape.
+    shape. A file that cannot be read is a ``TensorlessFile``; a tensor without statistics is left out: no
+    elements, text, complex numbers.
 
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
     """
     iteration = open_iteration(path)
     if iteration is None:
-        return RowSide()
+        return Folder(path, FolderKind.TENSORS, {}, is_measured=True)
     number = iteration.timeline.last_whole if execution is None else execution
-    measured: dict[Place, StatisticRow] = {}
-    unreadable: dict[Place, str] = {}
-    statistics = Statistics(spec, _STYLE)
-    records = iteration.execution(number).records
-    tensors = [(record.op_name, record.io, record.slot) for record in records]
-    for tensor, pass_number, record in zip(tensors, ordinals(tensors), records, strict=True):
-        place = (*tensor, pass_number)
+    statistics, known = Statistics(spec, _STYLE), {} if like is None else _placed(like)
+    measured: list[Record] = []
+    for each in with_passes(iteration.execution(number).records):
+        row = known.get((sanitize(each.op_name), each.io, each.slot, each.pass_number))
         try:
-            row = _measured(statistics, spec, record, like.rows[place].shape if place in like.rows else None)
+            cells = _measured(statistics, spec, each, None if row is None else row.shape)
         except (DumpReadError, FormatError) as error:
-            row, unreadable[place] = _row(record, "", None), str(error)
-        if row is not None:
-            measured[place] = replace(row, place=place)
-    count = max(len(iteration.timeline.spans), 1)
-    is_compiled = iteration.key.model is not None
-    return RowSide(measured, number, count, True, is_compiled, unreadable)
+            measured.append(TensorlessFile(each.name, each.path, iteration, str(error)))
+            continue
+        if cells is not None:
+            measured.append(MeasuredRecord(each.name, each.path, iteration, cells))
+    return _folder(iteration, measured, number)
 
 
 def _measured(
     statistics: Statistics, spec: StatisticSpec, record: Record, shape: tuple[int, ...] | None
-) -> StatisticRow | None:
-    """Return the statistics of a tensor in the given shape, None: the shape on the host.
-
-    The result is None for a tensor without statistics: no elements, text, complex numbers.
-    """
+) -> dict[str, Cell] | None:
+    """Return the row of a tensor in the given shape, None: the shape on the host."""
     array, dtype = _elements(record, shape)
     operator = OperatorRef(record.op_type, record.op_name)
     tensor = TensorRecord(operator, record.io, record.slot, dtype, array, record.timestamp)
     numbers = statistics.measure(tensor)
     if numbers is None:
         return None
-    cells = {
-        category: read_cell(BY_CATEGORY[category].title, statistic_csv.text(number))
-        for category, number in zip(spec.categories, numbers, strict=True)
-    }
-    found = {category: cell for category, cell in cells.items() if cell is not None}
-    return replace(_row(record, dtype.name, array.shape), cells=found)
-
-
-def _row(record: Record, dtype: str, shape: tuple[int, ...] | None) -> StatisticRow:
-    place = (record.op_name, record.io, record.slot, 0)
-    return StatisticRow(place, record.op_type, record.timestamp, dtype, shape, {})
+    row: dict[str, Cell] = {"Data Type": dtype.name, "Shape": f"({','.join(map(str, array.shape))})"}
+    for category, number in zip(spec.categories, numbers, strict=True):
+        title = BY_CATEGORY[category].title
+        row[title] = read_cell(title, statistic_csv.text(number))
+    return row
 
 
 def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray, DType]:
@@ -238,41 +162,26 @@ def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray
     return array, saved
 
 
-def find_counterparts(
-    dumped: RowSide, golden: RowSide, mine: OperatorGraph | None, theirs: OperatorGraph | None
-) -> tuple[Mapping[Place, StatisticRow], MatchedNames]:
-    """Return the golden row of each row, by its place, and the pairs of operators.
-
-    The graphs of both sides determine the pairs; without graphs, operator names do.
-    """
-    if mine is not None and theirs is not None:
-        shared = tuple(each for each in dumped.categories if each in golden.categories)
-        sides = _RowContents(mine, dumped, shared), _RowContents(theirs, golden, shared)
-        identities = identities_of(*(each.graph_side() for each in sides))
-        if identities.matched.partners is not None:
-            return _paired(dumped, golden, identities), identities.matched
-    return golden.rows, MatchedNames()
-
-
-def _paired(dumped: RowSide, golden: RowSide, identities: Identities) -> dict[Place, StatisticRow]:
-    known: IdentifiedTensors[StatisticRow] = IdentifiedTensors()
-    for row in golden.rows.values():
-        name, io, slot, _ = row.place
-        known.add(identities.golden(sanitize(name), io, slot), io, row)
-    asked = (
-        (place, known.counterpart(identities.dumped, sanitize(place[0]), place[1], place[2]))
-        for place in dumped.rows
-    )
-    return {place: row for place, row in asked if row is not None}
+def _identities(
+    dumped: tuple[Folder, OperatorGraph | None], golden: tuple[Folder, OperatorGraph | None]
+) -> Identities:
+    """Return the identities of rows: by the graphs of both sides, or else by names."""
+    shared = tuple(each for each in categories(dumped[0]) if each in categories(golden[0]))
+    sides = [
+        _RowContents(graph, folder, shared).graph_side()
+        for folder, graph in (dumped, golden)
+        if graph is not None
+    ]
+    return identities_of(*sides) if len(sides) == len((dumped, golden)) else Identities()
 
 
 class _RowContents:
     """Contents of tensors for the alignment of graphs, as far as statistics show them."""
 
-    def __init__(self, graph: OperatorGraph, side: RowSide, shared: tuple[str, ...]) -> None:
+    def __init__(self, graph: OperatorGraph, folder: Folder, shared: tuple[str, ...]) -> None:
         self._graph = graph
         self._shared = shared
-        self._rows = {(sanitize(row.place[0]), *row.place[1:]): row for row in side.rows.values()}
+        self._rows = _placed(folder)
         self._readers = {
             source.name: (sanitize(operator.full_name), IO.INPUT, slot, 0)
             for operator in graph.operators.values()
@@ -290,16 +199,18 @@ class _RowContents:
         )
         return None if row is None else self._digest(row)
 
-    def _digest(self, row: StatisticRow) -> Hashable | None:
-        cells = tuple(row.cells.get(category) for category in self._shared)
-        is_telling = math.prod(row.shape or ()) > 1 and any(cell is not None for cell in cells)
+    def _digest(self, row: MeasuredRecord) -> Hashable | None:
+        known = row.cells
+        cells = tuple(known.get(category) for category in self._shared)
+        is_telling = math.prod(row.shape) > 1 and any(cell is not None for cell in cells)
         return (row.shape, cells) if is_telling else None
 
     def _content_of(self, name: str, slot: int) -> TensorContent | None:
         row = self._rows.get((sanitize(name), IO.OUTPUT, slot, 0))
-        if row is None or row.shape is None:
+        if row is None:
             return None
-        norm, largest, smallest = (_float(row.cells.get(each)) for each in ("l2norm", "max", "min"))
+        cells = row.cells
+        norm, largest, smallest = (_float(cells.get(each)) for each in ("l2norm", "max", "min"))
         return TensorContent(self._digest(row), math.prod(row.shape), norm, largest, smallest)
 
 
@@ -323,8 +234,8 @@ Pair = tuple[Cell, Cell]
 
 
 def row_evidence(
-    dumped: StatisticRow,
-    golden: StatisticRow,
+    dumped: MeasuredRecord,
+    golden: MeasuredRecord,
     limits: Mapping[str, float],
     *,
     is_handed_on: bool = False,
@@ -345,20 +256,18 @@ def row_evidence(
             shapes may differ by a reshape.
     """
     evidence = replace(lone_row(dumped), golden_dtype=golden.dtype, note="")
-    shapes = [
-        shape if shape is None or not is_handed_on else (math.prod(shape),)
-        for shape in (dumped.shape, golden.shape)
-    ]
+    forms = [read_shape(each.row.get("Shape")) for each in (dumped, golden)]
+    shapes = [form if form is None or not is_handed_on else (math.prod(form),) for form in forms]
     if None not in shapes and shapes[0] != shapes[1]:
-        note = f"shape {dumped.shape} against {golden.shape}"
+        note = f"shape {forms[0]} against {forms[1]}"
         return replace(evidence, verdict=TensorVerdict.SHAPE, note=note)
-    shared = dict(_shared(dumped, golden))
+    shared = dict(_shared(dumped.cells, golden.cells))
     if not shared:
         return replace(evidence, note="no statistic in common")
     if all(_is_same(*pair) for pair in shared.values()) and dumped.dtype == golden.dtype:
         return replace(evidence, error=SAME)
     telling = {category: pair for category, pair in shared.items() if _tells(category, shared)}
-    count = max(1, math.prod(dumped.shape or ()))
+    count = max(1, math.prod(dumped.shape))
     for category in shared:
         if _share(category, shared, count) > limits.get(category, math.inf):
             note = f"{_in_words(category, shared)}, limit {limits[category]:g}"
@@ -396,18 +305,18 @@ def _may_become(longer: Cell, rounded: Cell, dtype: str) -> bool:
     return any(_distance(each, rounded) <= PRINTED * abs(each) for each in narrowed)
 
 
-def _shared(dumped: StatisticRow, golden: StatisticRow) -> Iterator[tuple[str, Pair]]:
+def _shared(dumped: Mapping[str, Cell], golden: Mapping[str, Cell]) -> Iterator[tuple[str, Pair]]:
     """Yield the statistics that both rows have; two configurations may choose different ones."""
-    for category, cell in dumped.cells.items():
-        is_known = golden.cells.get(category) is not None
-        if is_known and not (_has_overflowed(category, dumped) or _has_overflowed(category, golden)):
-            yield category, (cell, golden.cells[category])
+    for category, cell in dumped.items():
+        is_known = golden.get(category) is not None
+        if is_known and not any(_has_overflowed(category, cells) for cells in (dumped, golden)):
+            yield category, (cell, golden[category])
 
 
-def _has_overflowed(category: str, row: StatisticRow) -> bool:
+def _has_overflowed(category: str, cells: Mapping[str, Cell]) -> bool:
     """Return whether a sum overflowed though all elements are finite, as may sums of float16 on a device."""
-    extremes = (row.cells.get("max"), row.cells.get("min"))
-    return category in SUMS and not _is_finite(row.cells[category]) and all(map(_is_finite, extremes))
+    extremes = (cells.get("max"), cells.get("min"))
+    return category in SUMS and not _is_finite(cells[category]) and all(map(_is_finite, extremes))
 
 
 def _tells(category: str, shared: Mapping[str, Pair]) -> bool:
@@ -418,17 +327,9 @@ def _tells(category: str, shared: Mapping[str, Pair]) -> bool:
     return nature is not Nature.SIGN_COUNT and _difference(category, shared) > PRINTED
 
 
-def lone_row(row: StatisticRow) -> TensorEvidence:
+def lone_row(row: Record, note: str = "golden lacks this row") -> TensorEvidence:
     """Return a row without counterpart as evidence."""
-    _, io, slot, _ = row.place
-    return TensorEvidence(
-        io,
-        slot,
-        row.shape or (),
-        row.dtype,
-        note="golden lacks this row",
-        is_weight=row.is_parameter,
-    )
+    return TensorEvidence(row.io, row.slot, row.shape, row.dtype, note=note, is_weight=row.op_type in INPUTS)
 
 
 _NONFINITE: Final = ("nan count", "negative inf count", "positive inf count")
@@ -502,21 +403,21 @@ def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
     return f"{BY_CATEGORY[category].title} {dumped} against {golden}"
 
 
-def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[RowSide, RowSide]:
+def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[Folder, Folder]:
     """Return the rows of two directories; without rows, tensors are measured as for the other side's rows.
 
     Raises:
         DumpReadError: A table cannot be read, or there was no such execution.
     """
     mine, theirs = read_rows(dumped, executions[0]), read_rows(golden, executions[1])
-    if mine.rows and not theirs.rows:
+    if mine.operators and not theirs.operators:
         return mine, measured_like(mine, golden, executions[1])
-    if theirs.rows and not mine.rows:
+    if theirs.operators and not mine.operators:
         return measured_like(theirs, dumped, executions[0]), theirs
     return mine, theirs
 
 
-def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
+def measured_like(side: Folder, path: str, execution: int | None) -> Folder:
     """Return the statistics of tensors, computed as the rows of the other side seem to have been.
 
     No file of a dump records whether a device computed the rows (``stat_calc_mode``), with other rounding
@@ -525,95 +426,26 @@ def measured_like(side: RowSide, path: str, execution: int | None) -> RowSide:
     Raises:
         DumpReadError: The directory cannot be read, or there was no such execution.
     """
-    hosted = measure_tensors(path, execution, StatisticSpec(side.categories), side)
-    sums = StatisticSpec(tuple(category for category in SUMS if category in side.categories))
+    known = categories(side)
+    hosted = measure_tensors(path, execution, StatisticSpec(known), side)
+    sums = StatisticSpec(tuple(category for category in SUMS if category in known))
     fits = [_same(side, hosted, sums)]
-    if fits[0] == sum(len(row.cells.keys() & {*sums.categories}) for row in side.rows.values()):
+    if fits[0] == sum(len(row.cells.keys() & {*sums.categories}) for row in _placed(side).values()):
         return hosted
     for is_high in (True, False):
         spec = replace(sums, on_device=True, high_precision=is_high)
         fits.append(_same(side, measure_tensors(path, execution, spec, side), sums))
     if max(fits) == fits[0]:
         return hosted
-    spec = StatisticSpec(side.categories, on_device=True, high_precision=fits[1] == max(fits))
+    spec = StatisticSpec(known, on_device=True, high_precision=fits[1] == max(fits))
     return measure_tensors(path, execution, spec, side)
 
 
-def _same(side: RowSide, other: RowSide, sums: StatisticSpec) -> int:
-    both = (
-        (row.cells.get(category), other.rows[place].cells.get(category))
-        for place, row in side.rows.items()
-        if place in other.rows
-        for category in sums.categories
-    )
-    return sum(mine is not None and mine == theirs for mine, theirs in both)
-
-
-def _judge_pair(
-    folders: FolderPair,
-    pair: tuple[RowSide, RowSide],
-    sides: tuple[FolderSurroundings, FolderSurroundings],
-    limits: Limits,
-    report: Report,
-) -> None:
-    """Add the verdicts on the operators of a pair of directories to a report."""
-    (dumped, golden), (mine, theirs) = pair, sides
-    judge, (found, matched) = Judge(limits), find_counterparts(dumped, golden, mine.graph, theirs.graph)
-    report.add_networks(folders.dumped, folders.golden, matched.networks)
-    passages, golden_passages = _by_passage(dumped), _by_passage(golden)
-    passes, golden_passes = (Counter(name for name, _ in each) for each in (passages, golden_passages))
-    findings = []
-    for order, ((name, number), rows) in enumerate(passages.items(), 1):
-        reads = mine.reads(name) or theirs.reads(name)
-        note = matched.notes.get(sanitize(name), "")
-        tensors = [_evidence(row, found.get(at), limits, pair, note) for at, row in rows.items()]
-        if matched.partners is None:
-            left = golden_passages.get((name, number), {})
-            tensors += (
-                replace(lone_row(row), note="mine lacks this row")
-                for place, row in left.items()
-                if place not in rows
-            )
-        tensors.sort(key=lambda tensor: (tensor.io, tensor.slot))
-        place = _place(rows, folders.label, mine, order, passes[name])
-        known = tuple(_with_source(tensor, reads) for tensor in tensors)
-        evidence = Finding(
-            place, tensors=known, replaces=matched.replaced.get(sanitize(name), ""), reads=reads
-        )
-        findings.append(judge.finding(evidence))
-    for finding in findings:
-        report.add(with_reach(finding, findings, mine.graph))
-    used = {place[0] for place in dumped.rows}
-    if matched.partners is not None:
-        used = {row.place[0] for row in found.values()}
-        # operators that a device inserts for its types and formats have no counterpart
-        used |= {name for name, _ in golden_passages if name.startswith(INSERTED_PREFIX)}
-    graphs = {"MINE": mine.graph, "GOLDEN": theirs.graph}
-    unread = [name for name, graph in graphs.items() if graph is None]
-    report.unread_graphs |= dict.fromkeys(unread)
-    # names of fused kernels and of single operators differ
-    is_told = not unread or dumped.is_compiled is golden.is_compiled
-    for (name, _), rows in (
-        golden_passages.items() if is_told else ()
-    ):  # missing operators, once for each pass
-        is_parameter = next(iter(rows.values())).is_parameter
-        if name not in used and sanitize(name) not in matched.golden and not is_parameter:
-            place = _place(rows, folders.label, theirs, 0, 1)
-            (report.unasked if mine.leaves_out(place, name) else report.missing).append(place)
-    counts = {sanitize(name): count for name, count in golden_passes.items()}
-    for name, count in passes.items():
-        other = counts.get(sanitize(matched.partner(name)), count)
-        if count != other:
-            report.uneven.append(Uneven(name, count, other))
-
-
-def _with_source(tensor: TensorEvidence, reads: Sequence[ValueSource]) -> TensorEvidence:
-    """Return a tensor; an input gets the name of its source, and is a weight if the source is one."""
-    source = reads[tensor.slot] if tensor.io is IO.INPUT and tensor.slot < len(reads) else None
-    if source is not None and source.kind is not SourceKind.OPERATOR:
-        tensor = replace(tensor, name=source.name, is_weight=source.kind in FIXED)
-    # only weights are exempt as rounded: results of operators are judged by limits
-    return tensor if tensor.is_weight else replace(tensor, is_rounded=False)
+def _same(side: Folder, other: Folder, sums: StatisticSpec) -> int:
+    rows, others = _placed(side), _placed(other)
+    both = ((rows[place].cells, others[place].cells) for place in rows.keys() & others.keys())
+    pairs = ((mine.get(each), theirs.get(each)) for mine, theirs in both for each in sums.categories)
+    return sum(mine is not None and mine == theirs for mine, theirs in pairs)
 
 
 def compare_statistics(
@@ -621,7 +453,7 @@ def compare_statistics(
     golden: str,
     limits: Limits,
     executions: Executions,
-    tell: Callable[[str, RowSide], object] = lambda _path, _side: None,
+    tell: Callable[[str, Folder], object] = lambda _path, _side: None,
 ) -> tuple[Report, Sequence[str]]:
     """Compare two dumps by their statistics; return the verdicts, and the directories without a counterpart.
 
@@ -632,51 +464,54 @@ def compare_statistics(
         DumpReadError: A table of statistics cannot be read.
     """
     folders = pair_folders(dumped, golden, executions, is_measured=True)
-    report = Report()
-    around, golden_around = SurroundedDump(dumped), SurroundedDump(golden)
-    for folder in folders.pairs:
-        pair = read_pair(folder.dumped, folder.golden, folders.executions)
-        tell(folder.dumped, pair[0])
-        tell(folder.golden, pair[1])
-        report.unreadable += pair[1].faults
-        sides = around.of(folder.dumped), golden_around.of(folder.golden)
-        _judge_pair(folder, pair, sides, limits, report)
-    return report, folders.alone
+    comparison = DumpComparison(dumped, golden, limits)
+    for pair in folders.pairs:
+        sides = read_pair(pair.dumped, pair.golden, folders.executions)
+        tell(pair.dumped, sides[0])
+        tell(pair.golden, sides[1])
+        folder = _matched(comparison, pair, *sides)
+        comparison.add_measured(
+            folder, [_tensors(folder, each, limits) for each in folder.matched.executions]
+        )
+    return comparison.report(), folders.alone
 
 
-def _by_passage(side: RowSide) -> dict[tuple[str, int], dict[Place, StatisticRow]]:
-    passages: dict[tuple[str, int], dict[Place, StatisticRow]] = {}
-    for place, row in side.rows.items():
-        passages.setdefault((place[0], place[3]), {})[place] = row
-    return passages
+def _matched(comparison: DumpComparison, pair: FolderPair, dumped: Folder, golden: Folder) -> ComparedFolder:
+    mine, theirs = comparison.surroundings(pair)
+    matched = match_executions(dumped, golden, _identities((dumped, mine.graph), (golden, theirs.graph)))
+    return ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
 
 
-def _evidence(
-    row: StatisticRow,
-    counterpart: StatisticRow | None,
-    limits: Limits,
-    pair: tuple[RowSide, RowSide],
-    note: str,
-) -> TensorEvidence:
-    dumped, golden = pair
-    if row.place in dumped.unreadable:
-        return replace(lone_row(row), verdict=TensorVerdict.UNREADABLE, note=dumped.unreadable[row.place])
-    if counterpart is None:
-        return lone_row(row)
-    is_other = row.place[:2] != counterpart.place[:2]
-    is_handed_on = is_other and dumped.is_compiled != golden.is_compiled
-    evidence = row_evidence(row, counterpart, limits.statistics, is_handed_on=is_handed_on)
-    return replace(evidence, note=joined(note, evidence.note))
-
-
-def _place(
-    rows: Mapping[Place, StatisticRow], label: str, around: FolderSurroundings, order: int, passes: int
-) -> OperatorPlace:
-    row = next(iter(rows.values()))
-    name, _, _, number = row.place
-    numbered = number if passes > 1 else None
-    place = around.place(name, row.op_type, pass_number=numbered, label=label, order=order, time=row.time)
-    return described(place, around.operator(name))
+def _tensors(
+    folder: ComparedFolder, execution: OperatorExecution, limits: Limits
+) -> tuple[TensorEvidence, ...]:
+    """Return the rows of an execution beside their counterparts."""
+    compared, weights = [], folder.weights(execution)
+    for row in execution.tensors:
+        golden = execution.counterparts.get((row.io, row.slot))
+        if not isinstance(row, MeasuredRecord):
+            fault = row.fault if isinstance(row, TensorlessFile) else ""
+            compared.append(TensorEvidence(row.io, row.slot, verdict=TensorVerdict.UNREADABLE, note=fault))
+        elif not isinstance(golden, MeasuredRecord):
+            compared.append(lone_row(row))
+        else:
+            is_other = (golden.op_name, golden.io) != (row.op_name, row.io)
+            is_handed_on = is_other and folder.dumped.kind.is_compiled != folder.golden.kind.is_compiled
+            known = row_evidence(row, golden, limits.statistics, is_handed_on=is_handed_on)
+            is_weight = known.is_weight or (row.io is IO.INPUT and row.slot in weights)
+            # only weights are exempt as rounded: results of operators are judged by limits
+            is_rounded = known.is_rounded and is_weight
+            note = joined(execution.note, known.note)
+            compared.append(replace(known, is_weight=is_weight, is_rounded=is_rounded, note=note))
+    if folder.matched.by_graphs.partners is None:
+        present = {(each.io, each.slot) for each in execution.tensors}
+        number = execution.number or 0
+        compared += (
+            lone_row(each, "mine lacks this row")
+            for each in folder.golden.operators.get(execution.name, ())
+            if each.pass_number == number and (each.io, each.slot) not in present
+        )
+    return tuple(sorted(compared, key=lambda each: (each.io, each.slot)))
 
 
 # Limits for a row against its own tensor: counts and digests have to be equal.
@@ -696,13 +531,13 @@ def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
         DumpReadError: A table cannot be read, or there was no such execution.
     """
     side = read_rows(path, execution)
-    if not side.rows:
+    if not side.operators:
         return
-    measured = measured_like(side, path, execution)
-    for place, row in side.rows.items():
-        if place not in measured.rows:
+    measured = _placed(measured_like(side, path, execution))
+    for place, row in _placed(side).items():
+        if place not in measured:
             continue
-        evidence = row_evidence(row, measured.rows[place], _EXACT)
+        evidence = row_evidence(row, measured[place], _EXACT)
         if evidence.verdict is TensorVerdict.DIFFERS or (evidence.error is not None and evidence.note):
             name, io, slot, _ = place
             yield f"{name} {io} {slot}: {evidence.note.partition(', limit')[0]}"
