@@ -71,7 +71,7 @@ _NAMED: Final = "model with node names"
 
 _CONFIRMATIONS: Final = {
     SearchEnd.CONFIRMED: "confirmed: errors stay below {} on {} held out",
-    SearchEnd.UNCONFIRMED: "not confirmed: an error exceeds {} on an input held out",
+    SearchEnd.UNCONFIRMED: "not confirmed: another input may exceed {}",
 }
 _SIZES: Final = {
     True: "minimal: without any one of them an output exceeds {}",
@@ -92,13 +92,16 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
     else:
         yield f"keep {len(advice.nodes)} of them in {advice.variants.to.name}:"
         yield from _operators(advice, Path(answer.files[0]).name if answer.files else "")
-        yield _SIZES[advice.is_smallest].format(f"{advice.bound:g}")
+        yield _SIZES[advice.is_smallest].format(f"{advice.limit:.3g}")
     yield from _errors(advice)
     if advice.outcome in _CONFIRMATIONS:
         unseen = {error.example for error in advice.errors if error.is_unseen}
         yield _CONFIRMATIONS[advice.outcome].format(f"{advice.bound:g}", plural(len(unseen), "input"))
-    if advice.is_confirmed:
-        yield from _distance_to_bound(advice)
+        largest = advice.largest
+        yield (
+            f"largest error: {largest.after / advice.bound:.0%} of {advice.bound:g} ({largest.example});"
+            f" mean error plus 5 standard deviations: {advice.likely / advice.bound:.0%}"
+        )
     yield f"{advice.runs:.0f} runs of the network, {seconds:.2f} s"
     if types := advice.types:
         beyond = f", which exceeds {advice.bound:g}" if types.error > advice.bound else ""
@@ -117,18 +120,6 @@ def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
     yield f"no set of operators kept in {to} brings every output below {advice.bound:g}"
     if max(error.after for error in advice.errors) > advice.bound:
         yield f"the bound is smaller than the error of {to} itself"
-
-
-def _distance_to_bound(advice: KeepAdvice) -> Iterator[str]:
-    """Yield the largest error as a share of the bound, and a warning if other inputs may exceed the bound."""
-    bound, largest, likely = advice.bound, advice.largest, advice.likely
-    yield f"largest error: {largest.after / bound:.0%} of {bound:g} ({largest.example})"
-    if likely > bound:
-        smaller = 0.95 * bound * bound / likely  # rounding to two digits adds at most 5 %
-        yield (
-            f"another input may exceed {bound:g}: mean error plus 2 standard deviations is {likely:.3g};"
-            f" to be surer, search with --advise {smaller:.2g} or more --inputs"
-        )
 
 
 def _operators(advice: KeepAdvice, written: str) -> Iterator[str]:

@@ -1,3 +1,4 @@
+from .mixed import mixed_model as mixed_model
 from .primitives import primitive_model as primitive_model
 from .splice import CAST as CAST
 from .splice import EmulatingRuntime as EmulatingRuntime

@@ -15,7 +15,7 @@ from msdump import dtypes
 from msdump.dtypes import DType
 from msdump.graph import compilation
 from msdump.graph.functions import callees, function_key, renamed_calls
-from msdump.graph.graph import Graph, Node, Value, ValueType
+from msdump.graph.graph import Graph, Node, Shape, Value, ValueType
 from msdump.graph.kernel import onenode
 from msdump.graph.kernel.emulation import PREFIX, Rounding
 from msdump.graph.kernel.onenode import OLDEST_IR, Bindings, RuntimeLimits, contiguous
@@ -75,7 +75,7 @@ class ValueShape:
     """Element type and shape of a value."""
 
     dtype: DType
-    shape: tuple[int, ...] | None = None
+    shape: Shape | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import logging
 import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +13,32 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from msdump.errors import InputError, MsdumpError
+from msdump.errors import InputError, MsdumpError, is_final
+from msdump.execute import cpu_runtime
 from msdump.graph import GE_TYPES, IN_MEMORY, Node, loader
-from msdump.graph.kernel import FLOAT32, Rounding
+from msdump.graph.cutting import mixed_model
+from msdump.graph.kernel import FLOAT16, FLOAT32, Rounding
 from msdump.judge import reports
 from msdump.judge.advise.search import SetSearch
-from msdump.judge.advise.variants import DeviceRuns, Example, Progress, Truth, Values, Variants, golden
+from msdump.judge.advise.variants import (
+    DeviceRuns,
+    Example,
+    Progress,
+    Truth,
+    Values,
+    Variants,
+    distance,
+    golden,
+)
 from msdump.plan import PrecisionMode
+
+_log = logging.getLogger("msdump.judge")
 
 KEEP_DTYPE: Final = "keep_dtype.cfg"
 CUSTOMIZE_DTYPES: Final = "customize_dtypes.cfg"
 MODIFY_MIXLIST: Final = "modify_mixlist.json"
 MINDSPORE: Final = "ascend_config.json"
-CONVERTER: Final = "onnxconverter_common.json"
+MIXED: Final = "float16.onnx"
 FRAGMENT: Final = "data_dump_fragment.json"
 
 FILES: Final = {
@@ -32,7 +46,7 @@ FILES: Final = {
     CUSTOMIZE_DTYPES: "for ATC --customize_dtypes",
     MODIFY_MIXLIST: "for ATC --modify_mixlist",
     MINDSPORE: "for MindSpore set_context",
-    CONVERTER: "for onnxconverter_common float16",
+    MIXED: "for onnxruntime and other runtimes",
     FRAGMENT: "for msdump configurations",
 }
 """Reader of each written file, in a few words."""
@@ -86,6 +100,8 @@ def write(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> list[str]:
     """
     texts = _texts(advice, mode, str(Path(folder).resolve()))
     paths = [reports.write(folder, name, (text,)) for name, text in texts.items()]
+    if (model := _mixed_model(advice)) is not None:
+        paths.append(reports.write_bytes(folder, MIXED, [model]))
     if advice.nameless:
         source = Path(advice.variants.graph.source)
         for name, parts in loader.named_files(str(source)).items():
@@ -93,6 +109,39 @@ def write(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> list[str]:
             if path != source.resolve().parent / name or not path.exists():
                 paths.append(reports.write_bytes(str(path.parent), path.name, parts))
     return paths
+
+
+def _mixed_model(advice: KeepAdvice) -> bytes | None:
+    """Return the model in which all operators but the advised ones are in float16, None if it is no use.
+
+    It is tried on the inputs of the search: it must load, and its errors stay within the bound.
+    """
+    variants, kept = advice.variants, {node.name for node in advice.nodes}
+    narrow = {
+        node.name
+        for node in variants.graph.nodes
+        if node.name not in kept
+        and FLOAT16 in {variants.narrow(node)[0].reads, variants.narrow(node)[0].writes}
+    }
+    if not narrow:
+        return None
+    try:
+        model = mixed_model(variants.graph, narrow)
+        session = cpu_runtime().session(model)
+        names = [value.name for value in variants.graph.outputs]
+        error = max(
+            distance(output, example.golden[name])
+            for example in advice.measured.examples
+            for name, output in zip(names, session.run(names, example.feeds, None), strict=True)
+        )
+        reason = f"its error {error:.3g} exceeds {advice.bound:g}" if error > advice.bound else ""
+    except Exception as failure:  # the runtime's classes vary
+        if is_final(failure):
+            raise
+        reason = str(failure)
+    if reason:
+        _log.warning("%s is not written: %s", MIXED, reason)
+    return None if reason else model
 
 
 def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, str]:
@@ -116,8 +165,6 @@ def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, st
         options = {"ge.exec.modify_mixlist": f"{folder}/{MODIFY_MIXLIST}"}
         ascend_config = {"precision_mode": _mixed(mode), "ge_options": {"global": options}}
     texts[MINDSPORE] = _json({"ascend_config": ascend_config})
-    blocked = [node.name for node in advice.nodes]
-    texts[CONVERTER] = _json({"node_block_list": blocked, "keep_io_types": True})
     texts[FRAGMENT] = _json({"msdump": {"precision_mode": str(mode), key: path}})
     return texts
 
@@ -193,15 +240,17 @@ class KeepAdvice:
     Attributes:
         measured: The runs of the inputs of the search.
         bound: The largest error that is allowed.
+        limit: The largest error that the search allowed: the bound less a margin for inputs not seen.
         kept: Positions of the operators to keep; None where even all operators kept miss the bound.
         errors: The errors of every output and input; without a set, ``after`` is that with everything kept.
         outcome: End of the search.
-        is_smallest: Whether removing any operator breaks the bound on an input of the search.
+        is_smallest: Whether removing any operator breaks the limit on an input of the search.
         types: The types of the operators to keep; None where there are none, or the search was interrupted.
     """
 
     measured: DeviceRuns
     bound: float
+    limit: float
     kept: frozenset[int] | None
     errors: tuple[ErrorPair, ...]
     outcome: SearchEnd
@@ -220,17 +269,11 @@ class KeepAdvice:
 
     @property
     def likely(self) -> float:
-        """Error that another input seldom exceeds: two standard deviations above the mean over the inputs.
-
-        The error of an input is the largest error of its outputs. At least the largest error of all inputs.
-        """
+        """Error that another input seldom exceeds; that of an input is the largest of its outputs."""
         by_input: dict[str, float] = {}
         for error in self.errors:
             by_input[error.example] = max(error.after, by_input.get(error.example, 0.0))
-        errors = [*by_input.values()]
-        if len(errors) == 1 or not math.isfinite(max(errors)):
-            return max(errors)
-        return max(*errors, statistics.fmean(errors) + _DEVIATIONS * statistics.stdev(errors))
+        return _likely([*by_input.values()])
 
     @property
     def runs(self) -> float:
@@ -260,15 +303,20 @@ class KeepAdvice:
 
 
 _ROUNDS: Final = 12
-"""Largest number of searches: each one that an unseen input refutes is repeated with that input."""
-
-_WITHOUT_MARGIN: Final = 8
-"""Number of searches for the exact bound; later ones keep a margin for further inputs, with larger sets."""
+"""Largest number of searches: each one that is refuted is repeated with a smaller limit."""
 
 _HELD_OUT: Final = 8  # made-up inputs that confirm a set, in addition to the user's
 _JOINING: Final = 2  # largest number of refuting inputs that join the search at once
 
-_DEVIATIONS: Final = 2.0  # of a normal distribution, 2 % lie above
+_DEVIATIONS: Final = 5.0  # errors have a longer tail than a normal distribution, and few inputs show little
+
+
+def _likely(errors: Sequence[float]) -> float:
+    """Return an error that another input seldom exceeds: five standard deviations above the mean."""
+    if len(errors) < 2 or not math.isfinite(max(errors)):  # noqa: PLR2004 - one has no spread
+        return max(errors, default=0.0)
+    return max(*errors, statistics.fmean(errors) + _DEVIATIONS * statistics.stdev(errors))
+
 
 Unseen = Callable[[int], tuple[str, Values]]
 """Returns a made-up input by number: its name, and the arrays to feed."""
@@ -311,7 +359,8 @@ def advise(
     try:
         return _confirmed(search, bound, trials, _finite(made_up, truth, variants.progress))
     except KeyboardInterrupt:
-        return KeepAdvice(search.runs, bound, search.best, (), SearchEnd.INTERRUPTED, is_smallest=False)
+        end = SearchEnd.INTERRUPTED
+        return KeepAdvice(search.runs, bound, search.limit, search.best, (), end, is_smallest=False)
 
 
 def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Example]:
@@ -326,20 +375,29 @@ def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Examp
 def _confirmed(
     search: SetSearch, bound: float, held: Sequence[Example], source: Iterator[Example]
 ) -> KeepAdvice:
+    """Search with a limit that falls until further inputs, too, are likely to stay within the bound."""
     runs, progress = search.runs, search.runs.variants.progress
-    trials, kept = [*held, *islice(source, _HELD_OUT)], None
-    joined: list[Example] = []
-    for number in range(1, 1 + _ROUNDS):
+    trials, kept, limit = [*held, *islice(source, _HELD_OUT)], None, bound
+    outcome, joined = SearchEnd.UNCONFIRMED, list[Example]()
+
+    def worst(examples: Sequence[Example], kept: frozenset[int] = frozenset()) -> list[float]:
+        return [max(each.values(), default=0.0) for each in runs.errors([kept], examples)[0]]
+
+    seen, likely = worst(runs.examples), _likely(worst([*runs.examples, *trials]))
+    if 0 < likely < math.inf:
+        search.limit *= max(seen) / likely
+    for _ in range(_ROUNDS):
         found = search.smallest()
         if found is None:
             break
-        kept = found
-        errors = [max(each.values(), default=0.0) for each in runs.errors([kept], trials)[0]]
+        kept, limit = found, search.limit
+        seen, errors = worst(runs.examples, kept), worst(trials, kept)
         for trial, error in zip(trials, errors, strict=True):
             progress.say(f"on {trial.name}, held out: error {error:.3g}")
-        if max(errors, default=0.0) <= bound:
+        likely = _likely([*seen, *errors])
+        if likely <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
-            return _advice(search, bound, kept, joined, trials, outcome=outcome)
+            break
         # only the refuting inputs with the largest errors join: a set that holds on them mostly holds on all
         by_error = sorted(zip(errors, trials, strict=True), key=lambda each: -each[0])
         joining = [trial for error, trial in by_error[:_JOINING] if error > bound]
@@ -347,15 +405,15 @@ def _confirmed(
         joined += joining
         trials = [trial for trial in trials if trial not in joining]
         trials += islice(source, _HELD_OUT - sum(trial not in held for trial in trials))
-        if number >= _WITHOUT_MARGIN and math.isfinite(max(errors)):
-            search.limit *= bound / max(errors)
-    outcome = SearchEnd.NONE if kept is None else SearchEnd.UNCONFIRMED
-    return _advice(search, bound, kept, joined, trials, outcome=outcome)
+        if math.isfinite(likely):
+            search.limit *= bound / likely
+    outcome = SearchEnd.NONE if kept is None else outcome
+    return _advice(search, (bound, limit), kept, joined, trials, outcome=outcome)
 
 
 def _advice(
     search: SetSearch,
-    bound: float,
+    limits: tuple[float, float],
     kept: frozenset[int] | None,
     joined: Sequence[Example],
     trials: Sequence[Example],
@@ -372,6 +430,5 @@ def _advice(
         for example, before, with_kept in pairs
         for output, kept_error in with_kept.items()
     ]
-    is_smallest = search.is_minimal and search.limit == bound
-    advice = KeepAdvice(runs, bound, kept, tuple(errors), outcome, is_smallest)
+    advice = KeepAdvice(runs, *limits, kept, tuple(errors), outcome, search.is_minimal)
     return replace(advice, types=_by_types(advice)) if kept else advice

@@ -14,6 +14,7 @@ from msdump.errors import InputError, UnsupportedOpError
 from msdump.graph import loader
 from msdump.judge import inputs
 from msdump.judge.advise import Variants, advise, search
+from msdump.judge.advise.variants import golden
 from msdump.plan import OverflowMode, PrecisionMode
 from sample_nets.build import build
 from tests.judge.advise import nets
@@ -26,7 +27,7 @@ LATE_OVERFLOW = f"""{HEAD} net (float[4] x) => (float[4] y) <float k = {{2000.0}
 def smallest(graph, advice):
     """Return the size of the smallest set for the inputs that a search has looked at."""
     seen = [(example.name, example.feeds) for example in advice.measured.examples]
-    return nets.smallest_size(graph, "force_fp16", seen, advice.bound)
+    return nets.smallest_size(graph, "force_fp16", seen, advice.limit)
 
 
 @pytest.mark.parametrize(
@@ -43,12 +44,26 @@ def test_small_networks_get_the_optimum(seed, bound):
 
     assert advice.is_confirmed
     names = [node.name for node in advice.nodes]
-    if len(advice.measured.examples) <= 10:  # afterwards the search keeps a margin
-        assert smallest(graph, advice) == len(names)
+    assert smallest(graph, advice) == len(names)
     for error in advice.errors:
         feeds = nets.examples(graph, int(error.example.removeprefix("seed ")))[0][1]
         told = nets.device_errors(graph, "force_fp16", feeds, names)
         assert told[error.output] == error.after <= bound
+
+
+@pytest.mark.parametrize("seed", [201, 204, 205, 207])
+def test_unseen_inputs_stay_within_the_bound(seed, monkeypatch):
+    """The limit of the search has a margin from the spread of its inputs; a confirmed set holds on others."""
+    monkeypatch.setattr(search, "MOST_EXACT", 0)
+    advice = nets.advice_for(nets.random_net(seed, 25), "force_fp16", 6e-4, seeds=(0, 1, 2, 3))
+
+    graph = advice.variants.graph
+    others = [golden(*each, nets.truth_of(graph)) for each in nets.examples(graph, *range(5000, 5060))]
+    errors = [max(each.values()) for each in advice.measured.errors([advice.kept], others)[0]]
+    assert advice.is_confirmed
+    assert advice.limit < advice.bound
+    assert advice.likely <= advice.bound
+    assert max(errors) <= advice.bound
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -121,9 +136,9 @@ def test_no_operator_can_go(seed, monkeypatch):
     advice = nets.advice_for(nets.random_net(seed + 60, 30), "force_fp16", 3e-4, seeds=(0, 1, 2, 3))
 
     assert advice.is_smallest
-    assert advice.measured.worst(advice.kept) <= 3e-4
+    assert advice.measured.worst(advice.kept) <= advice.limit <= 3e-4
     for position in advice.kept:
-        assert advice.measured.worst(advice.kept - {position}) > 3e-4
+        assert advice.measured.worst(advice.kept - {position}) > advice.limit
 
 
 def test_a_search_that_may_spend_no_more(monkeypatch):
