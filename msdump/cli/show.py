@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,11 +28,9 @@ from msdump.look import (
     InspectedTensor,
     Inspection,
     Place,
-    Strangers,
     file_size,
     first_statistics,
     first_tensor,
-    inspect,
     list_folders,
     of_file,
     of_operator,
@@ -75,29 +73,6 @@ class DumpDirectory:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTensor:
-    """A tensor of a file or of an operator.
-
-    Attributes:
-        subject: The tensor.
-        inspection: Facts about its elements; None where they were not saved.
-    """
-
-    subject: InspectedTensor
-    inspection: Inspection | None
-
-    @property
-    def statistics(self) -> dict[str, float | bool | str | None]:
-        """Statistics by the names of statistic_category."""
-        return dict(self.subject.statistics)
-
-    @property
-    def strangers(self) -> Mapping[str, Strangers]:
-        """Its elements that are not finite, by "nan", "inf", "-inf"; empty without saved elements."""
-        return {} if self.inspection is None else self.inspection.strangers
-
-
-@dataclass(frozen=True, slots=True)
 class ShownDump:
     """The tree of a dump with a tensor or some statistics of it, or the tensors of a file or an operator.
 
@@ -113,7 +88,7 @@ class ShownDump:
     directories: Sequence[DumpDirectory] = ()
     output: FirstTensor | None = None
     statistics: FirstStatistics | None = None
-    tensors: Sequence[ShownTensor] = ()
+    tensors: Sequence[InspectedTensor] = ()
 
 
 def _value(extreme: Extreme) -> float:
@@ -124,9 +99,10 @@ def _value(extreme: Extreme) -> float:
 DOCUMENT: Final = Document(
     Shape(ShownDump, "path directories output statistics tensors", name="ShowDocument"),
     Shape(
-        ShownTensor,
-        "name=subject.name path=subject.path dtype=subject.dtype shape=subject.shape statistics"
-        " smallest=inspection.smallest largest=inspection.largest strangers histogram=inspection.histogram",
+        InspectedTensor,
+        "name path dtype shape statistics=cells smallest=inspection.smallest largest=inspection.largest"
+        " strangers histogram=inspection.histogram",
+        name="ShownTensor",
     ),
     Shape(Extreme, "value place", value=_value),
     Shape(FirstTensor, "path dtype shape elements"),
@@ -134,8 +110,8 @@ DOCUMENT: Final = Document(
 )
 
 
-def _tensor_lines(shown: ShownTensor) -> Iterator[str]:
-    subject, inspection = shown.subject, shown.inspection
+def _tensor_lines(subject: InspectedTensor) -> Iterator[str]:
+    inspection = subject.inspection
     yield f"{subject.name}, {subject.where}" if subject.where else subject.name
     yield f"file       {subject.path}"
     shape = " x ".join(map(str, subject.shape)) or "scalar"
@@ -300,9 +276,8 @@ def _first_tensor(folder: Path) -> FirstTensor | None:
 
 def _show(tensors: Sequence[InspectedTensor]) -> None:
     """Print tensors, or put their document."""
-    inspected = (ShownTensor(each, None if each.load is None else inspect(each.load())) for each in tensors)
     if documents.wanted():
-        documents.put(DOCUMENT, ShownDump(tensors[0].path, tensors=[*inspected]))
+        documents.put(DOCUMENT, ShownDump(tensors[0].path, tensors=tensors))
     else:
-        for number, each in enumerate(inspected):
+        for number, each in enumerate(tensors):
             print(*([""] if number else []), *_tensor_lines(each), sep="\n")

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -145,12 +146,12 @@ def inspect(array: np.ndarray) -> Inspection:
     starts = zip(center[-2:], corner.shape, strict=True)
     begin = tuple(max(0, min(index - _SLICE // 2, size - _SLICE)) for index, size in starts)
     shown = corner[tuple(np.s_[start : start + _SLICE] for start in begin)]
-    return Inspection(smallest, largest, strangers, histogram, shown, center[:-2], begin)
+    return Inspection(smallest, largest, strangers, histogram, shown.copy(), center[:-2], begin)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class InspectedTensor:
-    """A tensor that can be inspected.
+    """A tensor of a file or of an operator.
 
     Attributes:
         name: Its operator, type and slot; the name of the file where that is all that is known.
@@ -172,6 +173,21 @@ class InspectedTensor:
     statistics: Measurements
     shape: tuple[int, ...]
     load: Callable[[], np.ndarray] | None = field(repr=False)
+
+    @property
+    def cells(self) -> dict[str, float | bool | str | None]:
+        """Statistics by the names of statistic_category."""
+        return dict(self.statistics)
+
+    @cached_property
+    def inspection(self) -> Inspection | None:
+        """Facts about its elements; None where they were not saved."""
+        return None if self.load is None else inspect(self.load())
+
+    @property
+    def strangers(self) -> Mapping[str, Strangers]:
+        """Its elements that are not finite, by "nan", "inf", "-inf"; empty without saved elements."""
+        return {} if self.inspection is None else self.inspection.strangers
 
 
 def of_file(path: str) -> tuple[InspectedTensor, ...]:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -234,12 +235,14 @@ class WatchReport:
         findings: The hits and undecided rules, in the order of iterations, ranks and time.
         unreadable: Files that could not be read, and why.
         looked_at: Number of checked tensors by rule.
+        shared: Tensors of one iteration of a rank that ranks should share, by place and name.
     """
 
     rules: tuple[WatchRule, ...]
     findings: list[Finding] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     looked_at: Counter[str] = field(default_factory=Counter)
+    shared: dict[Hashable, SharedTensor] = field(default_factory=dict)
 
     @property
     def hits(self) -> list[Hit]:
@@ -267,20 +270,7 @@ class WatchReport:
         return any(count > undecided[name] for name, count in self.looked_at.items())
 
 
-@dataclass(slots=True)
-class _RankReport(WatchReport):
-    """Findings of the rules in one iteration of one rank.
-
-    Attributes:
-        number: Numbers of the iteration and of the rank.
-        shared: Tensors that must be equal on all ranks, by place and name.
-    """
-
-    number: tuple[int, int] = (0, 0)
-    shared: dict[Hashable, SharedTensor] = field(default_factory=dict)
-
-
-def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[_RankReport]:
+def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[WatchReport]:
     """Return the findings of the rules in the iterations of one rank, each of them in some directories.
 
     Raises:
@@ -290,7 +280,7 @@ def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]
     rules_for = functools.cache(watch.rules_for)
     reports = []
     for folders in groups:
-        report = _RankReport(rules, number=_order(folders[0]))
+        report = WatchReport(rules)
         reports.append(report)
         try:  # by time, files before rows
             files = [
@@ -357,15 +347,16 @@ def watch(
         progress=progress,
     )
     report = WatchReport(tuple(rules))
-    in_order = sorted(itertools.chain.from_iterable(checked), key=lambda part: part.number)
-    for _, of_iteration in itertools.groupby(in_order, lambda part: part.number[0]):
+    numbers = (_order(folders[0]) for part in parts for folders in part)  # of iteration and rank
+    in_order = sorted(zip(numbers, itertools.chain.from_iterable(checked), strict=True), key=itemgetter(0))
+    for _, of_iteration in itertools.groupby(in_order, lambda part: part[0][0]):
         shared: dict[Hashable, dict[int, SharedTensor]] = {}
-        for part in of_iteration:
+        for (_, rank), part in of_iteration:
             report.findings += part.findings
             report.unreadable += part.unreadable
             report.looked_at += part.looked_at
             for key, tensor in part.shared.items():
-                shared.setdefault(key, {})[part.number[1]] = tensor
+                shared.setdefault(key, {})[rank] = tensor
         findings = [
             finding
             for tensors in shared.values()
