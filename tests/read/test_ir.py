@@ -19,6 +19,7 @@ from msdump.read import (
     read_listed_operators,
 )
 from msdump.read.ir import parse_operands
+from msdump.read.operator_graph import OperatorGraph, named_as_files
 from tests.read.written import put
 
 MINDSPORE = """\
@@ -250,3 +251,23 @@ def test_listed_operators(tmp_path, types, name):
     outputs = ValueForm("BFloat16", (-1, 2)), ValueForm("String", (4,))
     expected = {SPLIT: (inputs, outputs)} if "Float" in types else {}
     assert expected == read_listed_operators(str(path))
+
+
+def test_operators_have_the_names_of_their_files():
+    """Files are numbered by scope and type in the order of the graph file, through all graphs."""
+
+    def graph(*names, **fields):
+        operators = {name: GraphOperator(name, "Cast", place=place) for place, name in enumerate(names)}
+        reader = ValueSource(SourceKind.OPERATOR, names[-1])
+        return OperatorGraph(operators, outputs=(reader,), **fields)
+
+    main = graph("Default/Cast-op3", "Default/a/Cast-op1", "Default/Cast-op0")
+    inner = graph("Default/Cast-op1")
+
+    named = [*named_as_files([main.in_order(["Default/Cast-op0"]), inner])]
+
+    assert ["Default/Cast-op1", "Default/Cast-op0", "Default/a/Cast-op0"] == [*named[0].operators]
+    assert "Default/Cast-op1" == named[0].outputs[0].name
+    assert ["Default/Cast-op2"] == [*named[1].operators]
+    ours = graph("Default/Cast-op3", is_ours=True)
+    assert [ours] == [*named_as_files([ours])]

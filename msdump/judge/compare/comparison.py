@@ -195,7 +195,7 @@ class DumpComparison:
                 for each in folder.matched.executions:
                     labels.append(folder.label)
                     weights, held, apart = folder.roundings(each)
-                    yield MeasuredExecution(kinds, each, weights, held, apart)
+                    yield MeasuredExecution(kinds, each, weights, held, apart, folder.reshaped(each))
 
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)

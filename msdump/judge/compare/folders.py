@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from msdump.device import INSERTED_PREFIX, is_settled
+from msdump.device import INSERTED_PREFIX, is_settled, is_view
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.graph import is_random, written_inputs
 from msdump.judge import SHORTER, Fact, FactKind, host_arrays, is_rounding, measure
@@ -297,6 +297,27 @@ class ComparedFolder:
             return weights, frozenset(SHORTER), ()
         held = mine.held | (frozenset() if theirs is None else theirs.held)
         return weights, held, shortest_apart(_float_types(mine), _float_types(theirs))
+
+    def reshaped(self, execution: OperatorExecution) -> frozenset[tuple[IO, int]]:
+        """Return the inputs and outputs of an execution that a view may have left in the shape of its input.
+
+        vendor: MindSpore's files of a view's output, and of the inputs that read it, have this shape, which
+        the graph file shows only where it is static.
+        """
+        if self.is_ours:
+            return frozenset()
+        views = {(IO.OUTPUT, 0)} if is_view(execution.op_type) else set()
+        for graph, sources in (
+            (self.mine.graph, self._reads(execution)),
+            (self.theirs.graph, self._golden_sources(execution)),
+        ):
+            for slot, source in enumerate(sources):
+                known = (
+                    graph.operators.get(source.name) if graph and source.kind is SourceKind.OPERATOR else None
+                )
+                if known is not None and is_view(known.op_type):
+                    views.add((IO.INPUT, slot))
+        return frozenset(views)
 
     def evidence(
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]

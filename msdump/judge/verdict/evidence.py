@@ -162,6 +162,7 @@ class TensorEvidence:
             side.
         as_written: Whether an input, on the examined side, has the elements that its producer wrote, or
             these rounded to a type of the reading operator; None if unknown.
+        summed: Norm of an output if none of the summands cancelled, of an operator that sums; else 0.
         limit: Largest relative distance that agrees: what the types round, and what the inputs explain. None
             if the two had to be the same, or were not compared.
     """
@@ -182,6 +183,7 @@ class TensorEvidence:
     is_folded: bool = False
     overflows: int = 0
     as_written: bool | None = None
+    summed: float = 0.0
     limit: float | None = None
 
     @property
@@ -193,6 +195,12 @@ class TensorEvidence:
     def is_flipped(self) -> bool:
         """Whether it agrees except for flipped elements: integers or truth values that rounding changed."""
         return self.verdict is TensorVerdict.AGREES and self.error is not None and self.error.changed > 0
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether it agrees as the rounding of its summands alone, so that no digit of it may be right."""
+        is_far = self.limit is not None and self.distance > self.limit
+        return self.verdict is TensorVerdict.AGREES and is_far and bool(self.summed)
 
     @property
     def badness(self) -> tuple[int, bool, float]:

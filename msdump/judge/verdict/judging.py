@@ -42,6 +42,9 @@ from msdump.read import ABSENT, SourceKind, ValueSource
 from msdump.record import IO
 from msdump.store import PARAMETER
 
+_ARGUMENTS: Final = frozenset({"bool", "int32", "int64"})
+"""Types of arguments that are inputs of MindSpore's operators."""
+
 _OF_LIMIT: Final = 4.0
 """Times its epsilon that a type of 16 bits allows."""
 
@@ -179,7 +182,12 @@ class Judge:
     def _carry(
         self, case: Case, outputs: Sequence[TensorEvidence], carried: float, *, is_drift: bool
     ) -> None:
-        """Record the distance that an operator's flipped elements may cause in its readers."""
+        """Record the distance that an operator's flipped elements, or noise, may cause in its readers."""
+        if any(each.is_noise for each in outputs):
+            carried = math.inf
+        elif math.isinf(carried):  # until an output of a reader is near golden's again
+            plain = self._tensors.results(replace(each, verdict=TensorVerdict.UNCHECKED) for each in outputs)
+            carried = carried if any(each.is_bad for each in plain) else 0.0
         steps = is_drift and case.evidence.place.op_type in DISCONTINUOUS
         if steps or case.flipped:
             moved = (each.distance for each in outputs if not (each.is_flipped or each.misplaced))
@@ -265,7 +273,7 @@ class Judge:
         """Judge the file of a parameter, which is no operator: its readers were judged before."""
         if case.evidence.place.op_type != PARAMETER or not case.bad_outputs:
             return None
-        is_explained = self._has_differed or self.is_continued
+        is_explained = self._has_differed or self.is_continued or any(map(math.isinf, self._carried.values()))
         return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
 
     def _weight(self, case: Case) -> _Reason | None:
@@ -275,6 +283,9 @@ class Judge:
             if _is_another_weight(each, case.evidence):
                 return Verdict.WEIGHT, f"{_named(each)}: {each.note}"
             if not (tensor.is_weight or tensor.is_folded) or tensor.error is None:
+                continue
+            # flags and scalar arguments have several values of one meaning, such as an end beyond a tensor's
+            if tensor.dtype in _ARGUMENTS and case.outputs and not case.bad_outputs and not case.evidence.own:
                 continue
             is_same = tensor.error.is_same or tensor.is_rounded or tensor.is_folded
             if each.is_bad or not (is_same or case.evidence.is_state):

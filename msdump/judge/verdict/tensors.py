@@ -100,7 +100,11 @@ class TensorJudge:
             )
         if evidence.io is IO.INPUT and allowance.floor < self._lost:
             allowance = allowance._replace(floor=self._lost)
-        return replace(evidence, verdict=self._verdict(error, types, allowance), note=remarks, limit=limit)
+        verdict = self._verdict(error, types, allowance)
+        is_noise = limit is not None and 0 < error.norm <= limit * evidence.summed
+        if is_noise and verdict is TensorVerdict.DIFFERS and not error.misplaced:
+            verdict, remarks = TensorVerdict.AGREES, joined("within the rounding of the summands", remarks)
+        return replace(evidence, verdict=verdict, note=remarks, limit=limit)
 
     def _allowance(self, types: tuple[str, str], computed: tuple[str, ...]) -> _Allowance:
         """Return the limits of two element types at this point of the run; cached, as types are few."""
@@ -122,6 +126,8 @@ class TensorJudge:
             return TensorVerdict.DTYPE
         if limit is None or error.misplaced:
             return TensorVerdict.DIFFERS
+        if math.isinf(limit):  # the inputs are noise
+            return TensorVerdict.AGREES
         is_near = (
             error.distance <= limit
             and error.cosine >= self._limits.cosine
