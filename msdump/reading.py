@@ -186,9 +186,10 @@ def walk(top: str, on_error: Callable[[OSError], object]) -> Iterator[tuple[str,
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
     """Return whether an entry is a directory; a link to an unreachable target is none."""
-    with passing_over(OSError):
+    try:
         return entry.is_dir()
-    return False
+    except OSError:
+        return False
 
 
 def check_regular(status: os.stat_result, path: str | os.PathLike[str]) -> None:

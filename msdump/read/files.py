@@ -154,7 +154,10 @@ def _split(path: str, data: bytes) -> Iterator[tuple[int, str]]:
     offset = 0
     # bytes are split, not text: str.splitlines also breaks at characters that names may hold, such as U+2028
     for line in data.splitlines(keepends=True):
-        text = _decode(path, line, offset).removeprefix("\ufeff").rstrip("\r\n")
+        try:
+            text = line.decode().removeprefix("\ufeff").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DumpReadError(path, "not UTF-8 text", offset + error.start) from error
         if text:
             yield offset, text
         offset += len(line)

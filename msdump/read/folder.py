@@ -181,9 +181,9 @@ def with_forms(folder: Folder, graph: OperatorGraph | None) -> Folder:
             continue
         number, known = groups.get(operator.full_name, 1), []
         for each in tensors:
-            forms = sides[each.io is IO.OUTPUT]
-            held = forms[each.slot] if each.slot < len(forms) else each.held
-            known.append(replace(each, held=held, groups=number if each.format == FRACTAL_Z else 1))
+            forms, slot = sides[each.name.io is IO.OUTPUT], each.name.slot
+            held = forms[slot] if slot < len(forms) else each.held
+            known.append(replace(each, held=held, groups=number if each.name.format == FRACTAL_Z else 1))
         operators[name] = tuple(known)
     return replace(folder, operators=operators)
 
@@ -204,8 +204,8 @@ def by_operator(tensors: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
     """Return tensors by the name of their operator in files, as ``Folder.operators``."""
     operators: dict[str, list[Record]] = {}
     for each in sorted(tensors, key=_time):
-        name = sanitize(each.op_name)
-        tensor = each if name == each.op_name else replace(each, name=replace(each.name, op_name=name))
+        name = sanitize(each.name.op_name)
+        tensor = each if name == each.name.op_name else replace(each, name=replace(each.name, op_name=name))
         operators.setdefault(name, []).append(tensor)
     by_time = sorted(operators.items(), key=lambda item: item[1][-1].timestamp)
     return {name: tuple(operator_tensors) for name, operator_tensors in by_time}

@@ -435,7 +435,8 @@ def _whole_rows(path: str) -> tuple[Row, ...]:
 
 def _order(record: Record) -> tuple[int, str, int, str]:
     """Order tensors by time; tensors of one moment are of one operator, inputs first."""
-    return (record.timestamp, record.io, record.slot, record.path)
+    name = record.name
+    return (name.timestamp, name.io, name.slot, record.path)
 
 
 @dataclass(slots=True)

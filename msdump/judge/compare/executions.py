@@ -50,6 +50,10 @@ class OperatorExecution:
     Attributes:
         tensors: Its tensors by time, or a ``TensorlessFile``.
         number: Number among the executions of its operator, from 0; None where there is only one.
+        name: The operator as the names of files have it.
+        op_type: Its type.
+        time: Time at which it ran: microseconds since the epoch, 0 if the names of its files lack it.
+        fault: Why its file cannot be read, "" if it can.
         counterparts: The counterpart of each input or output that has one, by its number.
         replaces: Name of the golden operator that it replaces, "" if both sides have the same operator.
         note: How its counterpart was found, "" if it has the same name.
@@ -57,29 +61,17 @@ class OperatorExecution:
 
     tensors: tuple[Record, ...]
     number: int | None
+    name: str
+    op_type: str
+    time: int
+    fault: str = ""
     counterparts: Mapping[tuple[IO, int], Record] = field(default_factory=dict)
     replaces: str = ""
     note: str = ""
 
-    @property
-    def name(self) -> str:
-        """The operator as the names of files have it."""
-        return self.tensors[-1].name.op_name
-
-    @property
-    def op_type(self) -> str:
-        """Its type."""
-        return self.tensors[-1].name.op_type
-
-    @property
-    def time(self) -> int:
-        """Time at which it ran: microseconds since the epoch, 0 if the names of its files lack it."""
-        return self.tensors[-1].name.timestamp
-
-    @property
-    def fault(self) -> str:
-        """Why its file cannot be read, "" if it can."""
-        return next((each.fault for each in self.tensors if isinstance(each, TensorlessFile)), "")
+    def tensor(self, io: IO, slot: int) -> Record | None:
+        """Return an input or output, None if no file has it."""
+        return next((each for each in self.tensors if (each.io, each.slot) == (io, slot)), None)
 
     @property
     def readable(self) -> Mapping[tuple[IO, int], Record]:
@@ -121,7 +113,8 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
     golden_tensors: IdentifiedTensors[Record] = IdentifiedTensors()
     for run in golden_runs:
         for each in _with_elements(run):
-            golden_tensors.add(identities.golden(run.name, each.io, each.slot), each.io, each)
+            io, slot = each.name.io, each.name.slot
+            golden_tensors.add(identities.golden(run.name, io, slot), io, each)
     # A golden file that cannot be read has no tensors to pair, yet its operator is not absent.
     unreadable = {(run.name, run.number): run for run in golden_runs if run.fault}
     matched = identities.matched
@@ -134,34 +127,40 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         )
         for run in dumped_runs
     ]
-    uneven: tuple[Uneven, ...] = ()
-    if FolderKind.GOLDEN not in {
-        dumped.kind,
-        golden.kind,
-    }:  # golden tensors have no order, and one pass of a loop is enough
-        uneven = tuple(_uneven(dumped_runs, golden_runs, matched))
-    used = {golden.op_name for each in executions for golden in each.counterparts.values()}
+    # golden tensors have no order, and one pass of a loop is enough
+    is_ordered = FolderKind.GOLDEN not in {dumped.kind, golden.kind}
+    counts = [Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs)]
+    partners = {name: matched.partner(name) for name in counts[0]} if is_ordered else {}
+    # operators that golden lacks altogether are reported as such
+    uneven = [
+        Uneven(name, counts[0][name], counts[1][partner])
+        for name, partner in partners.items()
+        if counts[1].get(partner, counts[0][name]) != counts[0][name]
+    ]
+    used = {golden.name.op_name for each in executions for golden in each.counterparts.values()}
     # operators with unreadable files were dumped, so their counterparts are not missing
     torn = {run.name for run in dumped_runs if run.fault}
+    present = used | torn | matched.golden
     missing = dict.fromkeys(
         run.name
         for run in golden_runs
-        if not run.fault
-        and run.name not in used | torn
-        and _is_expected(run.tensors[-1], dumped.kind)
-        and run.name not in matched.golden
+        # parameters and inputs are no operators: often only one dump has files of them
+        if not (run.fault or run.name in present or run.op_type in INPUTS)
+        # operators that a device inserts have no counterpart; compiled graphs lack those that only pass on
+        and not run.name.startswith(INSERTED_PREFIX)
+        and not (dumped.kind.is_compiled and is_settled(run.op_type))
     )
     return Matched(
         tuple(executions),
         tuple(missing),
         tuple(run.fault for run in golden_runs if run.fault),
-        uneven,
+        tuple(uneven),
         matched,
     )
 
 
-def _with_elements(run: OperatorExecution) -> Iterator[Record]:
-    return (each for each in run.tensors if not isinstance(each, TensorlessFile))
+def _with_elements(run: OperatorExecution) -> list[Record]:
+    return [each for each in run.tensors if not isinstance(each, TensorlessFile)]
 
 
 def _slots(runs: Iterable[OperatorExecution]) -> dict[tuple[str, IO], list[int]]:
@@ -170,17 +169,6 @@ def _slots(runs: Iterable[OperatorExecution]) -> dict[tuple[str, IO], list[int]]
         for each in _with_elements(run):
             slots.setdefault((run.name, each.io), set()).add(each.slot)
     return {place: sorted(each) for place, each in slots.items()}
-
-
-def _is_expected(golden: Record, kind: FolderKind) -> bool:
-    """Return whether a directory of some kind should have the operator of a golden file.
-
-    Parameters and inputs are no operators: often only one dump has files of them. Operators that a device
-    inserts have no counterpart on another one; compiled graphs lack operators that only pass tensors on.
-    """
-    if golden.op_type in INPUTS or golden.op_name.startswith(INSERTED_PREFIX):
-        return False
-    return not kind.is_compiled or not is_settled(golden.op_type)
 
 
 def _executions(folder: Folder) -> list[OperatorExecution]:
@@ -192,22 +180,12 @@ def _executions(folder: Folder) -> list[OperatorExecution]:
         passes: dict[int, list[Record]] = {}  # of a loop
         for each in tensors:
             passes.setdefault(each.pass_number, []).append(each)
-        runs += (
-            OperatorExecution(tuple(each), number if len(passes) > 1 else None)
-            for number, each in sorted(passes.items())
-        )
+        for number, run in sorted(passes.items()):
+            last = run[-1].name
+            faults = [each.fault for each in run if isinstance(each, TensorlessFile)]
+            place = number if len(passes) > 1 else None, last.op_name, last.op_type, last.timestamp
+            runs.append(OperatorExecution(tuple(run), *place, faults[0] if faults else ""))
     return sorted(runs, key=lambda run: (run.time, run.tensors[-1].path))
-
-
-def _uneven(
-    dumped_runs: Iterable[OperatorExecution], golden_runs: Iterable[OperatorExecution], matched: MatchedNames
-) -> Iterator[Uneven]:
-    dumped, golden = (Counter(run.name for run in runs) for runs in (dumped_runs, golden_runs))
-    for name, count in dumped.items():
-        partner = matched.partner(name)
-        # Operators that golden lacks altogether are reported as such, not as uneven.
-        if count != golden.get(partner, count):
-            yield Uneven(name, count, golden[partner])
 
 
 def _counterparts(
@@ -219,9 +197,10 @@ def _counterparts(
     """Return the counterparts of an execution; without any, the unreadable golden file of its operator."""
     counterparts = {}
     for each in _with_elements(run):
-        golden = golden_tensors.counterpart(identify, run.name, each.io, each.slot)
+        io, slot = each.name.io, each.name.slot
+        golden = golden_tensors.counterpart(identify, run.name, io, slot)
         if golden is not None:
-            counterparts[each.io, each.slot] = golden
+            counterparts[io, slot] = golden
     damaged = unreadable.get((run.name, run.number))
     if damaged is not None and not counterparts:
         return {(each.io, each.slot): damaged.tensors[-1] for each in run.tensors}
@@ -373,7 +352,8 @@ def _beside_nan(tensor: TensorEvidence, execution: OperatorExecution) -> TensorE
 
 
 def _compared_tensor(dumped: Record, measured: MeasuredExecution) -> TensorEvidence:
-    execution, place = measured.execution, (dumped.io, dumped.slot)
+    execution, io, slot = measured.execution, dumped.name.io, dumped.name.slot
+    place = io, slot
     golden = execution.counterparts.get(place)
     try:
         dumped = dumped.opened() if golden is None else dumped.loaded()
@@ -383,15 +363,15 @@ def _compared_tensor(dumped: Record, measured: MeasuredExecution) -> TensorEvide
         return TensorEvidence(*place, verdict=TensorVerdict.UNREADABLE, note=str(error))
     # inputs of the network, too, may be rounded by the operators that read them
     is_given = execution.op_type in INPUTS
-    is_weight = is_given or (dumped.io is IO.INPUT and dumped.slot in measured.weights)
+    is_weight = is_given or (io is IO.INPUT and slot in measured.weights)
     known = partial(TensorEvidence, *place, dumped.host_shape or dumped.shape, is_weight=is_weight)
     dtypes_held = (dumped.dtype, "")
     if golden is None:
         return known(*dtypes_held, verdict=TensorVerdict.UNCHECKED)
     try:
-        dumped, golden = in_one_type(dumped, golden.loaded())
-        dtypes_held = (dumped.dtype, golden.dtype)
-        return known(*dtypes_held, **_straight_or_turned(dumped, golden, measured, is_weight=is_weight))
+        is_typed, (dumped, golden) = dumped.is_typed, in_one_type(dumped, golden.loaded())
+        dtypes_held = (dtypes_held[0] if is_typed else dumped.dtype, golden.dtype)
+        return known(*dtypes_held, **_straight_or_turned(dumped, golden, measured, dtypes_held, is_weight))
     except (DumpReadError, FormatError, ToolError) as error:
         # Layouts that do not fit are a ToolError, elements that cannot be read a FormatError.
         fault, note = TensorVerdict.UNREADABLE, str(error)
@@ -406,24 +386,28 @@ def _compared_tensor(dumped: Record, measured: MeasuredExecution) -> TensorEvide
 
 
 def _straight_or_turned(
-    dumped: Record, golden: Record, measured: MeasuredExecution, *, is_weight: bool
+    dumped: Record,
+    golden: Record,
+    measured: MeasuredExecution,
+    held: tuple[str, str],
+    is_weight: bool,  # noqa: FBT001 - of ``_compared_tensor`` alone
 ) -> dict[str, Any]:
     """Return the fields of a tensor compared with its counterpart, or with the transposed one if nearer."""
-    execution, held = measured.execution, (dumped.dtype, golden.dtype)
-    compare = partial(_measured, dtypes_held=held, measured=measured, is_weight=is_weight, io=dumped.io)
+    execution, io = measured.execution, dumped.name.io
+    compare = partial(_measured, dtypes_held=held, measured=measured, is_weight=is_weight, io=io)
 
     def turned() -> dict[str, Any]:
         transposed = np.ascontiguousarray(golden.elements.swapaxes(-1, -2))
         found = compare(dumped.elements, transposed)
         return found | {"note": joined("golden is transposed", found["note"])}
 
-    may_turn = may_be_transposed(execution.op_type, dumped.io)
+    may_turn = may_be_transposed(execution.op_type, io)
     if may_turn and is_transposed(dumped, golden):
         return turned()
     if measured.kinds[1] is FolderKind.GOLDEN:
         arrays = in_golden_layout(dumped, golden)
     else:
-        is_other = (golden.op_name, golden.io) != (execution.name, dumped.io)
+        is_other = (golden.name.op_name, golden.name.io) != (execution.name, io)
         is_handed_on = is_other and measured.kinds[0].is_compiled != measured.kinds[1].is_compiled
         is_handed_on |= (dumped.io, dumped.slot) in measured.reshaped
         arrays = host_arrays(dumped, golden, is_handed_on=is_handed_on)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -200,6 +200,16 @@ def _kind(operator: GraphOperator | None, slot: int) -> SourceKind:
     return SourceKind.INPUT if kind is SourceKind.WEIGHT else kind
 
 
+class _Operator(NamedTuple):
+    """An operator of an execution: in both graphs, and the sources of its inputs there."""
+
+    name: str
+    mine: GraphOperator | None
+    theirs: GraphOperator | None
+    reads: tuple[ValueSource, ...]
+    golden_reads: tuple[ValueSource, ...]
+
+
 @dataclass(frozen=True)
 class ComparedFolder:
     """Two directories, and the executions of operators in them.
@@ -222,6 +232,9 @@ class ComparedFolder:
     mine: FolderSurroundings
     theirs: FolderSurroundings
     found_again: Mapping[str, str] = field(default_factory=dict)
+    _operators: dict[tuple[str, int | None], _Operator] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def run(self) -> tuple[object, ...]:
@@ -261,7 +274,7 @@ class ComparedFolder:
 
         In the later passes of a loop, inputs that vary are excluded: only the first value may be a constant.
         """
-        sides = self._reads(execution), self._golden_sources(execution)
+        sides = self._operator(execution)[-2:]
         is_later = execution.number not in {None, 0}
         weights = set()
         for slot, sources in enumerate(zip_longest(*sides, fillvalue=ABSENT)):
@@ -273,15 +286,6 @@ class ComparedFolder:
                 weights.add(slot)
         return frozenset(weights)
 
-    def _folded(self, execution: OperatorExecution) -> frozenset[int]:
-        """Return the numbers of constant inputs that golden's operators compute from other constants."""
-        sources = zip(self._reads(execution), self._golden_sources(execution), strict=False)
-        return frozenset(
-            slot
-            for slot, (own, golden) in enumerate(sources)
-            if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
-        )
-
     def roundings(
         self, execution: OperatorExecution
     ) -> tuple[frozenset[int], frozenset[str], tuple[str, ...]]:
@@ -291,7 +295,7 @@ class ComparedFolder:
             Numbers of the inputs that are weights; types in which devices hold its tensors, all short ones if
             unknown; and the shortest type of each side if the sides compute in different types.
         """
-        mine, theirs = self._operators(execution)
+        _, mine, theirs, *_ = self._operator(execution)
         weights = self.weights(execution)
         if mine is None or not mine.held:
             return weights, frozenset(SHORTER), ()
@@ -323,19 +327,24 @@ class ComparedFolder:
         self, number: int, execution: OperatorExecution, tensors: Sequence[TensorEvidence]
     ) -> Finding:
         """Return all evidence on an execution (numbered from 0) and on its tensors."""
-        reads, folded = self._reads(execution), self._folded(execution)
-        mine, theirs = self._operators(execution)
+        name, mine, theirs, reads, golden_reads = self._operator(execution)
+        # constant inputs that golden's operators compute from other constants
+        folded = [
+            slot
+            for slot, (own, golden) in enumerate(zip(reads, golden_reads, strict=False))
+            if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
+        ]
         known = []
         for each in _with_lost(tensors, self.losses.of(execution)):
             source, tensor = ABSENT, each
             if each.io is IO.INPUT:
                 source = reads[each.slot] if each.slot < len(reads) else ABSENT
-                name = "" if source.kind is SourceKind.OPERATOR else source.name
-                is_weight = each.is_weight and not (source.kind is SourceKind.ABSENT and source.name)
+                is_outer = source.kind is SourceKind.ABSENT and bool(source.name)
+                is_named = source.kind not in {SourceKind.OPERATOR, SourceKind.ABSENT}
                 tensor = replace(
                     each,
-                    name="" if source.kind is SourceKind.ABSENT else name,
-                    is_weight=is_weight,
+                    name=source.name if is_named else "",
+                    is_weight=each.is_weight and not is_outer,
                     is_folded=each.slot in folded,
                 )
             known.append(self._told(tensor, execution, source))
@@ -347,8 +356,8 @@ class ComparedFolder:
             arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
             is_random=_is_random(mine, theirs),
-            returned=frozenset(each.slot for each in self.returned if each.name == self._name(execution)),
-            unread=self.mine.unread(execution.name) | self._leftover(execution),
+            returned=frozenset([each.slot for each in self.returned if each.name == name]),
+            unread=self.mine.unread(mine) | self._leftover(execution),
         )
 
     @cached_property
@@ -368,10 +377,10 @@ class ComparedFolder:
         if graph is None or golden is None or self._is_golden_quantised:
             return None
         execution = self.matched.executions[number]
-        operands = [self._operand(execution, io, slot) for io, slot in _QUANTISING]
+        operands = [execution.tensor(io, slot) for io, slot in _QUANTISING]
         if None in operands[:3]:
             return None
-        name, clamp = self._name(execution), ""
+        name, clamp = self._operator(execution).name, ""
         for reader in graph.used_by(name):
             if reader.inputs[0].name == name:
                 partner = golden.find(self.matched.by_graphs.partner(reader.full_name))
@@ -388,32 +397,29 @@ class ComparedFolder:
 
     def is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
         """Return whether an input has the elements that its producer wrote, up to rounding to a held type."""
-        reads = self.mine.reads(execution.name)
+        operator = self._operator(execution).mine
+        reads = self.mine.reads(operator, frozenset())
         source = reads[slot] if slot < len(reads) else ABSENT
         writer = self._executions.get(names.sanitize(source.name))
         if source.kind is not SourceKind.OPERATOR or writer is None:
             return None
-        read = self._operand(execution, IO.INPUT, slot)
-        written = self._operand(writer, IO.OUTPUT, source.slot)
+        read = execution.tensor(IO.INPUT, slot)
+        written = writer.tensor(IO.OUTPUT, source.slot)
         if read is None or written is None:
             return None
         try:
             arrays = host_arrays(read, written)
         except (DumpReadError, FormatError, ToolError):
             return None
-        operator = self.mine.operator(execution.name)
         held = frozenset(SHORTER) if operator is None or not operator.held else operator.held
         return measure(*arrays).is_same or is_rounding(*arrays, held)
-
-    def _operand(self, execution: OperatorExecution, io: IO, slot: int) -> Record | None:
-        """Return a tensor of the examined side, None if no readable file has it."""
-        return execution.readable.get((io, slot))
 
     def _leftover(self, execution: OperatorExecution) -> frozenset[int]:
         """Return the outputs that a kernel of either side does not write: files have old bytes of memory."""
         # msdump's own kernels, recognised by names of the model's nodes, write all outputs
-        is_vendors = any(each is not None and not each.onnx_names for each in self._operators(execution))
-        return LEFTOVER.get(execution.op_type, frozenset()) if is_vendors else frozenset()
+        leftover, (_, *sides, _, _) = LEFTOVER.get(execution.op_type), self._operator(execution)
+        is_vendors = leftover and any(side is not None and not side.onnx_names for side in sides)
+        return leftover if leftover and is_vendors else frozenset()
 
     def _told(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
@@ -475,23 +481,28 @@ class ComparedFolder:
             order=number + 1,
             time=execution.time,
         )
-        return described(place, self.mine.operator(execution.name))
-
-    def _reads(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
-        return self.mine.reads(execution.name, self._casts[0])
+        return described(place, self._operator(execution).mine)
 
     @property
     def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
         return self.matched.by_graphs.casts
 
-    def _operators(self, execution: OperatorExecution) -> tuple[GraphOperator | None, GraphOperator | None]:
+    def _operator(self, execution: OperatorExecution) -> _Operator:
         """Return the operator in both graphs; golden's is found by counterparts of outputs, or of inputs."""
-        mine = self.mine.operator(execution.name)
-        for io in (IO.OUTPUT, IO.INPUT):
-            for (own, _), golden in execution.counterparts.items():
-                if own is golden.io is io:
-                    return mine, self.theirs.operator(golden.op_name)
-        return mine, None
+        key = execution.name, execution.number
+        if key not in self._operators:
+            mine, theirs = self.mine.operator(execution.name), None
+            for io in (IO.INPUT, IO.OUTPUT):
+                same = [
+                    each for (own, _), each in execution.counterparts.items() if own is each.name.io is io
+                ]
+                theirs = self.theirs.operator(same[0].name.op_name) if same else theirs
+            reads, name = (
+                self.mine.reads(mine, self._casts[0]),
+                execution.name if mine is None else mine.full_name,
+            )
+            self._operators[key] = _Operator(name, mine, theirs, reads, self._golden_sources(execution))
+        return self._operators[key]
 
     def _golden_sources(self, execution: OperatorExecution) -> tuple[ValueSource, ...]:
         """Return the sources, in golden's graph, of the inputs' counterparts."""
@@ -511,10 +522,6 @@ class ComparedFolder:
                 known = read.slot < len(operator.inputs)
                 sources.append(in_its_graph(operator.inputs[read.slot], graph) if known else ABSENT)
         return tuple(behind(source, graph, self._casts[1]) for source in sources)
-
-    def _name(self, execution: OperatorExecution) -> str:
-        operator = self.mine.operator(execution.name)
-        return execution.name if operator is None else operator.full_name
 
     def own_name(self, golden_name: str) -> str:
         """Return the examined side's name of a golden operator, "" if it lacks the operator."""

@@ -166,17 +166,15 @@ class FolderSurroundings:
         """Return whether an operator (name in files) has the same outputs in every run; no graph: False."""
         return self.graph is not None and self.graph.is_fixed(name)
 
-    def reads(self, name: str, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
-        """Return the sources of the inputs of an operator (name in files); empty without a graph.
+    def reads(self, operator: GraphOperator | None, casts: frozenset[str]) -> tuple[ValueSource, ...]:
+        """Return the sources of the inputs of an operator; empty without a graph.
 
         ``casts`` are full names of casts that are skipped, as by ``behind``.
         """
-        operator = self.operator(name)
-        if operator is None or self.graph is None:
+        graph = self.graph
+        if operator is None or graph is None:
             return ()
-        return tuple(
-            in_its_graph(behind(source, self.graph, casts), self.graph) for source in operator.inputs
-        )
+        return tuple([in_its_graph(behind(source, graph, casts), graph) for source in operator.inputs])
 
     def returned(self, casts: frozenset[str] = frozenset()) -> tuple[ValueSource, ...]:
         """Return the outputs of operators that the network returns; empty for a branch or a body."""
@@ -186,10 +184,14 @@ class FolderSurroundings:
         sources = (behind(each, graph, casts) for each in graph.outputs)
         return tuple(each for each in sources if each.kind is SourceKind.OPERATOR)
 
-    def unread(self, name: str) -> frozenset[int]:
+    @cached_property
+    def _has_bodies(self) -> bool:
+        return self.graph is not None and any(each.bodies for each in self.graph.operators.values())
+
+    def unread(self, operator: GraphOperator | None) -> frozenset[int]:
         """Return the unread outputs of an operator that has other outputs with readers, or writes inputs."""
-        operator, graph = self.operator(name), self.graph
-        if operator is None or graph is None or any(each.bodies for each in graph.operators.values()):
+        graph = self.graph
+        if operator is None or graph is None or self._has_bodies:
             return frozenset()  # a branch or a body may read values of the graph around it
         slots = range(len(operator.outputs))
         unread = frozenset(slot for slot in slots if not graph.is_read(operator.full_name, slot))
