@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from msdump.cli import main
+from msdump.judge.compare import DumpComparison
+from msdump.judge.pair import pair_folders
+from msdump.judge.verdict import Limits
 from tests.dump import nets
 from tests.dump.compared import table
+from tests.texts import parsed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -100,3 +105,35 @@ def test_injected_fault_is_named_first(door, golden, faulty, file_format):
     assert "(Conv2D)" in lines["first"]
     wrong = [row["Operator"] for row in rows if row["Verdict"] == "differs"]
     assert {True} == {"conv1" not in name for name in wrong}
+
+
+FIVE = """net (float[2,8] x) => (float[2,8] y) <float[8] b = {1, 2, 3, 4, 5, 6, 7, 8}>
+    { a = Add(x, b) c = Mul(a, b) d = Relu(c) e = Sub(d, b) y = Sigmoid(e) }"""
+
+
+@pytest.mark.parametrize(("context", "most"), [(O0, 11_000), (O2, 5_500)], ids=["O0", "O2"])
+def test_calls_of_a_comparison(door, context, most):
+    """Two dumps of five operators are compared in few calls of Python, most of them for the graph files."""
+    model = parsed(FIVE)
+    mine, golden = map(str, door.twice(model, {"x": np.ones((2, 8), "f4")}, context=context))
+    pairs = pair_folders(mine, golden).pairs
+
+    def compare():
+        comparison = DumpComparison(mine, golden, Limits())
+        comparison.measure([comparison.add(pair) for pair in pairs])
+        return comparison.report()
+
+    assert compare().agrees
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        compare()
+    finally:
+        sys.setprofile(before)
+    assert calls <= most
