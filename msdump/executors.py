@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from msdump import reading
 from msdump.errors import NotAvailableError, ToolError
 from msdump.return_codes import ReturnCode
 from msdump.threads import cores
@@ -46,11 +45,7 @@ CONNECTING: Final = 10  # seconds that a Dask scheduler may take to answer
 WAITING: Final = 60  # seconds that a Dask scheduler may lack a worker, which may be starting or restarting
 
 _AHEAD: Final = 12  # units for each worker that are given out before the first result is taken
-_DEATHS: Final = 3  # processes that a unit may kill before it is given up; Dask's limit, too
-_PATIENCE: Final = 1.0  # seconds without a result after which the workers are checked
 _ADDRESS: Final = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:[0-9]{1,5}")
-_ALONE: Final = "the scheduler has had no worker for {:g} s; start one with dask worker"
-_GONE: Final = "the scheduler has ended, or dropped the work"
 _LOG: Final = logging.getLogger("msdump")
 
 
@@ -103,22 +98,24 @@ def map_items(
             threads would not keep the order.
 
     Raises:
-        ToolError: Workers died of an item, have another version, or there are none.
+        ToolError: A worker died or cannot load msdump, or there is none.
     """
     sized = ((item, size(item)) for item in items)
     first = list(_first_items(sized))
     if not first:
         return
     everything = itertools.chain(first, sized)
-    workers = _open_workers(executor, first, tuple(paths), in_threads=in_threads)
-    if workers is None:
+    opened = _open(executor, first, in_threads=in_threads)
+    if opened is None:
         for item, bytes_read in everything:
             result = work(item)
             progress(bytes_read)
             yield result
         return
     try:
-        for unit, outcome in _outcomes(work, _units(everything, workers.unit_cost), workers, name):
+        for unit, outcome in _outcomes(
+            work, _units(everything, opened.unit_cost), opened, name, tuple(paths)
+        ):
             for (_, bytes_read), (result, messages, error) in zip(unit, outcome, strict=False):
                 for logger, level, text in messages:
                     logging.getLogger(logger).log(level, "%s", text)
@@ -126,8 +123,8 @@ def map_items(
                     raise error
                 progress(bytes_read)
                 yield result
-    finally:
-        workers.close()
+    finally:  # an error or Ctrl-C must not wait for units that are no longer needed
+        opened.close()
 
 
 def _cost(unit: _Unit[Any]) -> int:
@@ -144,23 +141,74 @@ def _first_items(sized: Iterator[tuple[_Item, int]]) -> Iterator[tuple[_Item, in
             return
 
 
-def _open_workers(
-    choice: ExecutorChoice, first: _Unit[Any], paths: tuple[str, ...], *, in_threads: bool
-) -> _Workers | None:
+@dataclass(frozen=True)
+class _Opened:
+    """An executor of ``concurrent.futures`` with ``count`` workers, and how it is closed."""
+
+    pool: pools.Executor
+    count: int
+    close: Callable[[], object]
+    are_processes: bool = True
+    is_remote: bool = False
+    unit_cost: int = field(default_factory=lambda: UNIT_COST)
+
+
+def _open(choice: ExecutorChoice, first: _Unit[Any], *, in_threads: bool) -> _Opened | None:
     """Open the chosen executor, None if the first items are so little work that this process does it."""
-    level = _LOG.getEffectiveLevel()
-    if choice.scheduler or _is_mpi_started():
-        origin = _Origin(installed_versions(), str(Path.cwd()), paths, level)
-        if choice.scheduler:
-            return _DaskWorkers(choice.scheduler, origin)
+    if choice.scheduler:
+        client = _connect(choice.scheduler)
+        count = max(1, sum(client.ncores().values()))
+        return _Opened(client.get_executor(pure=False), count, client.close, is_remote=True)
+    if _is_mpi_started():
         ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
-        return _Workers(lambda: ranks, ranks.num_workers, origin)
+        return _Opened(ranks, ranks.num_workers, _closing(ranks), is_remote=True)
     count = choice.jobs or cores()
     if count == 1 or _cost(first) < WORTH_IT:
         return None
     if in_threads and sum(size for _, size in first) >= LARGE * len(first):
-        return _Workers(lambda: pools.ThreadPoolExecutor(count), count, are_processes=False, unit_cost=0)
-    return _ProcessWorkers(count, level)
+        threads = pools.ThreadPoolExecutor(count)
+        return _Opened(threads, count, _closing(threads), are_processes=False, unit_cost=0)
+    level = _LOG.getEffectiveLevel()
+    processes = pools.ProcessPoolExecutor(count, initializer=_begin, initargs=(level,))
+    return _Opened(processes, count, _closing(processes))
+
+
+def _closing(pool: pools.Executor) -> Callable[[], object]:
+    return functools.partial(pool.shutdown, cancel_futures=True)
+
+
+def _connect(address: str) -> Any:
+    """Return a client of a Dask scheduler that has a worker.
+
+    Raises:
+        ToolError: The address is none, or no scheduler or no worker answers.
+        NotAvailableError: Dask is not installed.
+    """
+    place = f"--scheduler {address}"
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ModuleNotFoundError as error:
+        if error.name != "distributed":
+            raise
+        fault = "--scheduler: distributed is not installed; install it, or msdump with its extra"
+        raise NotAvailableError(f"{fault}: pip install 'msdump[cluster]'") from error
+    if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
+        fault = "not an address of a Dask scheduler; write one such as tcp://node7:8786"
+        raise ToolError(ReturnCode.PARAMETER, f"{place}: {fault}")
+    for logger in ("distributed", "distributed.client"):  # errors are raised here in one line
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
+    try:
+        client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
+    except (OSError, ValueError) as error:
+        fault = f"{place}: the Dask scheduler does not answer: {error}"
+        raise ToolError(ReturnCode.PARAMETER, fault) from error
+    try:
+        client.wait_for_workers(1, timeout=WAITING)
+    except TimeoutError as error:
+        client.close()
+        fault = f"the scheduler has had no worker for {WAITING:g} s; start one with dask worker"
+        raise ToolError(ReturnCode.PARAMETER, f"{place}: {fault}") from error
+    return client
 
 
 def file_size(path: str) -> int:
@@ -192,197 +240,52 @@ def _units(sized: Iterable[tuple[_Item, int]], most: int) -> Iterator[_Unit[_Ite
 def _outcomes(
     work: Callable[[_Item], Any],
     units: Iterator[_Unit[_Item]],
-    workers: _Workers,
+    opened: _Opened,
     name: Callable[[_Item], str],
+    paths: tuple[str, ...],
 ) -> Iterator[tuple[_Unit[_Item], _Outcome]]:
     """Yield units with their outcomes, in order; further units are submitted ahead."""
-    given: deque[tuple[_Unit[_Item], Any]] = deque()
+    origin = _Origin(str(Path.cwd()), paths, _LOG.getEffectiveLevel()) if opened.is_remote else None
+    given: deque[tuple[_Unit[_Item], pools.Future[_Outcome]]] = deque()
     while True:
-        # once a process died, no more units are submitted: the lost ones run again first, one at a time
-        while len(given) < workers.count * _AHEAD and not any(_is_lost(future) for _, future in given):
-            if (following := next(units, None)) is None:
-                break
-            given.append((following, workers.submit(work, following)))
+        for unit in itertools.islice(units, opened.count * _AHEAD - len(given)):
+            run = functools.partial(_run, work, [item for item, _ in unit], opened.are_processes)
+            if origin is not None:
+                run = functools.partial(_run_remote, pickle.dumps(run, pickle.HIGHEST_PROTOCOL), origin)
+            mask = signal.pthread_sigmask(
+                signal.SIG_BLOCK, {signal.SIGINT}
+            )  # a process that starts inherits it
+            try:
+                given.append((unit, opened.pool.submit(run)))
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if not given:
             return
-        unit, future = given[0]
-        if not _is_done(future):
-            workers.check()
-            continue
-        given.popleft()
-        for _ in range(_DEATHS):
-            if _is_lost(future):
-                future = workers.submit(work, unit)
-                pools.wait([future])
+        unit, future = given.popleft()
         try:
             outcome = future.result()
         except Exception as error:
             first, last = name(unit[0][0]), name(unit[-1][0])
             some = first if len(unit) == 1 else f"one of {len(unit)} from {first} to {last}"
-            raise workers.explain(error, some) from error
+            raise _explained(error, some) from error
         yield unit, outcome
 
 
-def _is_done(future: Any) -> bool:
-    """Return whether a unit is done; wait a moment for it."""
-    try:
-        future.exception(_PATIENCE)  # not result(): in Dask its transfer may exceed the limit
-    except TimeoutError:
-        return False
-    return True
-
-
-def _is_lost(future: Any) -> bool:
-    """Return whether a process of a pool died before the unit was done."""
-    is_done = isinstance(future, pools.Future) and future.done() and not future.cancelled()
-    return is_done and isinstance(future.exception(), pools.BrokenExecutor)
-
-
-@dataclass
-class _Workers:
-    """An executor that is open.
-
-    Attributes:
-        start: Returns the executor; called again when one of its processes has died.
-        count: Number of units that are worked on at the same time.
-        origin: Requirements on workers that are not children of this process.
-        are_processes: Whether messages of workers are logged again here.
-        unit_cost: Cost of the items that a worker gets together.
-    """
-
-    start: Callable[[], Any]
-    count: int
-    origin: _Origin | None = None
-    are_processes: bool = True
-    unit_cost: int = field(default_factory=lambda: UNIT_COST)
-
-    def __post_init__(self) -> None:
-        self.executor = self.start()
-
-    def submit(self, work: Callable[[_Item], Any], unit: _Unit[_Item]) -> Any:
-        """Give a unit to a worker; return its future."""
-        run = functools.partial(_run, work, [item for item, _ in unit], self.are_processes)
-        if self.origin is not None:
-            run = functools.partial(_run_remote, pickle.dumps(run, pickle.HIGHEST_PROTOCOL), self.origin)
-        try:
-            return self._submit(run)
-        except pools.BrokenExecutor:
-            self.close()
-            self.executor = self.start()
-            return self._submit(run)
-
-    def _submit(self, run: Callable[[], _Outcome]) -> Any:
-        return self.executor.submit(run)
-
-    def check(self) -> None:
-        """Raise ToolError if no worker is left that could finish a unit."""
-
-    def explain(self, error: Exception, unit: str) -> Exception:
-        """Return the error to raise if the worker of a unit failed, not the work itself."""
-        if isinstance(error, pools.BrokenExecutor):  # mostly killed by the kernel when memory ran out
-            fault = f"a process was killed while it worked, again and again on {unit}"
-            return ToolError(ReturnCode.UNKNOWN, f"{fault}, possibly for lack of memory; try --jobs 1")
-        if self.origin is not None and isinstance(error, (ImportError, AttributeError)):
-            fault = f"a worker cannot load msdump: {error}; install the same version there"
-            return ToolError(ReturnCode.UNSUPPORTED, fault)
-        return error
-
-    def close(self) -> None:
-        """Give the executor back: an error or Ctrl-C must not wait for units that are no longer needed."""
-        self.executor.shutdown(cancel_futures=True)
-
-
-class _ProcessWorkers(_Workers):
-    """Processes of this machine; each waits for the end of a pipe from this one, and so ends with it."""
-
-    def __init__(self, count: int, level: int) -> None:
-        multiprocessing: Any = importlib.import_module("multiprocessing")  # not above: it is slow
-
-        def start() -> pools.Executor:
-            alive, self._own_end = multiprocessing.Pipe(duplex=False)
-            begin = functools.partial(_begin, level, alive, self._own_end)
-            return pools.ProcessPoolExecutor(count, initializer=begin)
-
-        super().__init__(start, count)
-
-    def _submit(self, run: Callable[[], _Outcome]) -> Any:
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a script's background
-            run = functools.partial(_run_interruptibly, run)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that starts inherits it
-        try:
-            return super()._submit(run)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    def close(self) -> None:
-        """End the processes, also processes that an interrupted or failed start left without a task."""
-        try:
-            super().close()
-        finally:
-            self._own_end.close()
-
-
-class _DaskWorkers(_Workers):
-    """The workers of a Dask scheduler, which starts a unit again where a worker died."""
-
-    def __init__(self, address: str, origin: _Origin) -> None:
-        self._prefix = f"--scheduler {address}: "
-        try:
-            distributed: Any = importlib.import_module("distributed")
-        except ModuleNotFoundError as error:
-            if error.name != "distributed":
-                raise
-            fault = "--scheduler: distributed is not installed; install it, or msdump with its extra"
-            raise NotAvailableError(f"{fault}: pip install 'msdump[cluster]'") from error
-        if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
-            raise self._fault(
-                "not an address of a Dask scheduler; write one such as tcp://node7:8786", ReturnCode.PARAMETER
-            )
-        for logger in ("distributed", "distributed.client"):  # errors are raised here in one line
-            logging.getLogger(logger).setLevel(logging.CRITICAL)
-        try:
-            client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise self._fault(f"the Dask scheduler does not answer: {error}", ReturnCode.PARAMETER) from error
-        try:
-            client.wait_for_workers(1, timeout=WAITING)
-        except TimeoutError as error:
-            client.close()
-            raise self._fault(_ALONE.format(WAITING), ReturnCode.PARAMETER) from error
-        super().__init__(lambda: client, max(1, sum(client.ncores().values())), origin)
-        self._checks_without_workers = 0
-
-    def _fault(self, fault: str, code: ReturnCode = ReturnCode.UNKNOWN) -> ToolError:
-        return ToolError(code, self._prefix + fault)
-
-    def _submit(self, run: Callable[[], _Outcome]) -> Any:
-        return self.executor.submit(run, pure=False)
-
-    def check(self) -> None:
-        """Raise ToolError if the scheduler or all workers have gone for good."""
-        try:
-            workers = self.executor.ncores() if self.executor.status == "running" else None
-        except OSError as error:
-            raise self._fault(_GONE) from error
-        if workers is None:
-            raise self._fault(_GONE)
-        self._checks_without_workers = 0 if workers else self._checks_without_workers + 1
-        if self._checks_without_workers * _PATIENCE > WAITING:
-            raise self._fault(_ALONE.format(WAITING))
-
-    def explain(self, error: Exception, unit: str) -> Exception:
-        """Return the error of a unit of which workers died, or which the scheduler dropped."""
-        if type(error).__name__ == "KilledWorker":
-            reason = str(error).partition(". ")[0]
-            hint = "possibly for lack of memory; the limit is Dask's distributed.scheduler.allowed-failures"
-            return ToolError(ReturnCode.UNKNOWN, f"Dask gave up {unit}: {reason}; {hint}")
-        if isinstance(error, pools.CancelledError):
-            return self._fault(_GONE)
-        return super().explain(error, unit)
-
-    def close(self) -> None:
-        """Leave the scheduler, which cancels the units that are still running."""
-        self.executor.close()
+def _explained(error: Exception, unit: str) -> Exception:
+    """Return the error to raise if the worker of a unit failed, not the work itself."""
+    if isinstance(error, pools.BrokenExecutor):  # mostly killed by the kernel when memory ran out
+        fault = f"a process was killed while it worked on {unit} or on a unit behind it"
+        return ToolError(ReturnCode.UNKNOWN, f"{fault}, possibly for lack of memory; try --jobs 1")
+    if type(error).__name__ == "KilledWorker":
+        reason = str(error).partition(". ")[0]
+        hint = "possibly for lack of memory; the limit is Dask's distributed.scheduler.allowed-failures"
+        return ToolError(ReturnCode.UNKNOWN, f"Dask gave up {unit}: {reason}; {hint}")
+    if isinstance(error, pools.CancelledError):
+        return ToolError(ReturnCode.UNKNOWN, "the scheduler has ended, or dropped the work")
+    if isinstance(error, (ImportError, AttributeError)):
+        fault = f"a worker cannot load msdump: {error}; install the same version there"
+        return ToolError(ReturnCode.UNSUPPORTED, fault)
+    return error
 
 
 def _is_mpi_started() -> bool:
@@ -390,31 +293,19 @@ def _is_mpi_started() -> bool:
     return getattr(sys.modules.get("mpi4py.futures._core"), "SharedPool", None) is not None
 
 
-def _begin(level: int, alive: Any, parents_end: Any) -> None:
-    """Prepare a new process: it ends when its parent does, and its messages are logged by the parent.
-
-    Ctrl-C interrupts only its work: between units it would print a traceback.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin(level: int) -> None:
+    """Prepare a process: its parent logs its messages; the parent's end and Ctrl-C end it."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _LOG.handlers.clear()
     _LOG.setLevel(level)
-    parents_end.close()  # this process's copy, which would keep the pipe open
+    multiprocessing: Any = importlib.import_module("multiprocessing")  # not above: it is slow
 
     def end_with_parent() -> None:
-        alive.poll(None)
+        multiprocessing.parent_process().join()
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-
-
-def _run_interruptibly(run: Callable[[], _Outcome]) -> _Outcome:
-    """Run a unit; Ctrl-C raises KeyboardInterrupt here, and only here."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return run()
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run(work: Callable[[Any], Any], items: list[Any], is_process: bool) -> _Outcome:  # noqa: FBT001 - pickled
@@ -453,9 +344,8 @@ class _Listener(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Versions, working directory, paths to be seen and level of messages of the process that gives work."""
+    """Working directory, paths to be seen and level of messages of the process that gives work."""
 
-    versions: str
     directory: str
     paths: tuple[str, ...]
     level: int
@@ -465,16 +355,11 @@ def _run_remote(unit: bytes, origin: _Origin) -> _Outcome:
     """Work on a pickled unit in a worker that is no child of the process that gives it.
 
     Raises:
-        ToolError: This process has other versions, or does not see a path.
+        ToolError: This process does not see a path.
     """
-    import socket  # not above: processes of this machine do not need it
-
-    place = f"{socket.gethostname()}, process {os.getpid()}"
-    if origin.versions != installed_versions():
-        fault = f"a worker has other versions: {installed_versions()} ({place}), not {origin.versions}"
-        raise ToolError(ReturnCode.UNSUPPORTED, f"{fault}; install the same versions on both sides")
     for path in (origin.directory, *origin.paths):
         if not os.path.lexists(os.path.join(origin.directory, path)):  # noqa: PTH118 - as it was given
+            place = f"{os.uname().nodename}, process {os.getpid()}"
             fault = f"a worker ({place}) does not see {path}"
             raise ToolError(ReturnCode.PATH, f"{fault}; the workers must share this file system")
     _LOG.setLevel(min(origin.level, _LOG.level or origin.level))
@@ -510,25 +395,3 @@ class _WorkingDirectory:
 
 
 _WORKING_DIRECTORY: Final = _WorkingDirectory()
-
-
-@functools.cache
-def installed_versions() -> str:
-    """Return the versions of msdump, with a digest of its source files, Python and numpy.
-
-    The number of a release alone is the same for two installations from a repository.
-    """
-    # not above: processes of this machine do not need them
-    import hashlib
-    import platform
-    from importlib import metadata
-
-    digest = hashlib.sha1(usedforsecurity=False)
-    package = Path(__file__).parent
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode())
-        with reading.open_file(path) as file:
-            digest.update(file.read())
-    python = ".".join(platform.python_version_tuple()[:2])
-    release, numpy = metadata.version("msdump"), metadata.version("numpy")
-    return f"msdump {release} ({digest.hexdigest()[:8]}), Python {python}, numpy {numpy}"
