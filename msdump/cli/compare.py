@@ -144,7 +144,7 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     if variant.engine is not Engine.DEVICE:
         raise InputError(f"--arithmetic {arithmetic!r}: the variant must be CPU, GPU or Ascend")
     rerunning = Rerunning(model, Arithmetic.of(variant.context), _context_of(comparison.dumped))
-    comparison.explain, comparison.is_rerun = rerunning.explain, True
+    comparison.explain = rerunning.explain
     for folders in comparison.runs():
         count = sum(len(folder.matched.executions) for folder in folders)
         with messages.bar("operators again", count) as advance:

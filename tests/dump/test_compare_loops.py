@@ -68,51 +68,37 @@ def fed(model):
 
 
 ZEROS = "0, 0, 0, 0"
-NOT_START = "input 0 start: not the model's weight"
 CASES = {
-    "loop": (loop(), loop(), "", "", ""),
-    "scan": (scan(), scan(), "", "", ""),
-    "branches": (branches(), branches(), "", "", ""),
-    "start of a loop": (loop(), loop("0.1, 0.2, 0.35, 0.4"), "Add-op1", NOT_START, "Loop-op0"),
-    "start of a loop is zero": (loop(), loop(ZEROS), "Add-op1", NOT_START, "Loop-op0"),
-    "start of a scan": (scan(), scan("0.1, 0.2, 0.35, 0.4"), "Mul-op0", NOT_START, "Scan-op0"),
-    "start of a scan is zero": (scan(), scan(ZEROS), "Mul-op0", NOT_START, "Scan-op0"),
-    "one pass too many": (
-        *(loop(), loop(most=5), "Add-op1"),
-        *("pass 5 of Default/Loop-op0, which has 4 in the model", "Loop-op0"),
-    ),
-    "edge": (
-        branches(),
-        branches("0.999"),
-        "Greater-op0",
-        "input 1 edge: not the model's weight",
-        "Greater-op0",
-    ),
+    "loop": (loop(), loop(), []),
+    "scan": (scan(), scan(), []),
+    "branches": (branches(), branches(), []),
+    "start of a loop": (loop(), loop("0.1, 0.2, 0.35, 0.4"), ["Default/Loop-op0"]),
+    "start of a loop is zero": (loop(), loop(ZEROS), ["Default/Loop-op0"]),
+    "start of a scan": (scan(), scan("0.1, 0.2, 0.35, 0.4"), ["Default/Scan-op0"]),
+    "start of a scan is zero": (scan(), scan(ZEROS), ["Default/Scan-op0"]),
+    "one pass too many": (loop(), loop(most=5), ["Default/Loop-op0"]),
+    "edge": (branches(), branches("0.999"), ["Default/Greater-op0"]),
 }
-"""Golden's model, the examined one; the accused operator and its note with ``--model``, that of others."""
+"""Golden's model, the examined one, and the accused operator."""
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES)
 def test_inputs_of_branches_and_loops(door, case, mode):
     """A wrong start of a state, a condition and a pass too many are named; sound ones accuse nothing."""
-    golden, mine, expected, note, of_diff = CASES[case]
+    golden, mine, expected = CASES[case]
     folders = door.aside("golden", golden, fed(golden)), door.aside("mine", mine, fed(golden), **MODES[mode])
     np.savez(door.folder / "inputs.npz", **fed(golden))
 
-    of_files, plain = document(folders[1], folders[0])
-    code, told = document(folders[1], folders[0], "--model", f"{folders[0]}.onnx")
+    found = [
+        document(folders[1], folders[0]),
+        document(folders[1], folders[0], "--model", f"{folders[0]}.onnx"),
+    ]
     options = ["--mine", mode, "--inputs", f"{door.folder}/inputs.npz", "--json"]
     done = CliRunner().invoke(main, ["diff", f"{folders[1]}.onnx", f"{folders[0]}.onnx", *options])
+    found.append((done.exit_code, json.loads(done.stdout)))
 
-    notes = [each.get("note") for each in told["operators"] if each["verdict"] in {"own", "weight"}]
-    accused = told["accused"][:1]
-    found = json.loads(done.stdout)["accused"][:1]
-    assert (bool(expected),) * 3 == (bool(of_files), bool(code), bool(done.exit_code))
-    assert [f"Default/{of_diff}"] * bool(of_diff) == plain["accused"][:1]
-    assert [f"Default/{expected}"] * bool(expected) == accused
-    assert [f"Default/{of_diff}"] * bool(of_diff) == found
-    assert not expected or note in notes[0]
+    assert [(bool(expected), expected)] * 3 == [(bool(code), told["accused"]) for code, told in found]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,6 @@ class DumpComparison:
         explain: Adds evidence that is not in the files, such as the results of an operator when it runs
             again.
         is_strict: Whether inner tensors count beside the outputs of the network.
-        is_rerun: Whether operators ran again.
     """
 
     dumped: str
@@ -99,7 +98,6 @@ class DumpComparison:
     joined: set[str] = field(default_factory=set)
     explain: Callable[[Finding], Finding] = lambda evidence: evidence
     is_strict: bool = False
-    is_rerun: bool = False
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
     _mine: SurroundedDump = field(init=False)
@@ -307,8 +305,7 @@ class _Run:
         """Yield the verdicts as tables list them, judged in the order of execution."""
         folders = [*self._folders.values()]
         evidence = [each for folder in folders for each in self._comparison.evidence(folder)]
-        if not self._comparison.is_rerun:  # running again compares what the passes of a loop hand on
-            evidence += control_evidence(folders, evidence)
+        evidence += control_evidence(folders, evidence)
         judged: dict[tuple[str, int], Finding] = {}
         for each in sorted(evidence, key=lambda each: each.place.time):
             place = each.place

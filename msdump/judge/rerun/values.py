@@ -193,13 +193,6 @@ class DumpedValues:
         """Return the dumped output of the last write of a value before an operator (``before``), or None."""
         return _last(self._written.get(self._key(graph, value), ()), before)
 
-    def started(self, graph: Graph, value: str, position: int) -> tuple[str, np.ndarray] | None:
-        """Return the weight that a state of a loop begins with, for an operator in the first pass."""
-        state = self._states.get((graph.index, value))
-        if state is None or self._passes[position] or state.start not in state.around.weights:
-            return None
-        return state.start, np.asarray(state.around.weights[state.start])
-
     def carried(self, graph: Graph, value: str, position: int) -> Holder | None:
         """Return the dumped state of a loop at an operator: of the pass before, or before the loop."""
         state, number = self._states.get((graph.index, value)), self._passes[position]
@@ -209,16 +202,6 @@ class DumpedValues:
             return self.written(state.around, state.start, position)
         found = self._written.get(self._key(graph, state.next), ())
         return found[number - 1] if number <= len(found) else None
-
-    def surplus_pass(self, position: int) -> str:
-        """Return a sentence on a pass that a loop has not in the model, "" for none."""
-        site, number = self.site(position), self._passes[position]
-        loop = next((each for (index, _), each in self._states.items() if index == site.graph.index), None)
-        most = None if loop is None else loop.around.weights.get(loop.node.inputs[0])
-        if loop is None or loop.node.op_type != "Loop" or most is None or number < int(most.reshape(-1)[0]):
-            return ""
-        name = loop.node.operator.full_name
-        return f"pass {number + 1} of {name}, which has {int(most.reshape(-1)[0])} in the model"
 
     def all_written(self, before: int) -> Iterator[Holder]:
         """Yield every output that was written before an operator ran, the newest first."""

@@ -69,9 +69,6 @@ class DumpedInputs:
 
         Inputs of a producer without a dumped output are not judged.
         """
-        surplus = self._values.surplus_pass(self._position)
-        if surplus:
-            return surplus
         swapped = self._swapped()
         if swapped:
             return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
@@ -182,19 +179,16 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         tensor = operator.tensors.get((IO.INPUT, slot))
         if tensor is None or site.node.inputs_after_run[slot] != name:
             continue
-        stored = (
-            (name, graph.weights[name]) if name in graph.weights else values.started(graph, name, position)
-        )
-        if stored is None or (name in graph.changeable and operator.iteration != 0):
+        if name not in graph.weights or (name in graph.changeable and operator.iteration != 0):
             continue
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
         except UnfitError:  # another number of elements
-            wrong[tensor.slot] = stored[0]
+            wrong[tensor.slot] = name
             continue
         except UNREADABLE:
             continue
-        weight = np.asarray(stored[1])
+        weight = np.asarray(graph.weights[name])
         dtype = narrower(type_named(tensor.dtype, array), type_named("", weight))
         if is_same(array, weight, dtype):
             continue
@@ -205,5 +199,5 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's weight is rounded
             values.rounded.setdefault(position, set()).add(name)
         else:
-            wrong[tensor.slot] = stored[0]
+            wrong[tensor.slot] = name
     return wrong
