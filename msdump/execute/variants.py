@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump import dtypes
 from msdump.device import numpy_cast, rounded
 from msdump.dtypes import DType
 from msdump.errors import MsdumpError, UnsupportedOpError, is_final
@@ -307,53 +306,7 @@ class Float64Runner:
         yield by_runtime
 
 
-_FLOAT32: Final = dtypes.from_name("float32")
-_NARROW: Final = (_FLOAT32, *HALVES)
-
-
-def mixed_kernels(is_wide: Callable[[Node], bool]) -> type[KernelFactory]:
-    """Return a kernel factory class for mixed precision: all values are float64, some operators are not.
-
-    Inputs of operators that are not wide are rounded to the types that the model declares, and their outputs
-    widened to float64.
-
-    Args:
-        is_wide: Returns whether an operator, also one in a body, computes in float64.
-    """
-
-    class MixedKernels(Float64Kernels):
-        """Makes float64 kernels of wide operators, and the model's kernels of others."""
-
-        def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-            """Return the kernel of an operator; see ``Float64Kernels``."""
-            if is_wide(node):
-                return super().make(node, fed)
-            kernel = KernelFactory.make(self, node, self._narrowed(fed))
-            names = dict(kernel.feeds)
-
-            def run(given: Mapping[str, OrtValue | None], results: list[str], options: None) -> Any:
-                narrow = {inner: self._narrow(names[inner], value) for inner, value in given.items()}
-                return _widened(kernel.run(narrow, results, options))
-
-            return replace(kernel, run=run)
-
-        def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
-            """Find another way to run an operator that is not wide."""
-            if is_wide(node):
-                return super().rescue(node, fed, reason)
-            return _widened(KernelFactory.rescue(self, node, self._narrowed(fed), reason))
-
-        def _narrowed(self, fed: Mapping[str, OrtValue | None]) -> dict[str, OrtValue | None]:
-            return {name: self._narrow(name, value) for name, value in fed.items()}
-
-        def _narrow(self, name: str, value: OrtValue | None) -> OrtValue | None:
-            array = values.to_python(value)
-            dtype = self._graph.type_of(name).dtype or _FLOAT32
-            if not isinstance(array, np.ndarray) or array.dtype != np.float64:
-                return value
-            return values.owned(narrowed(array, dtype))
-
-    return MixedKernels
+_NARROW: Final = (FLOAT32, *HALVES)
 
 
 def narrowed(array: np.ndarray, dtype: DType) -> np.ndarray:
@@ -362,10 +315,6 @@ def narrowed(array: np.ndarray, dtype: DType) -> np.ndarray:
         return array
     with np.errstate(over="ignore", invalid="ignore"):  # overflow to infinity is correct
         return array.astype(dtype.numpy)
-
-
-def _widened(results: Any) -> list[OrtValue | None]:
-    return [_wide(value) for value in results]
 
 
 def _wide(value: OrtValue | None) -> OrtValue | None:
@@ -429,10 +378,16 @@ _TENSORS: Final = frozenset({"tensor", ""})
 class Float64Kernels(KernelFactory):
     """Kernel factory for ``Program`` with every floating point tensor in float64.
 
-    Inputs and weights are widened without rounding; sequences and optionals keep their types.
+    Inputs and weights of wide operators are widened without rounding. Inputs of others are rounded to the
+    types that the model declares, and their outputs widened. Sequences and optionals keep their types.
     """
 
     joins = False
+
+    @staticmethod
+    def is_wide(_: Node) -> bool:
+        """Return whether an operator, also one in a body, computes in float64."""
+        return True
 
     def __init__(self, graph: Graph, *arguments: Any, **options: Any) -> None:
         """Set the graph; see ``KernelFactory``."""
@@ -440,31 +395,50 @@ class Float64Kernels(KernelFactory):
         self._wide = Float64Runner(graph)
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        """Return the kernel of an operator.
+        """Return the kernel of an operator; ``fed``: its inputs without weights that no run changes."""
+        if not self.is_wide(node):
+            kernel = super().make(node, self._narrowed(fed))
+            names = dict(kernel.feeds)
 
-        Args:
-            node: The operator.
-            fed: Its inputs without weights that no run changes.
-        """
-        types = [self._graph.type_of(name).kind for name in node.outputs]
+            def run_narrow(given: Mapping[str, OrtValue | None], results: list[str], options: None) -> Any:
+                narrow = {inner: self._narrow(names[inner], value) for inner, value in given.items()}
+                return [*map(_wide, kernel.run(narrow, results, options))]
+
+            return replace(kernel, run=run_narrow)
+        kinds = [self._graph.type_of(name).kind for name in node.outputs]
         arrays = [values.to_python(value) for value in fed.values()]
-        if not (all(isinstance(array, np.ndarray) for array in arrays) and _TENSORS.issuperset(types)):
+        if not (all(isinstance(array, np.ndarray) for array in arrays) and _TENSORS.issuperset(kinds)):
             return super().make(node, fed)
         outputs = tuple((name, slot) for slot, name in enumerate(node.outputs) if name)
 
         def run(given: Mapping[str, OrtValue | None], _names: list[str], _options: None) -> Any:
-            arrays = {name: values.to_python(value) for name, value in given.items()}
-            results = self._wide.run(node, arrays)
+            results = self._wide.run(node, {name: values.to_python(value) for name, value in given.items()})
             written = (results[slot] for _, slot in outputs)
             return [None if array is None else values.owned(array) for array in written]
 
         return Kernel(run, tuple((name, name) for name in reads(node) if name in fed), outputs)
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
-        """Fail: there is no other way in float64.
+        """Find another way to run an operator that is not wide; there is none in float64.
 
         Raises:
             Exception: The reason.
         """
-        del node, fed
-        raise reason
+        if self.is_wide(node):
+            raise reason
+        return [*map(_wide, super().rescue(node, self._narrowed(fed), reason))]
+
+    def _narrowed(self, fed: Mapping[str, OrtValue | None]) -> dict[str, OrtValue | None]:
+        return {name: self._narrow(name, value) for name, value in fed.items()}
+
+    def _narrow(self, name: str, value: OrtValue | None) -> OrtValue | None:
+        array = values.to_python(value)
+        dtype = self._graph.type_of(name).dtype or FLOAT32
+        if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+            return value
+        return values.owned(narrowed(array, dtype))
+
+
+def mixed_kernels(is_wide: Callable[[Node], bool]) -> type[KernelFactory]:
+    """Return a class of kernel factories in which some operators compute in float64, the others do not."""
+    return type("MixedKernels", (Float64Kernels,), {"is_wide": staticmethod(is_wide)})
