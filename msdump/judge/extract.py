@@ -17,7 +17,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.device import formats
 from msdump.errors import FormatError, InputError, UntoldOperatorError, name_hint
-from msdump.graph import Graph, Node, external_values, with_model_types, written_inputs
+from msdump.graph import Graph, Node, ValueType, external_values, with_model_types, written_inputs
 from msdump.graph.cutting import RegionModel, ValueShape, primitive_model, region_model
 from msdump.judge import inputs, reports
 from msdump.judge.pair import part_types
@@ -320,8 +320,11 @@ class _FromGraphFile:
         while tensors and tensors[-1] is None:
             tensors.pop()
         attributes = parse_attributes(operator.attributes)
-        dtype = dtypes.from_name(operator.outputs[0].dtype) if operator.outputs else None
-        return primitive_model(operator.op_type, attributes, tensors, constants, (outputs[0], dtype))
+        types = [
+            ValueType(dtypes.from_name(form.dtype), form.shape) if form.dtype else None
+            for form in operator.outputs
+        ]
+        return primitive_model(operator.op_type, attributes, tensors, constants, outputs[0], types)
 
     def _written(self, source: ValueSource) -> Record | None:
         """Return the tensor of an input by its producer: an operator's output, or a parameter."""

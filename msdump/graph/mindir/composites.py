@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from msdump.errors import UnsupportedOpError
 from msdump.graph.body import BodyValue
 from msdump.graph.graph import ValueType
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.mindir.expansions import expanded
 from msdump.graph.mindir.kernels import TUPLES, Constant, Kernel, Operand
-from msdump.graph.primitives import COMPUTED, OPERATORS, PLAIN, Call, OperatorBody, op
+from msdump.graph.primitives import COMPUTED, Call, OperatorBody, op, written
 
 _Results = Sequence[Any]
 """Values of a body; None for an operand that is no tensor."""
@@ -58,16 +57,7 @@ def _inlined(kernel: Kernel, values: dict[Operand, _Results]) -> _Results:
         [_wide(kind) for kind in kernel.outputs],
         kernel.attributes,
     )
-    plain, entry = PLAIN.get(kernel.op_type), OPERATORS.get(kernel.op_type)
-    written = plain(call) if plain is not None else None
-    if written is not None:
-        op_type, attributes = written
-        return [getattr(op, op_type)(*read, **attributes)]
-    if kernel.op_type == "RealMakeTuple":
-        return read
-    if entry is None:
-        raise UnsupportedOpError(f"primitive {kernel.op_type} is not known")
-    return entry.results(read, *call.keywords(entry))
+    return read if kernel.op_type == "RealMakeTuple" else written(call, read)
 
 
 def _read(item: Operand, values: dict[Operand, _Results]) -> _Results:

@@ -10,6 +10,8 @@ from .dense import ROW_COPIES as ROW_COPIES
 from .elementwise import NUMBER_TYPES as NUMBER_TYPES
 from .families import OPERATORS as OPERATORS
 from .families import PLAIN as PLAIN
+from .families import written as written
+from .families import written_on as written_on
 from .shapes import swapped as swapped
 from .slots import SLOTS as SLOTS
 from .slots import filled as filled

@@ -21,6 +21,13 @@ def matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int, rank:
     return op.Gemm(a, b, transA=transpose_a, transB=transpose_b)
 
 
+@operator("Dense")
+def dense(x: Value, weight: Value, bias: Value | None = None, *, rank: int, given: Ints) -> Value:
+    """Multiply with a transposed weight, and add a bias if there is one."""
+    product = matmul_body(x, weight, transpose_a=0, transpose_b=1, rank=rank)
+    return op.Add(product, bias) if any(given[2:]) else product
+
+
 @operator("BatchMatMul")
 def batch_matmul_body(a: Value, b: Value, *, transpose_a: int, transpose_b: int, rank: int) -> Value:
     """Multiply stacks of matrices, each matrix transposed first or not."""

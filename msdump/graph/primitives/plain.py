@@ -163,7 +163,7 @@ _WITH_ATTRIBUTES: Final[Mapping[str, tuple[str, Callable[[Call], Mapping[str, An
         for name in ("DepthToSpace", "SpaceToDepth")
     },
     **dict.fromkeys(("Shape", "TensorShape"), ("Shape", lambda _: {})),
-    "GeLU": ("Gelu", lambda _: {"approximate": "tanh"}),
+    "GeLU": ("Gelu", lambda call: {"approximate": call.argument("approximate", "tanh")}),
     "HSigmoid": ("HardSigmoid", lambda _: {"alpha": 1 / 6, "beta": 0.5}),
     "LRN": ("LRN", local_response),
 }

@@ -42,7 +42,7 @@ def _reduced(op_type: str, x: Value, *, axis: Ints | None = None, keep_dims: int
 operators(
     {
         "Reshape": lambda x, *, shape: op.Reshape(x, shape),
-        "ExpandDims": lambda x, *, axis: op.Unsqueeze(x, [axis]),
+        "ExpandDims": lambda x, *, axis: op.Unsqueeze(x, np.atleast_1d(axis)),
         "Squeeze": lambda x, *, axis=(): op.Squeeze(x, *([] if axis == () else [np.atleast_1d(axis)])),
         "Flatten": lambda x: op.Flatten(x, axis=1),
         "BroadcastTo": lambda x, *, sizes: op.Expand(x, op.Abs(sizes)),  # -1 keeps a size, which is 1
