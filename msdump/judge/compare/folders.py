@@ -311,10 +311,8 @@ class ComparedFolder:
         if self.is_ours:
             return frozenset()
         views = {(IO.OUTPUT, 0)} if is_view(execution.op_type) else set()
-        for graph, sources in (
-            (self.mine.graph, self._reads(execution)),
-            (self.theirs.graph, self._golden_sources(execution)),
-        ):
+        _, _, _, reads, golden_reads = self._operator(execution)
+        for graph, sources in ((self.mine.graph, reads), (self.theirs.graph, golden_reads)):
             for slot, source in enumerate(sources):
                 known = (
                     graph.operators.get(source.name) if graph and source.kind is SourceKind.OPERATOR else None
