@@ -129,9 +129,10 @@ def _gather(request: ReportRequest) -> DumpReport:
 
         rules = rule_files.read(request.rules_file)
     golden, compared = None, None
+    alone: tuple[str, ...] = ()
     if request.golden is not None:
         executions = request.execution, request.golden_execution
-        compared = problems.compare_dumps(
+        compared, alone = problems.compare_dumps(
             *(request.dump, request.golden, request.limits, executions),
             graph=request.graph,
             executor=request.executor,
@@ -140,7 +141,7 @@ def _gather(request: ReportRequest) -> DumpReport:
         golden = open_dump(request.golden, request.golden_execution)
     with messages.bar("directories", len(opened.iterations)) as advance:
         question = ReportQuestion(
-            *(golden, compared, plan, rules, request.histograms),
+            *(golden, compared, alone, plan, rules, request.histograms),
             *(request.executor, advance),
         )
         report = collecting.collect(opened, question)

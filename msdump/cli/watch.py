@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -19,50 +18,6 @@ from msdump.executors import ExecutorChoice
 from msdump.look import UndecidedRule, WatchReport, watch
 from msdump.read import open_dump
 from msdump.watch import Hit, LowerBound
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedRule:
-    """A rule, and the number of tensors that it was checked on.
-
-    Attributes:
-        rule: Its name.
-        condition: Its condition.
-        tensors: Number of tensors that it looked at.
-    """
-
-    rule: str
-    condition: str
-    tensors: int
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedDump:
-    """Limits of watch rules that tensors of a dump have passed.
-
-    Attributes:
-        report: The report.
-        top: Largest number of hits in ``hits``, None for all.
-    """
-
-    report: WatchReport
-    top: int | None
-
-    @property
-    def rules(self) -> list[CheckedRule]:
-        """The rules."""
-        looked_at = self.report.looked_at
-        return [CheckedRule(each.name, each.condition, looked_at[each.name]) for each in self.report.rules]
-
-    @property
-    def count(self) -> int:
-        """Number of all hits."""
-        return len(self.report.hits)
-
-    @property
-    def hits(self) -> list[Hit]:
-        """The hits, in the order of iterations, ranks and time; the first ones with --top."""
-        return self.report.hits[: self.top]
 
 
 def _measured(hit: Hit) -> float | None:
@@ -92,8 +47,8 @@ def _first(rule: UndecidedRule) -> str:
 
 DOCUMENT: Final = Document(
     Shape(
-        WatchedDump,
-        "rules count hits undecided=report.undecided unreadable=report.unreadable",
+        WatchReport,
+        "rules=checked count hits=shown undecided unreadable",
         name="WatchDocument",
     ),
     Shape(
@@ -142,7 +97,8 @@ def command(
     rules = rule_files.read(rules_file)
     with messages.bar("directories", 0) as bar:
         report = watch(open_dump(dump, execution), rules, executor=executor, progress=bar)
-    documents.show(DOCUMENT, WatchedDump(report, top), _lines(report, top))
+    report.top = top
+    documents.show(DOCUMENT, report, _lines(report))
     messages.say_each("error", report.unreadable)
     if not report.has_checked:
         messages.say(f"error: {dump}: no rule could be checked on any tensor")
@@ -152,10 +108,10 @@ def command(
     leave(REFUSED if messages.has_damages() or not report.has_checked else 0)
 
 
-def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
-    yield from map(_line, report.hits[:top])
-    if top is not None and len(report.hits) > top:
-        yield f"... and {len(report.hits) - top} more"
+def _lines(report: WatchReport) -> Iterator[str]:
+    yield from map(_line, report.shown)
+    if hidden := report.count - len(report.shown):
+        yield f"... and {hidden} more"
     for each in report.undecided:
         tensors = plural(each.count, "tensor")
         first = f"{each.first.op_type} {each.first}"
@@ -163,7 +119,7 @@ def _lines(report: WatchReport, top: int | None) -> Iterator[str]:
     for name in report.unused:
         yield f"unused: {name} fits no dumped tensor"
     looked_at = max(report.looked_at.values(), default=0)
-    hits, rules = plural(len(report.hits), "hit"), plural(len(report.rules), "rule")
+    hits, rules = plural(report.count, "hit"), plural(len(report.rules), "rule")
     yield f"{hits} of {rules} on up to {plural(looked_at, 'tensor')}"
 
 

@@ -226,6 +226,21 @@ class UndecidedRule:
     first: WatchedTensor
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedRule:
+    """A rule, and the number of tensors that it was checked on.
+
+    Attributes:
+        rule: Its name.
+        condition: Its condition.
+        tensors: Number of tensors that it looked at.
+    """
+
+    rule: str
+    condition: str
+    tensors: int
+
+
 @dataclass(slots=True)
 class WatchReport:
     """Findings of rules in a dump.
@@ -236,6 +251,7 @@ class WatchReport:
         unreadable: Files that could not be read, and why.
         looked_at: Number of checked tensors by rule.
         shared: Tensors of one iteration of a rank that ranks should share, by place and name.
+        top: Largest number of hits in ``shown``, None for all.
     """
 
     rules: tuple[WatchRule, ...]
@@ -243,6 +259,22 @@ class WatchReport:
     unreadable: list[str] = field(default_factory=list)
     looked_at: Counter[str] = field(default_factory=Counter)
     shared: dict[Hashable, SharedTensor] = field(default_factory=dict)
+    top: int | None = None
+
+    @property
+    def checked(self) -> list[CheckedRule]:
+        """The rules."""
+        return [CheckedRule(each.name, each.condition, self.looked_at[each.name]) for each in self.rules]
+
+    @property
+    def count(self) -> int:
+        """Number of all hits."""
+        return len(self.hits)
+
+    @property
+    def shown(self) -> list[Hit]:
+        """The hits, in the order of iterations, ranks and time; the first ones with --top."""
+        return self.hits[: self.top]
 
     @property
     def hits(self) -> list[Hit]:

@@ -20,7 +20,7 @@ from msdump.errors import DumpReadError
 from msdump.executors import ExecutorChoice
 from msdump.graph import SourceLine
 from msdump.judge import answer
-from msdump.judge.verdict import Finding
+from msdump.judge.verdict import Finding, Report
 from msdump.look import DumpedFolder, watching
 from msdump.look.report import problems
 from msdump.look.report.curves import (
@@ -36,7 +36,7 @@ from msdump.look.report.operators import (
     reported_operator,
     source_excerpt,
 )
-from msdump.look.report.problems import ComparedDumps, OperatorVerdict, ProblemKind, ReportedProblem
+from msdump.look.report.problems import OperatorVerdict, ProblemKind, ReportedProblem
 from msdump.look.report.series import (
     SeriesTable,
     StatisticSeries,
@@ -96,7 +96,8 @@ class ReportQuestion:
 
     Attributes:
         golden: The dump to compare with, opened; None for no comparison.
-        compared: The result of the comparison, None for no comparison.
+        compared: The verdicts of the comparison, None for no comparison.
+        alone: Directories without a counterpart in the other dump.
         plan: The plan of the configuration of the dump, None where it is not known.
         rules: Watch rules that are checked.
         histograms: Names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters.
@@ -105,7 +106,8 @@ class ReportQuestion:
     """
 
     golden: Dump | None = None
-    compared: ComparedDumps | None = None
+    compared: Report | None = None
+    alone: tuple[str, ...] = ()
     plan: DumpPlan | None = None
     rules: tuple[WatchRule, ...] = ()
     histograms: tuple[str, ...] = ()
@@ -203,7 +205,7 @@ class _Collector:
         compared = question.compared
         grouped: dict[int, list[Finding]] = {}
         if compared is not None:  # operators that only golden has stand at the end
-            grouped = problems.group_by_operator(compared.report.findings, operators)
+            grouped = problems.group_by_operator(compared.findings, operators)
             for finding in grouped.pop(-1, []):
                 place = finding.place
                 key = (place.rank or 0, place.label, place.op_type, place.name)
@@ -214,13 +216,13 @@ class _Collector:
         found = [*self._problems(grouped, verdicts)]
         if compared is not None:
             compared_faults = (
-                *compared.report.networks,
-                *compared.report.unreadable,
-                *compared.report.unread,
+                *compared.networks,
+                *compared.unreadable,
+                *compared.unread,
             )
             self._faults |= dict.fromkeys(compared_faults)
-            has_rerun = any(each.own for each in compared.report.findings)
-            advice = answer.next_step(compared.report, answer.Compared(dump=dump.path, has_rerun=has_rerun))
+            has_rerun = any(each.own for each in compared.findings)
+            advice = answer.next_step(compared, answer.Compared(dump=dump.path, has_rerun=has_rerun))
         else:
             begins = {ProblemKind.NONFINITE, ProblemKind.OVERFLOW}
             has_begun = any(each.kind in begins for each in found)
@@ -241,8 +243,8 @@ class _Collector:
             curves=tuple(training_curves(operators, series, self._graphs)),
             histograms=tuple(self._histograms(found)),
             faults=tuple(self._faults),
-            alone=() if compared is None else compared.alone,
-            outputs="" if compared is None else answer.tell_outputs(compared.report.outputs),
+            alone=question.alone,
+            outputs="" if compared is None else answer.tell_outputs(compared.outputs),
             advice=advice,
         )
 
@@ -287,7 +289,7 @@ class _Collector:
             yield from problems.trigger_problems(trigger, operators, series, named)
         yield from accused
         if self._question.compared is not None:
-            yield from problems.absence_problems(self._question.compared.report, operators)
+            yield from problems.absence_problems(self._question.compared, operators)
         rules = [(self._question.rules, ProblemKind.WATCH)] if self._question.rules else []
         has_ranks = len({operator.rank for operator in operators}) > 1
         if has_ranks and not any(rule.compares_ranks for rule in self._question.rules):

@@ -40,22 +40,6 @@ from msdump.watch import Hit
 
 _GRAVITY: Final = {verdict: place for place, verdict in enumerate(BY_GRAVITY)}
 
-Explain = Callable[[DumpComparison], None]
-"""Adds the results of re-execution to the evidence of a comparison."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedDumps:
-    """Two dumps that were compared.
-
-    Attributes:
-        report: The verdicts.
-        alone: Directories of one dump without a counterpart in the other.
-    """
-
-    report: Report
-    alone: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorVerdict:
@@ -63,13 +47,11 @@ class OperatorVerdict:
 
     Attributes:
         worst: The gravest of its findings; of equal ones that with the largest own error.
-        count: Number of its findings.
         distance: Largest relative distance of an output from golden's; NaN where none was compared.
         own_error: Largest error of its own.
     """
 
     worst: Finding
-    count: int
     distance: float
     own_error: float
 
@@ -82,9 +64,11 @@ def compare_dumps(
     *,
     graph: str | None = None,
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
-    explain: Explain | None = None,
-) -> ComparedDumps:
-    """Compare two dumps; by their statistics where one of them holds statistics alone.
+    explain: Callable[[DumpComparison], None] | None = None,
+) -> tuple[Report, tuple[str, ...]]:
+    """Return the verdicts on two dumps, and directories without a counterpart in the other dump.
+
+    Where one of the dumps holds statistics alone, they are compared by their statistics.
 
     Args:
         dumped: The dump that is examined.
@@ -112,7 +96,7 @@ def compare_dumps(
     if not (report.compared or report.unreadable):
         why = next(iter(report.networks), f"no operator of {dumped} has a counterpart in {golden}")
         raise ToolError(ReturnCode.PARAMETER, f"nothing was compared: {why}")
-    return ComparedDumps(report, tuple(alone))
+    return report, tuple(alone)
 
 
 def group_by_operator(
@@ -136,7 +120,7 @@ def judge_operator(findings: Sequence[Finding]) -> OperatorVerdict:
     worst = min(findings, key=lambda each: (_GRAVITY[each.verdict], -gravity(each)[1], each.place.time))
     compared = [each for each in findings if any(tensor.error for tensor in each.outputs)]
     distance = max((each.distance for each in compared), default=math.nan)
-    return OperatorVerdict(worst, len(findings), distance, max(each.own_error for each in findings))
+    return OperatorVerdict(worst, distance, max(each.own_error for each in findings))
 
 
 def operator_distances(
