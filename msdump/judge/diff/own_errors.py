@@ -114,15 +114,16 @@ class GoldenOperators:
         dtype, other = (dtypes.from_numpy(each.dtype) for each in (array, again))
         output = RerunOutput(tensor.slot, array, dtype, IO.OUTPUT, tensor.slot)
         error, types = errors.measure(array, again), (dtype.name, other.name)
+        apart = tensor.error or error
         node, allowed = ran[1].node, self.limits.allowed(types, self.limits.precision) or 0.0
         if self.limits.explanation:
             allowed = min(allowed, max(QUANTISED, _NOISE * self._noise(*ran)))
         floor = self.limits.floor((*types, self.limits.precision), node.op_type if dtype is not other else "")
         if error.is_same or error.distance <= allowed or 0 < error.largest <= floor:
-            part = own.overflowed_part(output)
+            part = own.overflowed_part(output, apart)
             found = OwnError(tensor.slot, error, allowed, not part, "", overflow=part)
         else:
-            found = own.explained(output, error)
+            found = own.explained(output, error, apart)
         return replace(
             found,
             error=error,

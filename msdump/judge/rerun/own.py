@@ -143,17 +143,22 @@ class OwnErrors:
         self._unit, self._floor = (max(table[name] for name in types) for table in (UNITS, FLOORS))
         self._bounded: list[tuple[np.ndarray, np.ndarray] | None] | None = None
 
-    def explained(self, output: RerunOutput, error: TensorError) -> OwnError:
-        """Return an output's error, given its error from a second run, and whether rounding explains it.
+    def explained(self, output: RerunOutput, error: TensorError, apart: TensorError) -> OwnError:
+        """Return an output's error, and whether rounding explains it.
 
         Infinities within a fused kernel that its later parts hide are no rounding, though the arithmetic of
         the second run makes them again.
+
+        Args:
+            output: The output.
+            error: Its error from a second run.
+            apart: Its distance from what golden has.
         """
         if is_near(error):
             found = output.near(error, self._arithmetic)
         else:
             found = self._by_bound(output) or self._by_units(output, error)
-        part = "" if found.error.misplaced else self.overflowed_part(output)
+        part = "" if found.error.misplaced else self.overflowed_part(output, apart)
         return replace(found, overflow=part, is_explained=found.is_explained and not part)
 
     def _by_bound(self, output: RerunOutput) -> OwnError | None:
@@ -213,9 +218,9 @@ class OwnErrors:
         note = "cannot run in float64"
         return OwnError(output.place, error, allowed, is_explained, str(self._arithmetic), note, output.io)
 
-    def overflowed_part(self, output: RerunOutput) -> str:
+    def overflowed_part(self, output: RerunOutput, apart: TensorError) -> str:
         """Return the name of the kernel's part that explains a wrong output if it overflowed; "" for none."""
-        if output.dumped.dtype.kind != "f" or not np.isfinite(output.dumped).all():
+        if output.dumped.dtype.kind != "f" or not np.isfinite(output.dumped).all() or apart.scaled <= _NEAR:
             return ""
 
         def run(change: Change) -> tuple[Array, ...]:

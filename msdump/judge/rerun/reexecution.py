@@ -362,7 +362,11 @@ class Reexecution:
             return rerun
         site, given = self.values.site(position), self.values.given(position)
         errors = OwnErrors(self._runners, site.graph, site.node, given, self._arithmetic)
-        return replace(rerun, own=tuple(errors.explained(output, error) for output, error in again))
+        apart = {(each.io, each.slot): each.error for each in rerun.own}
+        own = (
+            errors.explained(each, error, apart.get((each.io, each.place), error)) for each, error in again
+        )
+        return replace(rerun, own=tuple(own))
 
     @staticmethod
     def _handed_on(operator: RerunOperator) -> Rerun:
