@@ -138,34 +138,6 @@ def minimise(items: Sequence[_Item], holds: Callable[[Sequence[_Item]], bool]) -
 MINE: Final = "mine.onnx"
 GOLDEN: Final = "golden.onnx"
 INPUTS: Final = "inputs.npz"
-SCRIPT: Final = "run.py"
-
-RESULTS: Final = ".npz"
-"""Suffix of a file with the results of a side whose arithmetic no ONNX model can express."""
-
-_SCRIPT: Final = '''"""Run a part of {mine}
-and its counterpart of {golden} on one input, and print their distance.
-An .npz file has the results of an arithmetic that a model cannot express, such as float64."""
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-
-here = Path(__file__).parent
-inputs, results = dict(np.load(here / "{inputs}")), []
-options = onnxruntime.SessionOptions()
-options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-for file in (here / "{mine_file}", here / "{golden_file}"):
-    if file.suffix == "{results}":
-        results.append([np.load(file)[name] for name in {outputs}])
-        continue
-    session = onnxruntime.InferenceSession(file, options)
-    results.append(session.run({outputs}, {{each.name: inputs[each.name] for each in session.get_inputs()}}))
-for name, mine, golden in zip({outputs}, *results, strict=True):
-    mine, golden = mine.astype(np.float64), golden.astype(np.float64)
-    print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
-          f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
-'''
 
 
 def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str) -> list[str]:
@@ -194,21 +166,12 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
         paths.append(reports.write_bytes(folder, each.file, [model.data]))
         run.append(each.file)
         if not is_exact:
-            run[-1] = str(Path(each.file).with_suffix(RESULTS))
+            run[-1] = str(Path(each.file).with_suffix(reports.RESULTS))
             paths.append(inputs.write_arrays(Path(folder, run[-1]).resolve(), each.results(fed, outputs)))
         edges |= {name: fed[name] for name in model.inputs}
     paths.append(inputs.write_arrays(Path(folder, INPUTS).resolve(), edges))
-    script = _SCRIPT.format(
-        mine=mine.source,
-        golden=golden.source,
-        inputs=INPUTS,
-        mine_file=run[0],
-        golden_file=run[1],
-        outputs=repr(outputs),
-        results=RESULTS,
-    )
-    paths.append(reports.write(folder, SCRIPT, [script]))
-    return paths
+    what = f"a part of {mine.source} and its counterpart of {golden.source}"
+    return [*paths, reports.write_script(folder, what, INPUTS, (run[0], run[1]), outputs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +246,13 @@ def _held(array: np.ndarray, dtype: DType | None) -> np.ndarray:
 
 def common_outputs(part: ExchangedPart) -> list[str]:
     """Return the values that part and counterpart both write: the ones not read in the part, else all."""
-    taken, given = _written(part.spliced.taken), _written(part.spliced.given)
+    taken, given = (
+        dict.fromkeys(name for node in nodes for name in node.outputs if name)
+        for nodes in (part.spliced.taken, part.spliced.given)
+    )
     inside = {name for node in part.spliced.taken for name in node.inputs}
     both = [name for name in taken if name in given]
     return [name for name in both if name not in inside] or both
-
-
-def _written(nodes: tuple[Node, ...]) -> dict[str, None]:
-    return {name: None for node in nodes for name in node.outputs if name}
 
 
 EXPLAINED: Final = 0.5

@@ -289,7 +289,7 @@ class _FromGraphFile:
             record = None if is_argument else dumped.get(slot) or self._written(source)
             if record is not None:
                 form = ValueForm() if graph is None else graph.form_of(source)
-                arrays[_input_name(slot)] = self._array(record, form)
+                arrays[f"input_{slot}"] = self._array(record, form)
             elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
                 raise InputError(
                     f"{self._run.directory.path}: neither input {slot} of {self._run.name} nor"
@@ -309,7 +309,7 @@ class _FromGraphFile:
         tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
         constants: dict[int, Any] = {}
         for slot, source in enumerate(operator.inputs):
-            name = _input_name(slot)
+            name = f"input_{slot}"
             array = inputs.get(name)
             if array is not None:
                 tensors.append((name, ValueShape(dtypes.from_numpy(array.dtype), array.shape), array))
@@ -350,10 +350,6 @@ class _FromGraphFile:
                 " with --model"
             )
         return array
-
-
-def _input_name(slot: int) -> str:
-    return f"input_{slot}"
 
 
 class _FromModel:
@@ -499,23 +495,7 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
 MODEL: Final = "model.onnx"
 INPUTS: Final = "inputs.npz"
 OUTPUTS: Final = "outputs.npz"
-SCRIPT: Final = "run.py"
 DESCRIPTION: Final = "operator.json"
-
-_SCRIPT: Final = '''"""Run {what} again, and print the errors of its dumped outputs."""
-from pathlib import Path
-
-import numpy as np
-import onnxruntime
-
-here = Path(__file__).parent
-inputs, dumped = (dict(np.load(here / name)) for name in ("{inputs}", "{outputs}"))
-results = onnxruntime.InferenceSession(here / "{model}").run(list(dumped), inputs)
-for name, result in zip(dumped, results, strict=True):
-    mine, golden = dumped[name].astype(np.float64), result.astype(np.float64)
-    print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
-          f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
-'''
 
 
 def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, folder: str) -> list[str]:
@@ -549,7 +529,5 @@ def write_folder(repro: Repro, folder: str) -> list[str]:
     """Write model, tensors and script into a folder, which is made; return the paths of the files."""
     paths = [reports.write_bytes(folder, MODEL, [repro.model])]
     paths += _write_arrays(folder, repro.inputs, repro.outputs)
-    what = f"{repro.name} ({repro.op_type}; {repro.place})".replace("\\", "/").replace('"', "'")
-    script = _SCRIPT.format(what=what, inputs=INPUTS, outputs=OUTPUTS, model=MODEL)
-    paths.append(reports.write(folder, SCRIPT, [script]))
-    return paths
+    what = f"{repro.name} ({repro.op_type}; {repro.place}), and its dumped outputs"
+    return [*paths, reports.write_script(folder, what, INPUTS, (OUTPUTS, MODEL), [*repro.outputs])]

@@ -7,7 +7,8 @@ import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from msdump.dtypes import STRING, DType
 from msdump.errors import InputError, name_hint
@@ -346,21 +347,13 @@ def _evaluated(tree: ast.expr, sizes: Sizes, unknown: int) -> int:
     return int(tree.value)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """The bound of indices, and their name."""
-
-    below: int
-    noun: str
-
-
 class _Roles:
     """The roles of a network's inputs, from the operators that read them."""
 
     def __init__(self, graph: Graph, sizes: Sizes) -> None:
         self._graph = graph
         self._sizes = {**sizes}
-        self._indices: dict[str, _Index] = {}
+        self._indices: dict[str, tuple[int, str]] = {}  # their bound and noun
         self._masks: set[str] = set()
         self._fills: dict[str, tuple[int, str]] = {}
         graphs = [*graph.walk()]
@@ -368,52 +361,41 @@ class _Roles:
         for inner, node in _nodes(graphs):
             self._note(inner, node)
 
-    def recipe(self, value: Value, shape: Shape) -> Recipe:
+    def recipe(self, value: Value, shape: Shape) -> Recipe:  # noqa: PLR0911 - one for each role
         """Return the recipe of an input with a shape."""
-        dtype = value.type.dtype
+        dtype, name, lowered = value.type.dtype, value.name, value.name.lower()
         assert dtype is not None, "the input's type was checked"
-        is_chosen = not value.type.is_settled
-        choice = self._choice(value, shape)
-        if choice is not None:
-            how, chosen = choice
-            return Recipe(value.name, dtype, shape, how, is_chosen=True, **chosen)
-        return Recipe(value.name, dtype, shape, _plain(dtype), is_chosen)
-
-    def _choice(self, value: Value, shape: Shape) -> tuple[str, dict[str, Any]] | None:
-        """Return the elements of an input in words and in the recipe; None: nothing decides about them."""
-        name, kind = value.name.lower(), value.type.dtype.name if value.type.dtype else ""
-        if "int" not in kind and kind != "bool":
-            return None
-        if "mask" in name or value.name in self._masks:
-            return "all ones, as a mask", {"fill": 1}
-        if kind == "bool":
-            return ("false", {"fill": 0}) if "use_cache" in name else None
-        return self._number(value.name, shape) or self._index(value.name, shape)
-
-    def _number(self, name: str, shape: Shape) -> tuple[str, dict[str, Any]] | None:
-        """Return the recipe of whole numbers that are all equal."""
-        if name in self._fills:
-            number, why = self._fills[name]
-            return f"{number:,}, {why}", {"fill": number}
-        if "len" not in name.lower() or len(shape) > 1 or name in self._indices:
-            return None
-        longest = max(
-            (self._sizes.get(each, 1) for each, _, axis in _dimensions(self._graph) if axis), default=1
-        )
-        return f"{longest:,}, as a length", {"fill": longest}
-
-    def _index(self, name: str, shape: Shape) -> tuple[str, dict[str, Any]] | None:
-        """Return the recipe of indices and positions."""
+        chosen = partial(Recipe, name, dtype, shape, is_chosen=True)
         found = self._indices.get(name)
-        if "position" in name.lower() and shape:
-            return "counted from 0, as positions", {"counts": True, "below": found and found.below}
-        return None if found is None else (f"{found.noun} below {found.below:,}", {"below": found.below})
+        if "int" not in dtype.name and dtype.name != "bool":
+            pass
+        elif "mask" in lowered or name in self._masks:
+            return chosen("all ones, as a mask", fill=1)
+        elif dtype.name == "bool":
+            if "use_cache" in lowered:
+                return chosen("false", fill=0)
+        elif name in self._fills:
+            number, why = self._fills[name]
+            return chosen(f"{number:,}, {why}", fill=number)
+        elif "len" in lowered and len(shape) <= 1 and found is None:
+            sizes = (self._sizes.get(each, 1) for each, _, axis in _dimensions(self._graph) if axis)
+            longest = max(sizes, default=1)
+            return chosen(f"{longest:,}, as a length", fill=longest)
+        elif "position" in lowered and shape:
+            return chosen("counted from 0, as positions", counts=True, below=found and found[0])
+        elif found is not None:
+            return chosen(f"{found[1]} below {found[0]:,}", below=found[0])
+        return Recipe(name, dtype, shape, _plain(dtype), not value.type.is_settled)
 
     def _note(self, graph: Graph, node: Node) -> None:
         """Note the roles of the inputs that an operator reads."""
         key = (node.domain, node.op_type)
         for slot, table, attribute in _TABLES.get(key, ()):
-            self._note_table(graph, node, slot, table, int(node.attributes.get(attribute, 0)))  # type: ignore[arg-type]
+            axis = int(node.attributes.get(attribute, 0))  # type: ignore[arg-type]
+            is_weight = len(node.inputs) > table and node.inputs[table] in graph.weights
+            rank = len(graph.type_of(node.inputs[table]).shape or ()) if is_weight else 0
+            noun = "token ids" if rank > 1 and axis == 0 else "indices"
+            self._note_index(node, slot, self._size(graph, node, table, axis), noun)
         if key in _CLASS_AXES:
             self._note_index(node, 1, self._size(graph, node, 0, _CLASS_AXES[key]), "class indices")
         elif key == ("", "OneHot"):
@@ -446,18 +428,12 @@ class _Roles:
         for name in self._inputs(node, slot) if number is not None else ():
             self._fills.setdefault(name, (number or 0, why))
 
-    def _note_table(self, graph: Graph, node: Node, slot: int, table: int, axis: int) -> None:
-        is_weight = len(node.inputs) > table and node.inputs[table] in graph.weights
-        is_embedding = is_weight and len(graph.type_of(node.inputs[table]).shape or ()) > 1 and axis == 0
-        noun = "token ids" if is_embedding else "indices"
-        self._note_index(node, slot, self._size(graph, node, table, axis), noun)
-
     def _note_index(self, node: Node, slot: int, count: int | None, noun: str) -> None:
         """Note indices below a count; of a table with unknown rows, only the first one is sure to exist."""
         for name in self._inputs(node, slot):
             before = self._indices.get(name)
-            if before is None or (count or 1) < before.below:
-                self._indices[name] = _Index(count or 1, noun)
+            if before is None or (count or 1) < before[0]:
+                self._indices[name] = count or 1, noun
 
     def _size(self, graph: Graph, node: Node, slot: int, axis: int) -> int | None:
         """Return the size of an axis of an operator's input; None where it is not known."""

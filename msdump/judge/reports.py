@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Final
 
 from msdump.convert import shorten_name
 from msdump.errors import ToolError
@@ -55,6 +56,51 @@ def write_bytes(folder: str, name: str, parts: Iterable[Buffer]) -> str:
     finally:
         files.close()
     return path
+
+
+SCRIPT: Final = "run.py"
+
+RESULTS: Final = ".npz"
+"""Suffix of a file with results in the place of a model."""
+
+_SCRIPT: Final = '''"""Run {what}
+on one input, and print their distance.
+An .npz file has results that are given, or of an arithmetic that no model can express, such as float64."""
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+here = Path(__file__).parent
+inputs, results = dict(np.load(here / "{inputs}")), []
+options = onnxruntime.SessionOptions()
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+for file in (here / "{files[0]}", here / "{files[1]}"):
+    if file.suffix == ".npz":
+        results.append([np.load(file)[name] for name in {outputs}])
+        continue
+    session = onnxruntime.InferenceSession(file, options)
+    results.append(session.run({outputs}, {{each.name: inputs[each.name] for each in session.get_inputs()}}))
+for name, mine, golden in zip({outputs}, *results, strict=True):
+    mine, golden = mine.astype(np.float64), golden.astype(np.float64)
+    print(f"{{name}}: largest difference {{np.abs(mine - golden).max(initial=0):.3g}}, relative distance "
+          f"{{np.linalg.norm(mine - golden) / (np.linalg.norm(golden) or 1):.3g}}")
+'''
+
+
+def write_script(folder: str, what: str, inputs: str, files: tuple[str, str], outputs: list[str]) -> str:
+    """Write a program that runs two models, or compares one with results in a file; return its path.
+
+    Args:
+        folder: The folder of the files.
+        what: The two in words.
+        inputs: Name of the file of inputs.
+        files: Names of the models, or of files with their results; the second one is golden.
+        outputs: Names of the outputs.
+    """
+    what = what.replace("\\", "/").replace('"', "'")
+    text = _SCRIPT.format(what=what, inputs=inputs, files=files, outputs=repr(outputs))
+    return write(folder, SCRIPT, [text])
 
 
 def csv_lines(rows: Iterable[Iterable[object]], end: str = "\n") -> Iterator[str]:

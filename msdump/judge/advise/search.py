@@ -136,14 +136,21 @@ class RoundingMeter:
         All readers of a tensor see the same rounding error, so squares of the single uses do not add up as
         independent ones do: they are scaled so that their sum is the error of all uses together.
         """
-        shared = _shared(singles)
+        uses: dict[tuple[str, DType, int], list[int]] = defaultdict(list)
+        for index, each in enumerate(singles):
+            if each.origin >= 0:
+                uses[each.name, each.dtype, each.origin].append(index)
+        several = [indices for indices in uses.values() if len(indices) > 1]
+        shared = [
+            replace(single, guards=frozenset({single.origin}), position=single.origin)
+            for single in (singles[indices[0]] for indices in several)
+        ]  # each changes a tensor for all of its readers
         found = self._measured([*singles, *shared])
         energies, together = found[: len(singles)], found[len(singles) :]
-        for single, whole in zip(shared, together, strict=True):
-            uses = [index for index, each in enumerate(singles) if _key(each) == _key(single)]
-            alone = energies[uses].sum(axis=0)
+        for indices, whole in zip(several, together, strict=True):
+            alone = energies[indices].sum(axis=0)
             usable = np.isfinite(alone) & np.isfinite(whole) & (alone > 0)
-            energies[uses] *= np.divide(whole, alone, out=np.ones_like(alone), where=usable)
+            energies[indices] *= np.divide(whole, alone, out=np.ones_like(alone), where=usable)
         return energies
 
     def _measured(self, singles: Sequence[TensorRounding]) -> np.ndarray:
@@ -156,7 +163,12 @@ class RoundingMeter:
                 values |= self.variants.wide(position, values)
             sums = self._at_border(range(start, stop), singles, values, found)
             begun = values
-            self._pass(range(start, stop), begun, [each.values for each in growing])
+            for position in range(start, stop):  # errors of earlier borders go on; dead values are dropped
+                for each in growing:
+                    each.values |= self.variants.wide(position, each.values)
+                    self.variants.drop(position, each.values)
+                self.variants.drop(position, begun)
+                self.variants.leave(position)
             growing += [replace(each, values=begun | each.values) for each in sums.values() if each.whole]
         for each in growing:
             grown = self._squares(each.values) / each.whole
@@ -176,37 +188,23 @@ class RoundingMeter:
         sums: dict[str, _Growth] = {}
         is_last = stretch.stop == len(self.variants.graph.nodes)
         for index, single in enumerate(singles):
-            if single.position in stretch:
-                changed = self._spread(
-                    self._changed(single, values), values, single.position + 1, stretch.stop
-                )
-                if is_last:
-                    found[index] = self._squares(changed)
-                elif not self._add(sums, index, changed, values):
+            if single.position not in stretch:
+                continue
+            changed = self._spread(self._changed(single, values), values, single.position + 1, stretch.stop)
+            if is_last:
+                found[index] = self._squares(changed)
+                continue
+            for name in filter(self.variants.is_float, changed):
+                error = distance(changed[name], values[name])
+                if not math.isfinite(error):
                     found[index] = math.inf
+                    break
+                growth = sums.setdefault(name, _Growth({name: values[name].copy()}))
+                growth.values[name] += changed[name] - values[name]
+                growth.squares[index] = error**2
         for name, growth in sums.items():
             growth.whole = distance(growth.values[name], values[name]) ** 2
         return sums
-
-    def _add(self, sums: dict[str, _Growth], index: int, changed: Values, values: Values) -> bool:
-        """Add a rounding's errors at a border to the sums; return whether they are finite."""
-        for name in filter(self.variants.is_float, changed):
-            error = distance(changed[name], values[name])
-            if not math.isfinite(error):
-                return False
-            growth = sums.setdefault(name, _Growth({name: values[name].copy()}))
-            growth.values[name] += changed[name] - values[name]
-            growth.squares[index] = error**2
-        return True
-
-    def _pass(self, stretch: range, begun: Values, growing: Sequence[Values]) -> None:
-        """Propagate the errors of earlier borders through a stretch; drop dead values."""
-        for position in stretch:
-            for values in growing:
-                values.update(self.variants.wide(position, values))
-                self.variants.drop(position, values)
-            self.variants.drop(position, begun)
-            self.variants.leave(position)
 
     def _borders(self) -> list[int]:
         """Return the borders of the stretches, at places that few values cross."""
@@ -265,23 +263,6 @@ class RoundingMeter:
                 changed |= differing(self.variants.wide(position, values | changed), values)
             self.variants.drop(position, changed)
         return changed
-
-
-def _shared(singles: Sequence[TensorRounding]) -> list[TensorRounding]:
-    """Return one rounding for each tensor with several readers, which changes it for all of them."""
-    uses: dict[tuple[str, DType], list[TensorRounding]] = {}
-    for single in singles:
-        if single.origin >= 0:
-            uses.setdefault((single.name, single.dtype), []).append(single)
-    return [
-        replace(found[0], guards=frozenset({found[0].origin}), position=found[0].origin)
-        for found in uses.values()
-        if len(found) > 1
-    ]
-
-
-def _key(single: TensorRounding) -> tuple[str, DType, int]:
-    return single.name, single.dtype, single.origin
 
 
 MOST_EXACT: Final = 16
