@@ -28,8 +28,8 @@ class OperatorRunner:
     """Runs single operators of one graph; the same inputs give the bits that a run of the network gives.
 
     Weights that are not given are the graph's, as initializers like in a run. Control flow runs as one
-    operator of onnxruntime. Kernels are cached by the types of given values: those of the first operators,
-    as operators that ran again in one run of a network do so in the next one.
+    operator of onnxruntime. Kernels of the first operators are cached by the types of given values, as
+    operators that ran again in one run of a network do so in the next one.
 
     Attributes:
         graph: The graph.

@@ -320,7 +320,7 @@ class _Run:
         return tuple((bodies[index], number) for index, number in scope)
 
     def _enter(self, scope: Scope, graph: Graph, control: Node) -> None:
-        """Judge the inputs of a branch or loop before its body; its outputs are those of operators in it."""
+        """Judge the inputs of a branch or loop before its body; operators in it write its outputs."""
         if (scope, control.name) in self._entered:
             return
         self._entered.add((scope, control.name))

@@ -40,7 +40,7 @@ class GoldenOperators:
     """Runs golden operators on the leading side's inputs; made before each run of the networks.
 
     They compute in the leading side's arithmetic, so an operator that both sides have gives the same bits
-    again. What still differs is another operator, or rounding of the same sums in another order.
+    again. Another operator, or rounding of the same sums in another order, leaves a difference.
     """
 
     mine: Side

@@ -152,7 +152,7 @@ class OwnErrors:
         Args:
             output: The output.
             error: Its error from a second run.
-            apart: Its distance from what golden has.
+            apart: Its distance from golden's output.
         """
         if is_near(error):
             found = output.near(error, self._arithmetic)
@@ -256,7 +256,7 @@ _FULL: Final = 65504.0
 """The largest number of float16."""
 
 Run = Callable[[Change], tuple[Array, ...]]
-"""Runs a kernel in float64 on what it read, and lets a function change the results of its parts."""
+"""Runs a kernel in float64 on its inputs, and lets a function change the results of its parts."""
 
 
 def _lose(
