@@ -198,8 +198,14 @@ class Observations:
                 continue
             names = pair.origins.get(name, name), pair.values.get(name, name)
             evidence = next(filter(None, (self._known(scope, each) for each in names)), None)
+            dtype = graph.type_of(name).dtype
             if evidence is not None:
                 yield _as_input(evidence, slot)
+            elif not scope and dtype is not None and any(each.name == name for each in graph.inputs):
+                # both networks are fed the same
+                yield TensorEvidence(
+                    IO.INPUT, slot, dtype=dtype.name, golden_dtype=dtype.name, error=SAME, name=name
+                )
 
     def _step(self, mine: Ran, golden: Ran | None) -> _Step:
         pair = self.pairing.graphs.get(mine.graph.index)
