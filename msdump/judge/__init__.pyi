@@ -20,7 +20,7 @@ from .extract import write_folder as write_folder
 from .extract import write_tensors as write_tensors
 from .facts import Fact as Fact
 from .facts import FactKind as FactKind
-from .facts import SameWeight as SameWeight
+from .facts import WeightDifference as WeightDifference
 from .facts import list_facts as list_facts
 from .inputs import MOST_DIMENSIONS as MOST_DIMENSIONS
 from .inputs import is_array as is_array

@@ -12,18 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from msdump.device import INSERTED_PREFIX, is_view
 from msdump.judge.pair import (
-    UNKNOWN,
-    UNTOLD,
+    CAST,
     Alignment,
     GraphSide,
-    aligned,
     canonical_type,
     is_commutative,
     is_quantised,
     labels,
     part_types,
     passes_on,
-    weight_place,
 )
 from msdump.read import ASKING, FIXED, GraphOperator, SourceKind, ValueSource, parse_attributes
 
@@ -79,15 +76,15 @@ class Fact:
     readers: tuple[str, ...] = field(default=(), repr=False)
 
 
-SameWeight = Callable[[str, str], bool | None]
-"""Returns whether a weight and a golden one hold the same bits, but for rounding; None: not known."""
+WeightDifference = Callable[[str, str], str | None]
+"""Returns in words how a weight differs from golden's, "" for equal or rounded bits; None: not known."""
 
 
 def list_facts(
     mine: GraphSide,
     golden: GraphSide,
     matching: Alignment,
-    same_weight: SameWeight = lambda _mine, _golden: None,
+    weight_difference: WeightDifference = lambda _mine, _golden: None,
 ) -> tuple[Fact, ...]:
     """Return the differences of two graphs, in the order of the first one.
 
@@ -97,12 +94,12 @@ def list_facts(
         mine: The examined graph.
         golden: The graph that it is compared with.
         matching: The aligned operators.
-        same_weight: Compares the bits of weights.
+        weight_difference: Compares the bits of weights.
     """
     # graphs inferred from tensors lack folded operators and branches: they would differ everywhere
     if mine.graph.is_inferred is not golden.graph.is_inferred or not matching.is_one_network:
         return ()
-    return tuple(_Comparison(mine, golden, matching, same_weight).facts())
+    return tuple(_Comparison(mine, golden, matching, weight_difference).facts())
 
 
 _LabelOf = Callable[[ValueSource], Hashable]
@@ -112,12 +109,20 @@ _Operators = Sequence[GraphOperator]
 class _Side:
     """A graph, and a key for each value, equal on both sides: the pair of its producer, or a label."""
 
-    def __init__(self, side: GraphSide, label_of: _LabelOf, alone: Sequence[str]) -> None:
-        self.graph, self.alone, self.passing = side.graph, {*alone}, _PASSING
+    def __init__(
+        self, side: GraphSide, label_of: _LabelOf, alone: Sequence[str], passing: frozenset[str]
+    ) -> None:
+        self.graph, self.alone, self.passing = side.graph, {*alone}, passing
         self.key_of: dict[tuple[str, int], Hashable] = {}
         self.places = {name: place for place, name in enumerate(side.graph.operators)}
         self._label_of = label_of
         operators = self.graph.operators.values()
+        self.weights = {
+            label_of(source)
+            for each in operators
+            for source in each.inputs
+            if source.kind is SourceKind.WEIGHT
+        } - {None}
         self._fixed: set[str] = set()
         for each in operators:
             known = (self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs)
@@ -129,33 +134,57 @@ class _Side:
         """Return the producer of a value, None for everything else."""
         return self.graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
 
-    def origin(self, source: ValueSource) -> ValueSource:
-        """Return the source of a value behind operators, such as casts, that the other side may lack."""
+    def trace(self, source: ValueSource) -> tuple[ValueSource, list[GraphOperator]]:
+        """Return the source of a value behind operators that the other side may lack, and these operators."""
+        passed: list[GraphOperator] = []
         for _ in self.graph.operators:  # bounded: a damaged graph may have a cycle
             operator = self.operator(source)
             if operator is None or not (operator.inputs and self._is_passed(operator)):
                 break
+            passed.append(operator)
             source = operator.inputs[0]
-        return source
+        return source, passed
+
+    def origin(self, source: ValueSource) -> ValueSource:
+        """Return the source of a value behind operators that the other side may lack."""
+        return self.trace(source)[0]
 
     def _is_passed(self, operator: GraphOperator) -> bool:
         is_passing = passes_on(operator.op_type) or is_view(operator.op_type)
         is_alone = operator.full_name in self.alone
         return _is_inserted(operator) or (is_alone and (is_passing or operator.op_type in self.passing))
 
+    def moves(self, source: ValueSource) -> list[GraphOperator]:
+        """Return what has no counterpart before an input, and moves elements or makes integers of floats.
+
+        Transposes of constants, and those that another one may take back, are left out.
+        """
+        origin, passed = self.trace(source)
+        if self.is_fixed(origin):
+            return []
+        is_float = self.graph.form_of(origin).dtype in _FLOATS
+        return [
+            each
+            for each in reversed(passed)
+            if each.full_name in self.alone and not _is_inserted(each)
+            if (each.op_type == "Transpose" and not self._is_undone(each))
+            or (is_float and each.op_type == CAST and _is_of_integers(each))
+        ]
+
+    def _is_undone(self, transpose: GraphOperator) -> bool:
+        """Return whether another transpose without counterpart may restore the layout."""
+        others = (
+            each
+            for each in map(self.graph.operators.__getitem__, self.alone)
+            if each is not transpose and each.op_type == transpose.op_type
+        )
+        return any(not self.is_fixed(each.inputs[0]) for each in others if each.inputs)
+
     def key(self, source: ValueSource) -> Hashable:
         """Return the common key of a value, None if unknown."""
         if self.operator(source) is not None:
             return self.key_of.get((source.name, source.slot))
-        label = self._label_of(source)
-        return None if label in (UNKNOWN, UNTOLD) else label
-
-    def members(self, names: Sequence[str], others: Sequence[GraphOperator] = ()) -> list[GraphOperator]:
-        """Return the operators of a region, and unpaired ones of the same ONNX nodes as the other region."""
-        nodes = {each.onnx_names for each in others if each.onnx_names}
-        alone = {name for name in self.alone if nodes and self.graph.operators[name].onnx_names in nodes}
-        ordered = sorted({*names} | alone, key=self.places.__getitem__)
-        return [self.graph.operators[name] for name in ordered]
+        return self._label_of(source)
 
     def reads(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
         """Return the inputs that operators read from other operators; of a single operator constants, too."""
@@ -187,11 +216,6 @@ class _Side:
             return False
         return _is_plain(operator) and not {*operator.onnx_names} & self._fused
 
-    def strange(self, operators: _Operators, parts: Counter[str]) -> list[GraphOperator]:
-        """Return the operators without any part among the other side's ``parts``; optional types excluded."""
-        computing = [each for each in operators if _parts(each) and each.op_type not in self.passing]
-        return [each for each in computing if _is_plain(each) and not _counts([each]) & parts]
-
     def stranger(self, source: ValueSource) -> GraphOperator | None:
         """Return the producer of a value if it has no counterpart on the other side, else None."""
         return self.operator(source) if source.name in self.alone else None
@@ -199,6 +223,11 @@ class _Side:
 
 def _is_inserted(operator: GraphOperator) -> bool:
     return operator.full_name.startswith(INSERTED_PREFIX)
+
+
+def _is_of_integers(operator: GraphOperator) -> bool:
+    dtype = operator.outputs[0].dtype if operator.outputs else ""
+    return dtype.startswith(("int", "uint", "bool"))
 
 
 def _is_plain(operator: GraphOperator) -> bool:
@@ -216,61 +245,27 @@ class _Edge(NamedTuple):
 
 class _Comparison:
     def __init__(
-        self, mine: GraphSide, golden: GraphSide, matching: Alignment, same_weight: SameWeight
+        self, mine: GraphSide, golden: GraphSide, matching: Alignment, weight_difference: WeightDifference
     ) -> None:
-        label, golden_label = labels(mine, golden)
-        self._mine = _Side(mine, label, matching.mine_alone)
-        self._golden = _Side(golden, golden_label, matching.golden_alone)
-        self._same_weight = same_weight
-        self._pairs: list[tuple[_Operators, _Operators]] = []
-        types = ([each.op_type for each in side.graph.operators.values()] for side in (mine, golden))
-        own, other = map(is_quantised, types)
+        own, other = (
+            is_quantised(each.op_type for each in side.graph.operators.values()) for side in (mine, golden)
+        )
         self._is_mixed = own != other
-        if self._is_mixed:
-            self._mine.passing = self._golden.passing = _PASSING | _CLAMPS
+        passing = _PASSING | _CLAMPS if self._is_mixed else _PASSING
+        label, golden_label = labels(mine, golden)
+        self._mine = _Side(mine, label, matching.mine_alone, passing)
+        self._golden = _Side(golden, golden_label, matching.golden_alone, passing)
+        self._weight_difference = weight_difference
+        self._pairs: list[tuple[_Operators, _Operators]] = []
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
+            members = []
             for side, names in ((self._mine, pair.mine), (self._golden, pair.golden)):
                 for name in names:  # inner values of a kernel have no equal on the other side
                     side.key_of.setdefault((name, 0), ("inner", name))
-            members = self._mine.members(pair.mine), self._golden.members(pair.golden)
-            if pair.is_single or not self._split(*members):
-                mine_parts, golden_parts = map(_without_inserted, members)
-                self._pairs.append((mine_parts, golden_parts))
-
-    def _split(self, mine: _Operators, golden: _Operators) -> bool:
-        """Pair the operators of two regions, if one has all nodes or types of the other in its order."""
-        mine = self._mine.members([each.full_name for each in mine], golden)
-        golden = self._golden.members([each.full_name for each in golden], mine)
-        nodes = {each.onnx_names for each in mine} & {each.onnx_names for each in golden} - {()}
-        kinds = (
-            [each.onnx_names if each.onnx_names in nodes else canonical_type(each.op_type) for each in side]
-            for side in (mine, golden)
-        )
-        pairs = aligned(*kinds)
-        places = ({own for own, _ in pairs}, {other for _, other in pairs})
-        passed = (
-            passes_on(each.op_type)
-            for side, paired in zip((mine, golden), places, strict=True)
-            for place, each in enumerate(side)
-            if place not in paired
-        )
-        is_kernel = len(pairs) == 1 and not all(
-            passed
-        )  # a fused kernel may compute the unpaired operators of the other side, too
-        if is_kernel or not pairs or len(pairs) < min(len(mine), len(golden)):
-            return False
-        for side, operators in ((self._mine, mine), (self._golden, golden)):
-            side.alone |= {each.full_name for each in operators}
-            for each in operators:
-                side.key_of.pop((each.full_name, 0), None)
-        for own, other in ((mine[own], golden[other]) for own, other in pairs):
-            self._pairs.append(([own], [other]))
-            self._mine.key_of[own.full_name, 0] = self._golden.key_of[other.full_name, 0] = own.full_name
-            self._mine.alone.discard(own.full_name)
-            self._golden.alone.discard(other.full_name)
-        return True
+                members.append(_without_inserted([side.graph.operators[name] for name in names]))
+            self._pairs.append((members[0], members[1]))
 
     def facts(self) -> list[Fact]:
         """Return all facts, in execution order of the examined operators that read the difference."""
@@ -279,6 +274,8 @@ class _Comparison:
             if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])) and _are_alike(mine, golden):
                 facts += self._of_pair(mine, golden)
                 edges += self._edges(mine, golden)
+                if len(mine) == len(golden) == 1:
+                    facts += self._moves(mine[0], golden[0])
         facts += self._wiring(edges)
         places = self._mine.places
         return sorted(facts, key=lambda fact: min(map(places.__getitem__, fact.readers), default=len(places)))
@@ -289,26 +286,36 @@ class _Comparison:
         is_single = len(mine) == len(golden) == 1
         if own == other and is_single:
             yield from _arguments(mine[0], golden[0])
-            reads = zip(self._mine.reads(mine), self._golden.reads(golden), strict=False)
-            for slot, (one, two) in enumerate(reads):
-                is_weight = one.kind is two.kind is SourceKind.WEIGHT
-                if is_weight and self._same_weight(one.name, two.name) is False:
-                    text = f"input {slot} {one.name} differs from golden's weight"
+            for slot, one, two in self._read_weights(mine[0], golden[0]):
+                difference = self._weight_difference(one.name, two.name)
+                if difference and self._mine.key(one) not in self._golden.weights - {self._golden.key(two)}:
+                    text = f"input {slot} {one.name} {difference}"
                     yield _own_fact(FactKind.WEIGHT, mine[0], text, golden[0])
         elif own != other and is_single and _is_plain(mine[0]) and _is_plain(golden[0]):
             yield _in_place_of(mine[0], golden[0])
         elif own != other and not self._is_mixed:  # integers are scaled, and their range clamps
-            added, lacking = self._mine.strange(mine, other), self._golden.strange(golden, own)
-            if len(lacking) == 1 and not added:
-                text = f"it has no counterpart in {mine[-1].full_name}"
-                yield _fact(FactKind.MISSING, lacking[0], text, lacking[0].full_name, mine[-1].full_name)
-                return
-            if len(added) == 1 and not lacking:
-                text = f"it has no counterpart in {golden[-1].full_name}"
-                yield _fact(FactKind.EXTRA, added[0], text, "", mine[-1].full_name)
-                return
-            text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
-            yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
+            lacking, added = (
+                " and ".join((one - two).elements()) for one, two in ((other, own), (own, other))
+            )
+            if lacking and added:
+                text = f"its parts are {', '.join(own.elements())}, in golden {', '.join(other.elements())}"
+                yield _own_fact(FactKind.REPLACED, mine[-1], text, golden[-1])
+            elif lacking:
+                kernel, text = _kernel(golden, own), f"{lacking} has no counterpart in {mine[-1].full_name}"
+                yield _fact(FactKind.MISSING, kernel, text, kernel.full_name, mine[-1].full_name)
+            elif added:
+                kernel, text = _kernel(mine, other), f"{added} has no counterpart in {golden[-1].full_name}"
+                yield _fact(FactKind.EXTRA, kernel, text, "", mine[-1].full_name)
+
+    def _read_weights(
+        self, mine: GraphOperator, golden: GraphOperator
+    ) -> Iterator[tuple[int, ValueSource, ValueSource]]:
+        """Yield the weights that two operators read in the same place; of commutative ones in any order."""
+        own, other = self._mine.reads([mine]), self._golden.reads([golden])
+        pairs = [*zip(range(len(own)), own, other, strict=False)]
+        if is_commutative(canonical_type(mine.op_type)):
+            pairs = self._unequal(own, other)
+        yield from (each for each in pairs if each[1].kind is each[2].kind is SourceKind.WEIGHT)
 
     def _dtypes(self) -> Iterator[Fact]:
         """Yield operators with another float output type than golden's, of consecutive ones only the first.
@@ -354,6 +361,20 @@ class _Comparison:
             if self._is_other(one, two):
                 yield _Edge(mine[-1], slot, one, two)
 
+    def _moves(self, mine: GraphOperator, golden: GraphOperator) -> Iterator[Fact]:
+        """Yield operators that move the elements of an input on one side alone."""
+        if (mine.op_type, mine.attributes) != (golden.op_type, golden.attributes):
+            return
+        for slot, (one, two) in enumerate(zip(mine.inputs, golden.inputs, strict=False)):
+            added, lacking = self._mine.moves(one), self._golden.moves(two)
+            place = f"input {slot} of {mine.full_name}"
+            if added and not lacking:
+                text = f"{place} is from this operator, in golden {_called(two)}"
+                yield _fact(FactKind.EXTRA, added[0], text, "", mine.full_name)
+            elif lacking and not added:
+                text = f"{place} is {_called(one)}, in golden from this operator"
+                yield _fact(FactKind.MISSING, lacking[0], text, lacking[0].full_name, mine.full_name)
+
     def _unequal(
         self, own: Sequence[ValueSource], other: Sequence[ValueSource]
     ) -> list[tuple[int, ValueSource, ValueSource]]:
@@ -385,10 +406,9 @@ class _Comparison:
             return is_lacking
         if self._mine.is_untold(own) or self._golden.is_untold(other):
             return False
-        if own.kind is other.kind is SourceKind.WEIGHT:  # equal names: ``_of_pair`` compares contents
-            weights = self._mine.graph.weights.keys() & self._golden.graph.weights.keys()
-            is_common = {own.name, other.name} <= weights and weight_place(own.name) is None
-            return own.name != other.name and is_common and not self._same_weight(own.name, other.name)
+        if own.kind is other.kind is SourceKind.WEIGHT:  # its bits are compared by ``_of_pair``
+            keys = self._mine.key(own), self._golden.key(other)
+            return None not in keys and keys[0] != keys[1] and keys[0] in self._golden.weights
         if own.kind is not other.kind and self._mine.is_fixed(own) and self._golden.is_fixed(other):
             return False  # one side has folded the value
         keys = self._mine.key(own), self._golden.key(other)
@@ -460,6 +480,14 @@ def _casts(operators: _Operators) -> int:
 
 def _counts(operators: _Operators) -> Counter[str]:
     return Counter(op_type for each in operators for op_type in _parts(each))
+
+
+def _kernel(operators: _Operators, others: Counter[str]) -> GraphOperator:
+    """Return the first of some operators with a part that the other side lacks, or the last one."""
+    for each in operators:
+        if _counts([each]) - others:
+            return each
+    return operators[-1]
 
 
 def _without_inserted(operators: _Operators) -> _Operators:

@@ -115,7 +115,7 @@ CHANGED_KERNELS = {
     "a part of a kernel dropped": (
         "[h] h = Tanh(s) [i] i = Abs(h)",
         "[i] i = Abs(s)",
-        "replaced Default/Abs-op0",
+        "missing Default/Tanh-op0Abs-op0",
     ),
     "a part of a kernel replaced": ("Tanh(s)", "Sigmoid(s)", "replaced Default/Sigmoid-op0Abs-op0"),
 }

@@ -15,7 +15,6 @@ from msdump.judge.compare.folders import ComparedFolder, missing_operators
 from msdump.judge.pair import (
     INPUTS,
     MatchedNames,
-    Means,
     OperatorPair,
     align_with_model,
     canonical_type,
@@ -282,7 +281,7 @@ def _present(run: Reexecution) -> Iterator[tuple[_Part, str]]:
             yield from ((part, operator.name) for part in _parts(operator.site))
 
 
-_ALONE: Final = OperatorPair((), (), Means.STRUCTURE, 1.0)
+_ALONE: Final = OperatorPair()
 """Of an operator that the model has not."""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.errors import InputError
 from msdump.graph import Graph, Node, model_names
-from msdump.judge import SHORTER, Fact, SameWeight, errors, list_facts
+from msdump.judge import SHORTER, Fact, WeightDifference, errors, list_facts
 from msdump.judge.diff.quantised import Quantisation, apart, quantisations
 from msdump.judge.pair import CAST, Alignment, DigestOf, GraphSide, OperatorPair, align, operator_graphs
 from msdump.judge.pair import sides as graph_sides
@@ -209,7 +209,7 @@ def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
         if not alignment.is_one_network:
             networks = f"{mine.source} and {golden.source}: {alignment.describe_networks()}"
             alignment = Alignment((), is_one_network=False)
-        facts += list_facts(*sides, alignment, _weights_of(first, second))
+        facts += list_facts(*sides, alignment, _difference_of(first, second))
         scales = quantised.get(first.index, {}), golden_quantised.get(second.index, {})
         pairs = _AlignedModels(first, second, alignment, scales)
         graphs[first.index] = pairs.result()
@@ -338,19 +338,22 @@ def _output(node: Node, slot: int) -> str:
     return node.outputs[slot] if slot < len(node.outputs) else ""
 
 
-def _weights_of(mine: Graph, golden: Graph) -> SameWeight:
-    """Return a function that compares two weights by their bits, or as rounded; None: not comparable."""
+def _difference_of(mine: Graph, golden: Graph) -> WeightDifference:
+    """Return a function that compares two weights by their bits, or as rounded."""
 
-    def is_same(name: str, other: str) -> bool | None:
+    def difference(name: str, other: str) -> str | None:
         own, array = mine.weights.get(name), golden.weights.get(other)
-        if own is array:
-            return None if own is None else True
-        if own is None or array is None or own.shape != array.shape or own.dtype.kind != array.dtype.kind:
+        if own is None or array is None or own.dtype.kind != array.dtype.kind:
             return None
-        is_alike = own.dtype == array.dtype and own.tobytes() == array.tobytes()
-        return is_alike or errors.is_rounding(own, array)
+        if own.shape == array.shape and own.dtype == array.dtype and own.tobytes() == array.tobytes():
+            return ""
+        if own.shape != array.shape:
+            return None
+        if np.array_equal(own.T, array):
+            return "is golden's weight transposed"
+        return "" if errors.is_rounding(own, array) else "differs from golden's weight"
 
-    return is_same
+    return difference
 
 
 def rounded_to(pairing: ModelPairs) -> str:

@@ -12,16 +12,12 @@ from .folders import pair_folders as pair_folders
 from .inlining import graphs_run_by as graphs_run_by
 from .inlining import join_folders as join_folders
 from .inlining import unite_graphs as unite_graphs
-from .pairing import Means as Means
 from .sides import CAST as CAST
 from .sides import INPUTS as INPUTS
 from .sides import INTEGER as INTEGER
-from .sides import UNKNOWN as UNKNOWN
-from .sides import UNTOLD as UNTOLD
 from .sides import DigestOf as DigestOf
 from .sides import GraphSide as GraphSide
 from .sides import TensorContent as TensorContent
-from .sides import aligned as aligned
 from .sides import canonical_type as canonical_type
 from .sides import is_commutative as is_commutative
 from .sides import is_quantised as is_quantised

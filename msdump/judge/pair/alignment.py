@@ -1,29 +1,31 @@
-"""The alignment of two graphs: pairs of operators, the strategy that found each, and its certainty."""
+"""The alignment of two graphs: which operators compute the same values, and how sure that is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING, Final
 
+from msdump.device import INSERTED_PREFIX
 from msdump.graph.files import arguments, ir_text
-from msdump.judge.pair import regions
-from msdump.judge.pair.fusion import ContractedGraph, contracted
-from msdump.judge.pair.pairing import LIKE, Means, PartialAlignment
-from msdump.judge.pair.sides import (
-    GraphSide,
-    count_shared_weights,
-    has_views,
-    indexed,
-    labels,
-    passes_on,
+from msdump.judge.pair.score import Item, Reader, Source, items_of, single_pairs
+from msdump.judge.pair.sides import LIKE, GraphSide, passes_on
+from msdump.read import (
+    ABSENT,
+    ASKING,
+    GraphOperator,
+    OperatorGraph,
+    SourceKind,
+    ValueForm,
+    ValueSource,
+    connected,
 )
-from msdump.judge.pair.strategies import pair_operators, strategies
-from msdump.read import ABSENT, GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource, connected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from msdump.graph import Graph, ValueType
 
 
@@ -95,15 +97,13 @@ class OperatorPair:
     Attributes:
         mine: Full names in the first graph, in order.
         golden: Full names in the second graph, in order.
-        means: Strategy that found the pair.
         certainty: 0 to 1.
         outputs: Outputs that hold the same values.
     """
 
-    mine: tuple[str, ...]
-    golden: tuple[str, ...]
-    means: Means
-    certainty: float
+    mine: tuple[str, ...] = ()
+    golden: tuple[str, ...] = ()
+    certainty: float = 1.0
     outputs: tuple[tuple[Output, Output], ...] = ()
 
     @property
@@ -120,12 +120,14 @@ class Alignment:
         pairs: In the order of the first graph.
         mine_alone: Operators of the first graph without a partner, in its order.
         golden_alone: Operators of the second graph without a partner, in its order.
+        weights: Golden's weight for each one of the first graph: read in its place, or of the same elements.
         is_one_network: Whether the graphs are forms of one network; if False, the pairs are coincidental.
     """
 
     pairs: tuple[OperatorPair, ...]
     mine_alone: tuple[str, ...] = ()
     golden_alone: tuple[str, ...] = ()
+    weights: Mapping[str, str] = field(default_factory=dict)
     is_one_network: bool = True
 
     def describe_networks(self) -> str:
@@ -157,55 +159,74 @@ class Alignment:
         return is_whole and all(pair.mine == pair.golden for pair in self.pairs)
 
 
+_OF_GROUPS: Final = 0.7
+"""Certainty of groups that compute the same between equal borders in other ways."""
+_LEAST: Final = 0.5
+
+_Items = tuple[Sequence[Item], Sequence[Item]]
+"""The items of both graphs."""
+
+_Places = tuple[set[int], set[int]]
+"""Places of items in both graphs."""
+
+_Pairs = tuple[Mapping[int, int], Mapping[int, int]]
+"""For the paired items of either side: the place of the golden one of the pair."""
+
+
 def align(mine: GraphSide, golden: GraphSide) -> Alignment:
     """Return the pairs of operators of two graphs that compute the same values.
 
-    Names count where the neighbourhoods of the operators agree with them; else type, inputs and readers
-    identify the partner, then the elements of dumped outputs. Unpaired operators with the same name are
-    paired last: they have different inputs, as one side is wired differently.
+    What operators have in common, and their neighbours, identifies the partner; names decide between equals
+    alone. Unpaired operators between the same borders are paired as groups.
     """
     if _is_same(mine.graph, golden.graph):
-        return _alike(mine.graph)
-    contractions = contracted(mine.graph, golden.graph)
-    both_have_views = has_views(mine.graph) and has_views(golden.graph)
-    sides = (
-        replace(mine, graph=contractions[0].graph, has_views=both_have_views),
-        replace(golden, graph=contractions[1].graph, has_views=both_have_views),
-    )
-    own, other = (indexed(*each) for each in zip(sides, labels(*sides), strict=True))
-    pairs = PartialAlignment(own, other)
-    pair_operators(pairs, strategies(own, other))
-    found = _Result(pairs, contractions).alignment()
+        every = mine.graph.operators.items()
+        return Alignment(
+            tuple(OperatorPair((name,), (name,), outputs=_outputs(each, each)) for name, each in every)
+        )
+    sides = items_of(mine, golden)
+
+    def are_alike(item: Item, other: Item) -> bool:
+        own, content = (
+            side.content_of(each.names[-1], 0) if each.is_last else None
+            for side, each in ((mine, item), (golden, other))
+        )
+        if own is None or content is None or not content.is_telling:
+            return False
+        return (own.likeness(content) or 0) >= LIKE
+
+    found = single_pairs(*sides, are_alike)
+    partners = {own: other for own, (other, _) in found.items()}
+    golden_of = partners, {other: other for other in partners.values()}
+    for own in _rearranged(sides, golden_of):
+        del golden_of[1][partners.pop(own)]
+    pairs = [*_operator_pairs((mine, golden), sides, golden_of, {own: p for own, (_, p) in found.items()})]
+    taken = {name for pair in pairs for name in pair.mine}, {name for pair in pairs for name in pair.golden}
     is_body = bool(mine.graph.caller and golden.graph.caller)  # the calling operators are paired already
-    return replace(found, is_one_network=is_body or _is_one_network(found, mine, golden))
-
-
-_ANCHORED: Final = 0.25
-"""Share of the smaller side's operators that are one operator on either side, in forms of one network."""
-
-
-def _is_one_network(found: Alignment, mine: GraphSide, golden: GraphSide) -> bool:
-    """Return whether two graphs are forms of one network.
-
-    They are if enough operators are paired one to one, if they share weights, or if the results of paired
-    regions (groups of unlike operators between the same neighbours) have the same values. A pair of regions
-    alone proves nothing: two unrelated networks, from inputs to outputs, form such a pair.
-    """
-    sides = mine, golden
-    counts = [sum(not passes_on(each.op_type) for each in side.graph.operators.values()) for side in sides]
-    anchors = sum(1 in {len(pair.mine), len(pair.golden)} for pair in found.pairs)
-    if anchors >= _ANCHORED * min(counts):
-        return True
-    weights = [side.graph.weights for side in sides]
-    shared = count_shared_weights(mine, golden)
-    if min(map(len, weights)) <= 2 * shared > 0:
-        return True
-    results = (output for pair in found.pairs for output in pair.outputs)
-    contents = ((mine.content_of(*own), golden.content_of(*other)) for own, other in results)
-    return any(
-        own is not None and other is not None and other.is_telling and (own.likeness(other) or 0) >= LIKE
-        for own, other in contents
+    return Alignment(
+        tuple(pairs),
+        tuple(name for name in mine.graph.operators if name not in taken[0]),
+        tuple(name for name in golden.graph.operators if name not in taken[1]),
+        dict(_weights(sides, partners)),
+        is_one_network=is_body or _is_one_network(sides, partners, pairs),
     )
+
+
+def _weights(sides: _Items, partners: Mapping[int, int]) -> Iterator[tuple[str, str]]:
+    """Yield pairs of weights that paired items read; later ones count: those with the same elements."""
+    equal = []
+    for own, other in partners.items():
+        mine, golden = (
+            [each for each in side[at].sources if each.is_fixed and each.name]
+            for side, at in zip(sides, (own, other), strict=True)
+        )
+        for one in mine:
+            equal += [(one.name, two.name) for two in golden if one.label == two.label]
+        if not sides[0][own].swaps or len(mine) == len(golden) == 1:
+            yield from (
+                (one.name, two.name) for one, two in zip(mine, golden, strict=False) if one.shape == two.shape
+            )
+    yield from equal
 
 
 def _is_same(mine: OperatorGraph, golden: OperatorGraph) -> bool:
@@ -215,73 +236,194 @@ def _is_same(mine: OperatorGraph, golden: OperatorGraph) -> bool:
     return all((own.op_type, own.inputs) == (other.op_type, other.inputs) for own, other in pairs)
 
 
-def _alike(graph: OperatorGraph) -> Alignment:
-    return Alignment(
-        tuple(
-            OperatorPair((name,), (name,), Means.NAME, 1.0, tuple(_outputs(operator, operator)))
-            for name, operator in graph.operators.items()
+def _outputs(mine: GraphOperator, golden: GraphOperator) -> tuple[tuple[Output, Output], ...]:
+    count = max(len(mine.outputs), len(golden.outputs), 1)
+    return tuple(((mine.full_name, slot), (golden.full_name, slot)) for slot in range(count))
+
+
+class _Classes:
+    """Classes of nodes that are joined two by two (union-find)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Hashable, Hashable] = {}
+
+    def __contains__(self, node: Hashable) -> bool:
+        return node in self._parent
+
+    def top(self, node: Hashable) -> Hashable:
+        parent = self._parent
+        while parent.setdefault(node, node) != node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    def join(self, one: Hashable, two: Hashable) -> None:
+        self._parent[self.top(two)] = self.top(one)
+
+
+def _is_free(item: Item) -> bool:
+    return not (passes_on(item.op_type) or item.names[-1].startswith(INSERTED_PREFIX))
+
+
+def _rearranged(sides: _Items, golden_of: _Pairs) -> set[int]:
+    """Return paired items of the first graph that belong to a group which computes in another order.
+
+    In ``x * 0.5 * y`` and ``x * y * 0.5`` no product is the partner of another. Two paired neighbours both
+    read other values than their partners, or a kind is in front on one side and behind on the other.
+    """
+
+    def values(number: int, at: int) -> Counter[Hashable]:
+        found = Counter[Hashable]()
+        for slot, source in enumerate(sides[number][at].sources):
+            value: Hashable = "weight" if source.is_fixed else source.label
+            if source.place >= 0 and sides[number][source.place].is_fixed:
+                value = "weight"
+            elif source.place in golden_of[number]:
+                value = golden_of[number][source.place], source.slot
+            if value is not None:
+                found[value if sides[number][at].swaps else (slot, value)] += 1
+        return found
+
+    def free_kinds(number: int, neighbours: Sequence[Source] | Sequence[Reader]) -> set[str]:
+        places = {each.place for each in neighbours} - golden_of[number].keys() - {-1}
+        return {item.family for item in map(sides[number].__getitem__, places) if _is_free(item)}
+
+    odd, moved = set(), set()
+    for own, other in golden_of[0].items():
+        mine, golden = sides[0][own], sides[1][other]
+        reads, golden_reads = values(0, own), values(1, other)
+        if reads - golden_reads and golden_reads - reads:
+            odd.add(own)
+        is_behind = free_kinds(0, mine.sources) & free_kinds(1, golden.readers)
+        if is_behind or free_kinds(0, mine.readers) & free_kinds(1, golden.sources):
+            moved.add(own)
+    links = {(at, each.place) for at in odd for each in sides[0][at].sources if each.place in odd}
+    return moved.union(*links)
+
+
+def _borders(item: Item, golden_of: Mapping[int, int]) -> Iterator[tuple[int, Hashable, int]]:
+    """Yield an item's paired readers, and the graph: place, its name on both sides, and the output."""
+    for place, slot, output in item.readers:
+        if place < 0 or place in golden_of:
+            yield place, ("result", slot) if place < 0 else ("read", golden_of[place], slot), output
+
+
+def _operator_pairs(
+    graphs: tuple[GraphSide, GraphSide], sides: _Items, golden_of: _Pairs, sure: Mapping[int, float]
+) -> Iterator[OperatorPair]:
+    """Yield pairs of operators, and of groups: unpaired ones between the same readers, members of kernels."""
+    for places in _groups(sides, golden_of):
+        mine, golden = (
+            tuple(dict.fromkeys(name for at in sorted(each) for name in side[at].names))
+            for each, side in zip(places, sides, strict=True)
         )
+        if len(mine) == len(golden) == 1:
+            outputs = _outputs(graphs[0].graph.operators[mine[0]], graphs[1].graph.operators[golden[0]])
+        else:
+            outputs = tuple(_results(sides, golden_of, places))
+        certainty = min(sure.get(at, _OF_GROUPS) for at in places[0])
+        yield OperatorPair(mine, golden, round(max(certainty, _LEAST), 3), outputs)
+
+
+def _groups(sides: _Items, golden_of: _Pairs) -> Iterator[_Places]:
+    """Yield the items of both graphs that belong together, in the order of the first graph."""
+    classes = _Classes()
+    for number, side in enumerate(sides):
+        operators: dict[str, tuple[int, int]] = {}
+        for at, item in enumerate(side):
+            together = (operators.setdefault(name, (number, at)) for name in item.names)
+            for other in chain(together, _beside(number, at, side, golden_of[number])):
+                classes.join((number, at), other)
+    for own, other in golden_of[0].items():
+        classes.join((0, own), (1, other))
+        # a partner of another type may do what the other side does in more operators
+        if not _is_alike(sides[0][own], sides[1][other]):
+            both = (sides[0][own], golden_of[0]), (sides[1][other], golden_of[1])
+            for border in {border for item, paired in both for _, border, _ in _borders(item, paired)}:
+                if border in classes:
+                    classes.join((0, own), border)
+    found: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
+    for number, side in enumerate(sides):
+        for at, item in enumerate(side):
+            if at in golden_of[number] or _is_free(item):
+                found[classes.top((number, at))][number].add(at)
+    yield from (places for places in found.values() if places[0] and places[1])
+
+
+def _beside(number: int, at: int, side: Sequence[Item], paired: Mapping[int, int]) -> Iterator[Hashable]:
+    """Yield what belongs to an unpaired item: unpaired producers, and the places where it is read."""
+    item = side[at]
+    if at in paired or not _is_free(item):
+        return
+    for source in item.sources if item.op_type not in ASKING else ():
+        is_alike = source.place >= 0 and side[source.place].is_fixed is item.is_fixed
+        if is_alike and source.place not in paired and _is_free(side[source.place]):
+            yield number, source.place
+    for _, border, _ in _borders(item, paired):
+        yield ("fixed", border) if item.is_fixed else border
+    reads = [paired.get(each.place) for each in item.sources]
+    if not item.readers and reads and None not in reads:
+        yield ("unread", *reads)
+
+
+def _is_alike(mine: Item, golden: Item) -> bool:
+    is_as_long = len(mine.sources) == len(golden.sources) or mine.swaps  # of members of kernels it is a guess
+    return mine.op_type == golden.op_type and is_as_long
+
+
+def _results(sides: _Items, golden_of: _Pairs, inside: _Places) -> Iterator[tuple[Output, Output]]:
+    """Yield outputs of two groups with the same values: of paired items, or read at the same place."""
+    alike = {
+        own: golden for own, golden in golden_of[0].items() if _is_alike(sides[0][own], sides[1][golden])
+    }
+    own, other = dict[Hashable, Output](), dict[Hashable, Output]()
+    for number, table in enumerate((own, other)):
+        last = [(at, item) for at in sorted(inside[number]) if (item := sides[number][at]).is_last]
+        for at, item in last:
+            partner = at if number else alike.get(at)
+            slots = {0, *(each.output for each in item.readers)} if partner is not None else ()
+            table |= {("item", partner, slot): (item.names[-1], slot) for slot in sorted(slots)}
+        for _, item in last:
+            for place, border, slot in _borders(item, golden_of[number]):
+                if place not in inside[number]:
+                    table.setdefault(border, (item.names[-1], slot))
+    taken = set[tuple[int, Output]]()
+    for key, output in own.items():
+        if key in other and not {(0, output), (1, other[key])} & taken:
+            taken |= {(0, output), (1, other[key])}
+            yield output, other[key]
+
+
+_ANCHORED: Final = 0.25
+"""Share of the smaller side's operators that are one operator on either side, in forms of one network."""
+
+
+def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[OperatorPair]) -> bool:
+    """Return whether two graphs are forms of one network, maybe with other weights.
+
+    They are if they share weights, or else if enough operators are paired one to one, and the pairs with
+    weights have weights of the same shapes; what is rare counts more. A pair of groups alone proves nothing:
+    two unrelated networks, from inputs to outputs, form such a pair.
+    """
+    contents = [
+        {each.label for item in side for each in item.sources if each.is_content and each.shape}
+        for side in sides
+    ]
+    if 2 * len(contents[0] & contents[1]) > min(map(len, contents)):
+        return True
+    count = min(sum(not passes_on(item.op_type) for item in side) for side in sides)
+    sure = [pair for pair in pairs if 1 in {len(pair.mine), len(pair.golden)} and pair.certainty > _LEAST]
+    if len(sure) < _ANCHORED * count:
+        return False
+    own, other = ([_largest_weight(item) for item in side] for side in sides)
+    kinds = [(item.family, shape) for item, shape in zip(sides[1], other, strict=True)]
+    rarity = Counter(kinds)
+    shares = [(1 / rarity[kinds[at]], own[place] == other[at]) for place, at in partners.items() if other[at]]
+    has_weights = any(own) and any(other)
+    return 2 * sum(share for share, is_same in shares if is_same) >= sum(share for share, _ in shares) and (
+        bool(shares) or not has_weights
     )
 
 
-def _outputs(mine: GraphOperator, golden: GraphOperator) -> Iterator[tuple[Output, Output]]:
-    count = max(len(mine.outputs), len(golden.outputs), 1)
-    return (((mine.full_name, slot), (golden.full_name, slot)) for slot in range(count))
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    pairs: PartialAlignment
-    contractions: tuple[ContractedGraph, ContractedGraph]
-
-    def alignment(self) -> Alignment:
-        found = {place: self._pair(place, *partner) for place, partner in self.pairs.found.items()}
-        for whole in regions.region_pairs(self.pairs):
-            for region in regions.cut(whole, self.pairs):
-                if not regions.is_of_idle_transfers(region, self.pairs):
-                    found[region.mine[0]] = self._region(region)
-        pairs = tuple(found[place] for place in sorted(found))
-        return Alignment(
-            pairs,
-            self._alone(0, {name for pair in pairs for name in pair.mine}),
-            self._alone(1, {name for pair in pairs for name in pair.golden}),
-        )
-
-    def _alone(self, side: int, paired: set[str]) -> tuple[str, ...]:
-        graph = self.contractions[side]
-        every = (part for name in graph.graph.operators for part in graph.parts_of(name))
-        return tuple(name for name in every if name not in paired)
-
-    def _pair(self, place: int, partner: int, means: Means, certainty: float) -> OperatorPair:
-        mine, golden = self.pairs.mine.operators[place], self.pairs.golden.operators[partner]
-        return OperatorPair(
-            self.contractions[0].parts_of(mine.full_name),
-            self.contractions[1].parts_of(golden.full_name),
-            means,
-            certainty,
-            tuple(
-                (self._original(0, own), self._original(1, other)) for own, other in _outputs(mine, golden)
-            ),
-        )
-
-    def _region(self, region: regions.RegionPair) -> OperatorPair:
-        graphs = self.pairs.mine, self.pairs.golden
-        mine, golden = (
-            tuple(part for place in places for part in contraction.parts_of(graph.operators[place].full_name))
-            for graph, contraction, places in zip(
-                graphs, self.contractions, (region.mine, region.golden), strict=True
-            )
-        )
-        outputs = (
-            (
-                self._original(0, (graphs[0].operators[own].full_name, own_slot)),
-                self._original(1, (graphs[1].operators[other].full_name, other_slot)),
-            )
-            for (own, own_slot), (other, other_slot) in region.results
-        )
-        return OperatorPair(mine, golden, Means.STRUCTURE, round(region.certainty, 3), tuple(outputs))
-
-    def _original(self, side: int, output: Output) -> Output:
-        """Return an output in the original graph; a contracted operator has the outputs of its last part."""
-        name, slot = output
-        return self.contractions[side].parts_of(name)[-1], slot
+def _largest_weight(item: Item) -> tuple[int, ...]:
+    shapes = (tuple(sorted(each.shape or ())) for each in item.sources if each.place < 0)
+    return max(shapes, key=prod, default=())

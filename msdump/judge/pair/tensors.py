@@ -78,7 +78,7 @@ class MatchedNames:
         partners: Golden partner of each examined operator in a one-to-one pair; None: operators of one name.
         replaced: The pairs of operators with different types.
         golden: Golden operators in any pair, also as parts of a fused operator.
-        notes: Strategy that found the partner of an examined operator, if its name does not.
+        notes: Partner of an examined operator, if its name does not tell it.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
         whole: Examined operators with the same parts as their golden ones.
         networks: Sentence that the graphs are of two networks, so that nothing is compared; "" for one.
@@ -416,6 +416,8 @@ class _Identified:
         self._found = found
         self._graphs = mine, golden
         self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
+        self._mine_of = {sanitize(other): sanitize(name) for name, other in found.weights.items()}
+        self._renamed = {*map(sanitize, found.weights)}
 
     def identities(self) -> Identities:
         for number, pair in enumerate(self._found.pairs):
@@ -429,10 +431,15 @@ class _Identified:
 
         def identify(name: str, io: IO, slot: int) -> Identity | None:
             operator = graph.find(name)
-            # a name without operator is a weight or an input of the graph
-            return by_name(name, io, slot) if operator is None else table.get((operator.full_name, io, slot))
+            if operator is None:  # a weight, or an input of the graph
+                return by_name(self._weight_name(side, name), io, slot)
+            return table.get((operator.full_name, io, slot))
 
         return identify
+
+    def _weight_name(self, side: int, name: str) -> str:
+        """Return the name under which a weight is identified: that of the examined side."""
+        return self._mine_of.get(name, f"golden {name}" if name in self._renamed else name) if side else name
 
     def _add_outputs(self, pair: OperatorPair, number: int) -> None:
         for place, outputs in enumerate(pair.outputs):
@@ -529,7 +536,7 @@ class _Identified:
                 return self._of_source(side, operator.inputs[0])
             return known
         if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
-            return by_name(sanitize(source.name), IO.OUTPUT, 0)
+            return by_name(self._weight_name(side, sanitize(source.name)), IO.OUTPUT, 0)
         return None
 
     def _names(self) -> MatchedNames:
@@ -558,11 +565,11 @@ class _Identified:
         mine = [name for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
         if len(mine) != 1:
             return None
-        operators = [graph.operators for graph in self._graphs]
-        if pair.is_single:
-            types = type_of(operators[0][mine[0]]), type_of(operators[1][pair.golden[0]])
-            return (mine[0], pair.golden[0]) if types[0] != types[1] else None
         own = self._types(0, mine)
+        if pair.is_single:
+            other = self._types(1, pair.golden)
+            is_other = not (own <= other or other <= own)  # else it has more or fewer parts
+            return (mine[0], pair.golden[0]) if is_other else None
         others = [name for name in pair.golden if not self._types(1, [name]) <= own]
         is_one = len(others) == 1 and own.total() == self._types(1, pair.golden).total()
         return (mine[0], others[0]) if is_one else None
@@ -606,8 +613,8 @@ def _read_from_outside(operators: Sequence[GraphOperator]) -> list[tuple[_Tensor
 
 
 def _note(pair: OperatorPair) -> str:
-    """Return a note on the partner and the strategy of a pair, "" for a sure pair of the same name."""
-    if pair.mine == pair.golden and pair.certainty >= _SURE:
+    """Return a note on the partner of a pair, "" for a sure pair of the same name."""
+    is_sure = pair.certainty >= _SURE
+    if pair.mine == pair.golden and is_sure:
         return ""
-    how = f"by {pair.means}" + ("" if pair.certainty >= _SURE else f", {pair.certainty:.0%} sure")
-    return f"paired with {' + '.join(pair.golden)} {how}"
+    return f"paired with {' + '.join(pair.golden)}{'' if is_sure else f', {pair.certainty:.0%} sure'}"

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import product
 from typing import Any, Final
@@ -380,10 +381,13 @@ class _Placed:
         }
         names, others = [*strangers], [*left]
         common = {*names} & left.keys()
-        in_order = sides.aligned(
-            *([name if name in common else _types(name) for name in each] for each in (names, others))
-        )
-        self._found = {names[mine]: left.pop(others[other]) for mine, other in in_order}
+        own, other = ([name if name in common else _types(name) for name in each] for each in (names, others))
+        in_order = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
+        self._found = {
+            names[block.a + at]: left.pop(others[block.b + at])
+            for block in in_order
+            for at in range(block.size)
+        }
         self._replaced: dict[str, str] = {}
         groups: dict[tuple[str, ...], list[str]] = {}
         for name in names:
