@@ -96,8 +96,7 @@ def list_facts(
         matching: The aligned operators.
         weight_difference: Compares the bits of weights.
     """
-    # graphs inferred from tensors lack folded operators and branches: they would differ everywhere
-    if mine.graph.is_inferred is not golden.graph.is_inferred or not matching.is_one_network:
+    if not matching.is_one_network:
         return ()
     return tuple(_Comparison(mine, golden, matching, weight_difference).facts())
 
@@ -193,14 +192,6 @@ class _Side:
         if len(operators) == 1:
             return found
         return [*dict.fromkeys(each for each in found if each.name not in inside and not self.is_fixed(each))]
-
-    def is_untold(self, source: ValueSource) -> bool:
-        """Return whether the source of a value is guessed, unknown, or different in passes of a loop."""
-        return (
-            source.varies
-            or source.is_guessed
-            or (source.kind is SourceKind.ABSENT and self.graph.is_inferred)
-        )
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is constant over all runs, so that compilation may have folded it."""
@@ -404,7 +395,7 @@ class _Comparison:
         is_lacking = self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
         if _NOTHING in {own, other}:
             return is_lacking
-        if self._mine.is_untold(own) or self._golden.is_untold(other):
+        if own.varies or other.varies:
             return False
         if own.kind is other.kind is SourceKind.WEIGHT:  # its bits are compared by ``_of_pair``
             keys = self._mine.key(own), self._golden.key(other)

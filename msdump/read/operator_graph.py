@@ -55,14 +55,12 @@ class ValueSource:
         slot: Number of the operator's output, 0 for everything else.
         varies: Whether other passes of a loop read another source: this is the source in the first pass, or,
             for operators behind the loop, in the last pass.
-        is_guessed: Whether the source is a guess: the last of several operators that wrote these elements.
     """
 
     kind: SourceKind
     name: str = ""
     slot: int = 0
     varies: bool = field(default=False, compare=False, repr=False)
-    is_guessed: bool = field(default=False, compare=False, repr=False)
 
 
 ABSENT: Final = ValueSource(SourceKind.ABSENT)
@@ -172,7 +170,6 @@ class OperatorGraph:
         name: Name of the graph in the file, "" if the file has none.
         is_whole: Whether its file is complete; else it has only the operators before the break.
         tells_weights: Whether its file separates weights from inputs of the graph; else all are inputs.
-        is_inferred: Whether it is derived from tensor files: a missing source then means unknown, not absent.
         is_ours: Whether msdump wrote its file, with names of ONNX nodes and of files.
     """
 
@@ -186,7 +183,6 @@ class OperatorGraph:
     name: str = ""
     is_whole: bool = True
     tells_weights: bool = True
-    is_inferred: bool = False
     is_ours: bool = False
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:

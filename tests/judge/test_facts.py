@@ -154,28 +154,6 @@ def test_a_region_with_one_operator_more():
     assert ["missing InstanceNorm-op0"] == [f"{each.kind} {each.operator}" for each in facts_of(mine, golden)]
 
 
-def test_weights_that_no_graph_names():
-    """Weights with names after their readers are not distinguished by these names."""
-
-    def chain(types):
-        operators, weights, before = {}, {}, ValueSource(SourceKind.INPUT, "x")
-        for number, op_type in enumerate(types):
-            name = f"{op_type}-op{types[:number].count(op_type)}"
-            weights[f"{name}/input1"] = ValueForm("float32", (4,))
-            read = ValueSource(SourceKind.WEIGHT, f"{name}/input1")
-            operators[name] = GraphOperator(name, op_type, (before, read))
-            before = ValueSource(SourceKind.OPERATOR, name)
-        graph = OperatorGraph(operators, {"x": ValueForm()}, weights, outputs=(before,), is_inferred=True)
-        return GraphSide(graph)
-
-    golden = ["Conv2D", "PReLU", "Conv2D", "Dense", "Conv2D", "LayerNorm", "Conv2D"]
-    mine = golden[:2] + golden[3:]
-
-    told = [f"{each.kind} {each.operator}" for each in facts_of(chain(mine), chain(golden))]
-
-    assert ["missing Conv2D-op1"] == told
-
-
 def test_weights_are_compared_by_their_bits(tmp_path):
     """A weight of other bits is a fact, one that is rounded to float16 is none."""
     weight = np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)

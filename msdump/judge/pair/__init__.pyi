@@ -28,7 +28,6 @@ from .sides import may_be_transposed as may_be_transposed
 from .sides import part_types as part_types
 from .sides import passes_on as passes_on
 from .sides import type_of as type_of
-from .sides import weight_place as weight_place
 from .tensors import IdentifiedTensors as IdentifiedTensors
 from .tensors import Identify as Identify
 from .tensors import Identities as Identities

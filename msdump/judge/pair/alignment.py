@@ -334,13 +334,12 @@ def _groups(sides: _Items, golden_of: _Pairs) -> Iterator[_Places]:
             for other in chain(together, _beside(number, at, side, golden_of[number])):
                 classes.join((number, at), other)
     for own, other in golden_of[0].items():
-        classes.join((0, own), (1, other))
+        both = (sides[0][own], golden_of[0]), (sides[1][other], golden_of[1])
+        borders = [border for item, paired in both for _, border, _ in _borders(item, paired)]
         # a partner of another type may do what the other side does in more operators
-        if not _is_alike(sides[0][own], sides[1][other]):
-            both = (sides[0][own], golden_of[0]), (sides[1][other], golden_of[1])
-            for border in {border for item, paired in both for _, border, _ in _borders(item, paired)}:
-                if border in classes:
-                    classes.join((0, own), border)
+        is_other = not _is_alike(sides[0][own], sides[1][other])
+        for each in ((1, other), *(border for border in borders if is_other and border in classes)):
+            classes.join((0, own), each)
     found: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
     for number, side in enumerate(sides):
         for at, item in enumerate(side):

@@ -30,7 +30,6 @@ from msdump.judge.pair.sides import (
     labels,
     part_types,
     passes_on,
-    weight_place,
 )
 from msdump.read import ASKING, GraphOperator, OperatorGraph, SourceKind, ValueSource
 
@@ -192,7 +191,7 @@ class _Items:
         heads = self._make()
         for name, (place, end) in heads.items():
             self._fill(graph.operators[name], place, end)
-        self._connect(graph.outputs if not (graph.is_inferred or other.is_inferred) else ())
+        self._connect()
 
     def _make(self) -> dict[str, tuple[int, int]]:
         """Make the items; return the places of each operator's first item and behind its last."""
@@ -256,7 +255,7 @@ class _Items:
             if item.op_type == CAST and item.sources:
                 before = [item.sources[0]._replace(passed=at)]
 
-    def _connect(self, outputs: Sequence[ValueSource]) -> None:
+    def _connect(self) -> None:
         """Set the readers of the items."""
         for at, item in enumerate(self.items):
             if item.names[-1].startswith(INSERTED_PREFIX):
@@ -267,7 +266,7 @@ class _Items:
                     self.items[source.place].readers.append(Reader(at, slot, source.slot))
                 if source.passed >= 0:
                     self.items[source.passed].readers.append(Reader(at, slot, 0))
-        for number, each in enumerate(outputs):
+        for number, each in enumerate(self._graph.outputs):
             source = self._trace(each)
             for place in {source.place, source.passed} - {-1}:
                 self.items[place].readers.append(Reader(-1, number, source.slot))
@@ -327,14 +326,14 @@ def _fields(
         fixed.sort(key=str)
     contents = [each.label for each in fixed]
     is_known = not any(each is None or (isinstance(each, tuple) and each[0] == "name") for each in contents)
-    names = tuple(_RUNNING.sub("", each.name) for each in fixed if weight_place(each.name) is None)
+    names = tuple(_RUNNING.sub("", each.name) for each in fixed)
     types = tuple(form.dtype for form in operator.outputs)
     shapes = tuple(form.shape for form in operator.outputs)
     is_shaped = all(shape is not None and -1 not in shape for shape in shapes)
     return {
         "type": item.op_type,
         "weights": tuple(contents) if is_known else None,
-        "weight names": names if not is_known and len(names) == len(fixed) else None,
+        "weight names": None if is_known else names,
         "weight shapes": tuple(sorted(tuple(sorted(each.shape or ())) for each in fixed)),
         "attributes": None if is_part or operator.bodies else operator.attributes or None,
         "shapes": shapes if item.is_last and is_shaped else None,

@@ -119,33 +119,19 @@ def _labels(side: GraphSide, other: GraphSide) -> LabelOf:
     def label(source: ValueSource) -> Hashable | None:
         name = source.name
         if source.kind is SourceKind.ABSENT:
-            return None if graph.is_inferred else "absent"
+            return "absent"
         if source.kind is SourceKind.CONSTANT:
             return ("constant", name)
         is_input = source.kind is SourceKind.INPUT and name in graph.inputs
         if source.kind is SourceKind.WEIGHT or (is_input and are_weights):
             digest = side.digest_of(name)
-            is_common = (name in beside.weights or name in beside.inputs) and weight_place(name) is None
+            is_common = name in beside.weights or name in beside.inputs
             if digest is not None and not (is_common and other.digest_of(name) is None):
                 return ("weight", digest)
             return ("name", name) if is_common else None
         return ("input", places.get(name, name)) if is_input else None
 
     return label
-
-
-READ_AT: Final = "/input"
-"""Separates operator and input number in the name of a weight that no graph names."""
-
-
-def weight_place(name: str) -> tuple[str, int] | None:
-    """Return operator and input number from the name of an inferred weight; None for any other name.
-
-    >>> weight_place("Default/MatMul-op0/input1")
-    ('Default/MatMul-op0', 1)
-    """
-    reader, mark, slot = name.rpartition(READ_AT)
-    return (reader, int(slot)) if mark and slot.isdecimal() else None
 
 
 LabelOf = Callable[[ValueSource], Hashable | None]
