@@ -416,13 +416,19 @@ def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[
     own, other = ([_largest_weight(item) for item in side] for side in sides)
     kinds = [(item.family, shape) for item, shape in zip(sides[1], other, strict=True)]
     rarity = Counter(kinds)
-    shares = [(1 / rarity[kinds[at]], own[place] == other[at]) for place, at in partners.items() if other[at]]
-    has_weights = any(own) and any(other)
-    return 2 * sum(share for share, is_same in shares if is_same) >= sum(share for share, _ in shares) and (
-        bool(shares) or not has_weights
-    )
+    weighted = [(place, at) for place, at in partners.items() if own[place] or other[at]]
+    if not weighted:
+        return not (any(own) and any(other))
+    shares = [
+        (1 / rarity[kinds[at]], own[place] == other[at])
+        for place, at in weighted
+        if sides[0][place].op_type == sides[1][at].op_type  # other types hold weights in other shapes
+    ]
+    return 2 * sum(share for share, is_same in shares if is_same) >= sum(share for share, _ in shares)
 
 
 def _largest_weight(item: Item) -> tuple[int, ...]:
-    shapes = (tuple(sorted(each.shape or ())) for each in item.sources if each.place < 0)
+    shapes = (
+        tuple(sorted(each.shape or ())) for each in item.sources if each.place < 0 and not each.is_input
+    )
     return max(shapes, key=prod, default=())
