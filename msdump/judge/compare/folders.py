@@ -311,12 +311,10 @@ class ComparedFolder:
         if self.is_ours:
             return frozenset()
         views = {(IO.OUTPUT, 0)} if is_view(execution.op_type) else set()
-        _, _, _, reads, golden_reads = self._operator(execution)
-        for graph, sources in ((self.mine.graph, reads), (self.theirs.graph, golden_reads)):
+        *_, reads, golden_reads = self._operator(execution)
+        for side, sources in ((self.mine, reads), (self.theirs, golden_reads)):
             for slot, source in enumerate(sources):
-                known = (
-                    graph.operators.get(source.name) if graph and source.kind is SourceKind.OPERATOR else None
-                )
+                known = side.operator(source.name) if source.kind is SourceKind.OPERATOR else None
                 if known is not None and is_view(known.op_type):
                     views.add((IO.INPUT, slot))
         return frozenset(views)
