@@ -93,11 +93,6 @@ class _Side:
         inputs = (each for each in self.folder.tensors if each.io is IO.INPUT)
         return frozenset(_kind(self.known.operator(each.op_name), each.slot) for each in inputs)
 
-    def slots(self, name: str) -> Iterator[_Slot]:
-        operator = self.known.operator(name)
-        yield from ((IO.INPUT, slot) for slot in range(len(operator.inputs) if operator else 0))
-        yield from ((IO.OUTPUT, slot) for slot in range(len(operator.outputs) if operator else 1))
-
     def run(self, name: str, pass_number: int) -> dict[_Slot, Record]:
         """Return the tensors of an operator in one pass of a loop, with inputs dumped once for all passes."""
         tensors = self.folder.operators.get(name, ())

@@ -78,40 +78,6 @@ class Explanation:
     constants: tuple[Record, ...] = ()
 
 
-def _slots_of(table: GraphRefusals, position: int) -> Iterator[SlotAccount]:
-    """Yield the inputs and outputs of the operator at a position, with the reasons that hold before a run."""
-    node = table.graph.nodes[position]
-    drop_steps = dropping(table.plan)
-    for io, slot in (place for place, _ in table.slots(position)):
-        name = (node.inputs if io == "input" else node.outputs)[slot]
-        reason = table.refusal(position, io, slot)
-        array = None if reason is not None else _unfilled(table, name)
-        if array is not None:
-            record = TensorRecord(node.operator, io, slot, dtypes.from_numpy(array.dtype), array, 0)
-            outcome = walk(record, drop_steps)
-            reason = outcome if isinstance(outcome, Reason) else None
-        yield SlotAccount(io, slot, name, reason=reason)
-
-
-def _unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
-    """Return a tensor of the type and shape of a value, None where the model does not declare them."""
-    return UnfilledTensors(table.graph, table.graph).of([name], [])[0]
-
-
-def _has_no_directory(subject: Subject, moment: DumpedIteration) -> bool:
-    """Return whether the operator's branch or loop body has no directory in a dumped iteration."""
-    listing = subject.listing
-    if listing is None or not listing.is_inner:
-        return False
-    return all(each.key.graph != listing.graph for each in moment.directories)
-
-
-def _names(table: GraphRefusals) -> frozenset[str]:
-    """Return the names of a graph's operators as files spell them."""
-    nodes = table.graph.nodes
-    return frozenset().union(*(Subject(node.operator).op_names for node in nodes))
-
-
 _COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
 """Reasons (None: no reason) with which a tensor still has a number in the files of a compiled graph."""
 
@@ -167,18 +133,27 @@ class Explainer:
 
     def _known_slots(self, subject: Subject, tensors: Collection[Record]) -> Iterator[SlotAccount]:
         """Yield the inputs and outputs of an operator, with the reasons that hold before a run."""
-        if subject.table is not None and subject.position is not None:
-            yield from _slots_of(subject.table, subject.position)
+        table, position = subject.table, subject.position
+        if table is not None and position is not None:
+            node, steps = table.graph.nodes[position], dropping(table.plan)
+            for io, slot in (place for place, _ in table.slots(position)):
+                name = (node.inputs if io is IO.INPUT else node.outputs)[slot]
+                reason = table.refusal(position, io, slot)
+                array = None if reason is not None else _unfilled(table, name)
+                if array is not None:
+                    dtype = dtypes.from_numpy(array.dtype)
+                    outcome = walk(TensorRecord(node.operator, io, slot, dtype, array, 0), steps)
+                    reason = outcome if isinstance(outcome, Reason) else None
+                yield SlotAccount(io, slot, name, reason=reason)
         elif subject.is_parameter:
             yield SlotAccount(IO.OUTPUT, 0, subject.operator.full_name, reason=subject.reason)
         else:
-            name, is_configured = subject.operator.full_name, self._situation.is_configured
+            # acl.json selects by model and order, too
+            is_known = self._situation.is_configured and self._plan.compiled.models is None
             for io in IO:
-                # acl.json selects by model and order, too
-                is_known = is_configured and self._plan.compiled.models is None
-                side = subject.reason or (refuse_by_name(self._plan, name, io) if is_known else None)
-                for slot in _listed_slots(subject, io, tensors):
-                    yield replace(slot, reason=side or slot.reason)
+                side = refuse_by_name(self._plan, subject.operator.full_name, io) if is_known else None
+                for each in _listed_slots(subject, io, tensors):
+                    yield replace(each, reason=subject.reason or side or each.reason)
 
     def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
         """Return an input or output with its tensors of all iterations, and the reasons where it has none.
@@ -188,59 +163,56 @@ class Explainer:
         tensors: list[Record] = []
         missing: dict[Reason, tuple[int | None, ...]] = {}
         for moment, of_operator in held:
-            slot_tensors = [
-                tensor for tensor in of_operator if tensor.io is slot.io and tensor.slot == number
-            ]
-            tensors += slot_tensors
-            if moment is not None and not slot_tensors and slot.reason is None:
-                moment_reason = self._reason_at(subject, slot, moment)
-                if moment_reason is not None:
-                    missing[moment_reason] = (*missing.get(moment_reason, ()), moment.number)
-        reason = self._common_reason(subject, slot, tensors)
-        return replace(slot, tensors=tuple(tensors), reason=reason, missing=missing)
-
-    def _common_reason(self, subject: Subject, slot: SlotAccount, tensors: Sequence[Record]) -> Reason | None:
-        """Return the reason why a slot has no file at all, None where it has some or reasons differ."""
-        if tensors:
-            return (
-                Reason.STATISTICS_ONLY if all(isinstance(each, MeasuredRecord) for each in tensors) else None
-            )
-        if slot.reason is not None or self._moments:
-            return slot.reason
-        return self._reason_everywhere(subject)
-
-    def _reason_everywhere(self, subject: Subject) -> Reason | None:
-        """Return why no dumped iteration can have the files; None for an unknown reason."""
-        if not self._situation.is_configured:
-            return None
-        if self._iteration is not None:
-            is_asked = self._iteration in self._plan.when.iterations
-            return self._watched if is_asked else Reason.ITERATION_NOT_ASKED
-        if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
-            return Reason.NO_OVERFLOW
-        return self._watched or Reason.ITERATION_NOT_ASKED
+            here = [each for each in of_operator if each.io is slot.io and each.slot == number]
+            tensors += here
+            reason = None if here or moment is None or slot.reason else self._reason_at(subject, slot, moment)
+            if moment is not None and reason is not None:
+                missing[reason] = (*missing.get(reason, ()), moment.number)
+        common = slot.reason
+        if tensors:  # reasons differ, or there is none
+            is_measured = all(isinstance(each, MeasuredRecord) for each in tensors)
+            common = Reason.STATISTICS_ONLY if is_measured else None
+        elif common is None and not self._moments and self._situation.is_configured:
+            when = self._plan.when
+            if self._iteration is not None:
+                common = self._watched if self._iteration in when.iterations else Reason.ITERATION_NOT_ASKED
+            elif when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
+                common = Reason.NO_OVERFLOW
+            else:
+                common = self._watched or Reason.ITERATION_NOT_ASKED
+        return replace(slot, tensors=tuple(tensors), reason=common, missing=missing)
 
     def _reason_at(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
         """Return why a dumped iteration lacks the file of an input or output; None for an unknown reason."""
+        table, listing = subject.table, subject.listing
         # the iteration may be that of another network dumped into the same tree
         if self._tables and moment.op_names and self._model_names.isdisjoint(moment.op_names):
             return None
         if subject.is_parameter and any(True for _ in subjects.constants(self._dump, subject.op_names)):
             return Reason.ALREADY_WRITTEN
-        return self._configured(subject, slot, moment) if self._situation.is_configured else None
-
-    def _configured(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
-        if self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
-            return Reason.OVERFLOW_LIMIT if self._is_limit_reached else Reason.NO_OVERFLOW
-        if self._watched is not None:
-            return self._watched
-        if subject.table is None:
-            return Reason.BRANCH_NOT_RUN if _has_no_directory(subject, moment) else None
-        # A branch or loop body without any file in the iteration did not run.
-        if subject.table.graph.index and _names(subject.table).isdisjoint(moment.op_names):
-            return Reason.BRANCH_NOT_RUN
-        # The limit or a failed write: if there is room for the file, it was not the limit.
-        return Reason.OVER_LIMIT if self._is_full(subject.table, slot) else Reason.WRITE_ERROR
+        reason = None
+        if not self._situation.is_configured:
+            pass
+        elif self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
+            # under this trigger only overflowing operators have files, so operators with files are counted
+            limit = self._plan.when.overflow_limit
+            is_reached = 0 < limit <= sum(len(each.op_names) for each in self._all_moments)
+            reason = Reason.OVERFLOW_LIMIT if is_reached else Reason.NO_OVERFLOW
+        elif self._watched is not None:
+            reason = self._watched
+        elif table is None:
+            # a branch or loop body that did not run has no directory
+            graphs = {each.key.graph for each in moment.directories}
+            if listing is not None and listing.is_inner and listing.graph not in graphs:
+                reason = Reason.BRANCH_NOT_RUN
+        # a branch or loop body without any file in the iteration did not run
+        elif table.graph.index and _names(table).isdisjoint(moment.op_names):
+            reason = Reason.BRANCH_NOT_RUN
+        else:  # the limit or a failed write: if there is room for the file, it was not the limit
+            most, array = self._plan.files.max_bytes, _unfilled(table, slot.value)
+            is_full = most > 0 and (array is None or self._used + array.nbytes > most)
+            reason = Reason.OVER_LIMIT if is_full else Reason.WRITE_ERROR
+        return reason
 
     @property
     def _watched(self) -> Reason | None:
@@ -255,22 +227,20 @@ class Explainer:
         return frozenset().union(*map(_names, self._tables))
 
     @cached_property
-    def _is_limit_reached(self) -> bool:
-        # Under this trigger only overflowing operators have files, so operators with files are counted.
-        limit = self._plan.when.overflow_limit
-        return 0 < limit <= sum(len(moment.op_names) for moment in self._all_moments)
-
-    def _is_full(self, table: GraphRefusals, slot: SlotAccount) -> bool:
-        """Return whether the files of the dump leave no room below ``max_bytes`` for one more."""
-        max_bytes = self._plan.files.max_bytes
-        array = _unfilled(table, slot.value)
-        return max_bytes > 0 and (array is None or self._used + array.nbytes > max_bytes)
-
-    @cached_property
     def _used(self) -> int:
         folders = (*self._dump.all_iterations, *self._dump.constants)
         paths = {path for folder in folders for _, path in folder.named_files}
         return sum(Path(path).stat().st_size for path in paths)
+
+
+def _unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
+    """Return a tensor of the type and shape of a value, None where the model does not declare them."""
+    return UnfilledTensors(table.graph, table.graph).of([name], [])[0]
+
+
+def _names(table: GraphRefusals) -> frozenset[str]:
+    """Return the names of a graph's operators as files spell them."""
+    return frozenset().union(*(Subject(node.operator).op_names for node in table.graph.nodes))
 
 
 def _listed_slots(subject: Subject, io: IO, tensors: Collection[Record]) -> Iterator[SlotAccount]:
