@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 
@@ -13,7 +12,7 @@ from onnx import parser
 
 from tests.dump import o2
 from tests.dump.compared import command, document
-from tests.dump.nets import model, node, value, without
+from tests.dump.nets import without
 from tests.dump.test_comparison import FEEDS, LENET
 
 OPERATORS = 15
@@ -160,71 +159,6 @@ def test_graph_file_that_breaks_off(sides, side, caplog):
     assert (1, "equal") == (code, report["verdict"])
     assert "the graph file ends after" in caplog.text
     assert {"equal"} == {each["verdict"] for each in report["operators"]}
-
-
-def test_operators_that_nothing_tells_apart(door):
-    """Golden operators with files that their graph cannot distinguish are not missing."""
-    weight = {"a": np.ones((4, 4), "f4")}
-    nodes = [node("MatMul", "x a", "p"), node("MatMul", "x a", "q"), node("Sum", "p q x", "y")]
-    network = model(nodes, [value("x", [4, 4])], ["y"], weight)
-    golden, mine = door.twice(network, {"x": np.eye(4, dtype="f4")})
-    for path in [*golden.rglob("MatMul.*.npy")]:
-        path.rename(path.with_name(re.sub(r"-op(\d)", lambda found: f"-op{int(found[1]) + 4}", path.name)))
-
-    _, report = document(mine, golden)
-
-    assert [] == [each for each in report["operators"] if each["verdict"] in {"missing", "unreadable"}]
-
-
-@pytest.fixture
-def compiled(door):
-    """Return two trees of dump files of a compiled LeNet, by their sides."""
-    golden = o2.aside(door, "golden", LENET, FEEDS)
-    return {"golden": golden, "mine": shutil.copytree(golden, door.folder / "mine")}
-
-
-@pytest.mark.parametrize("has_configuration", [True, False], ids=["configured", "bare"])
-@pytest.mark.parametrize(
-    "pattern", ["Conv2D.*conv2*", "MatMul.*fc1*", "MaxPool.*op0.*", "Cast.trans_Cast_4.*"]
-)
-@pytest.mark.parametrize("side", ["mine", "golden"])
-def test_operators_of_compiled_graphs_that_are_gone(compiled, side, pattern, has_configuration):
-    """Without a graph file an operator is lost that the other side has, where no number has moved."""
-    (path,) = compiled[side].rglob(pattern)
-    path.unlink()
-    if not has_configuration:
-        next(compiled[side].glob("acl_dump_*.json")).unlink()
-
-    code, report = document(compiled["mine"], compiled["golden"])
-
-    (found,) = [each for each in report["operators"] if each["verdict"] != "equal"]
-    assert (1, "unreadable", "unreadable") == (code, report["verdict"], found["verdict"])
-    assert f"its file is missing in {side}" == found["note"]
-    assert path.name.split(".")[1] == found["operator"].replace("/", "_")
-
-
-@pytest.mark.parametrize("has_tasks", [True, False], ids=["tasks", "names"])
-@pytest.mark.parametrize("side", ["mine", "golden"])
-@pytest.mark.parametrize("pattern", ["Data.x.*", "TransData.trans_TransData_8.*"])
-def test_files_of_compiled_graphs_that_nobody_reads(compiled, pattern, side, has_tasks):
-    """An input, and a transfer of the result, are lost where one side has them, and no others."""
-    if not has_tasks:
-        for path in [each for root in compiled.values() for each in root.rglob("*.*.*.*.*")]:
-            kind, name, _, *rest = path.name.split(".")
-            path.rename(path.with_name(".".join((kind, name, "0", *rest))))
-    (path,) = compiled[side].rglob(pattern)
-    path.unlink()
-
-    code, report = document(compiled["mine"], compiled["golden"])
-
-    others = [
-        (each["operator"], each["verdict"]) for each in report["operators"] if each["verdict"] != "equal"
-    ]
-    # the last number of a row may be that of an operator which another compiler did not insert
-    is_told = has_tasks or "Data.x" in path.name
-    alone = [] if side == "mine" else [(path.name.split(".")[1], "unchecked")]
-    assert ([(path.name.split(".")[1], "unreadable")] if is_told else alone) == others
-    assert ((1, "unreadable") if is_told else (0, "equal")) == (code, report["verdict"])
 
 
 SIBLINGS = """<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (float[3,2] y) {

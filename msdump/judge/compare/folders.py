@@ -76,7 +76,8 @@ class _Side:
     def should_have(self, name: str, slot: _Slot) -> bool:
         """Return whether a tensor of an operator should have a file, as other tensors of its kind have one.
 
-        vendor: MindSpore does not dump inputs that come from outside of a graph inside a larger one.
+        vendor: MindSpore does not dump inputs that come from outside of a graph inside a larger one, and of
+        arguments that are constants those that its kernels need.
         """
         operator = self.known.operator(name)
         if slot[0] not in self.sides or operator is None:
@@ -85,7 +86,8 @@ class _Side:
             return slot[1] < len(operator.outputs)
         kind = _kind(operator, slot[1])
         is_dumped = kind in self._read_kinds or (name, *slot) in self.known.expectation.elsewhere
-        return is_dumped and kind is not SourceKind.ABSENT
+        is_argument = kind is SourceKind.CONSTANT and not self.known.is_ours
+        return is_dumped and kind is not SourceKind.ABSENT and not is_argument
 
     @cached_property
     def _read_kinds(self) -> frozenset[SourceKind]:
