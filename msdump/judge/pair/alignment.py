@@ -284,7 +284,7 @@ def _rearranged(sides: _Items, golden_of: _Pairs) -> set[int]:
         return found
 
     def free_kinds(number: int, neighbours: Sequence[Source] | Sequence[Reader]) -> set[str]:
-        places = {each.place for each in neighbours} - golden_of[number].keys() - {-1}
+        places = {place for place, *_ in neighbours if place >= 0 and place not in golden_of[number]}
         return {item.family for item in map(sides[number].__getitem__, places) if _is_free(item)}
 
     odd, moved = set(), set()

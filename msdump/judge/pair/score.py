@@ -699,7 +699,7 @@ def single_pairs(
 
     def is_beside_a_pair(own: int, other: int) -> bool:
         around, beside = _around(mine[own]), _around(golden[other])
-        near = (pairs[each][0] for each in around & pairs.keys())
+        near = (pairs[each][0] for each in around if each in pairs)
         return not (around and beside) or any(each in beside for each in near)
 
     join(likely[score.chain(likely, p)].tolist(), lambda *_: True)
