@@ -378,23 +378,20 @@ def _confirmed(
     """Search with a limit that falls until further inputs, too, are likely to stay within the bound."""
     runs, progress = search.runs, search.runs.variants.progress
     trials, kept, limit = [*held, *islice(source, _HELD_OUT)], None, bound
-    outcome, joined = SearchEnd.UNCONFIRMED, list[Example]()
-
-    def worst(examples: Sequence[Example], kept: frozenset[int] = frozenset()) -> list[float]:
-        return [max(each.values(), default=0.0) for each in runs.errors([kept], examples)[0]]
-
-    seen, likely = worst(runs.examples), _likely(worst([*runs.examples, *trials]))
-    if 0 < likely < math.inf:
-        search.limit *= max(seen) / likely
+    outcome, joined, is_minimal = SearchEnd.UNCONFIRMED, list[Example](), False
+    before = runs.largest(frozenset(), [*runs.examples, *trials])
+    if 0 < (likely := _likely(before)) < math.inf:
+        search.limit *= max(before[: len(runs.examples)]) / likely
     for _ in range(_ROUNDS):
         found = search.smallest()
         if found is None:
             break
-        kept, limit = found, search.limit
-        seen, errors = worst(runs.examples, kept), worst(trials, kept)
+        kept, limit, is_minimal = found, search.limit, search.is_minimal
+        errors = runs.largest(kept, trials)
         for trial, error in zip(trials, errors, strict=True):
             progress.say(f"on {trial.name}, held out: error {error:.3g}")
-        likely = _likely([*seen, *errors])
+        worst = runs.worst(kept)
+        likely = _likely([*runs.largest(kept, runs.examples), *errors])
         if likely <= bound:
             outcome = SearchEnd.CONFIRMED if trials else SearchEnd.UNCONFIRMED
             break
@@ -405,9 +402,10 @@ def _confirmed(
         joined += joining
         trials = [trial for trial in trials if trial not in joining]
         trials += islice(source, _HELD_OUT - sum(trial not in held for trial in trials))
-        if math.isfinite(likely):
-            search.limit *= bound / likely
+        if worst and math.isfinite(likely):  # below the errors of this set, which so is refuted
+            search.limit = worst * bound / likely
     outcome = SearchEnd.NONE if kept is None else outcome
+    search.is_minimal = is_minimal  # of the set that was found, where a smaller limit had none
     return _advice(search, (bound, limit), kept, joined, trials, outcome=outcome)
 
 

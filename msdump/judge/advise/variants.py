@@ -98,31 +98,28 @@ class DeviceRuns:
 
     def worst(self, kept: frozenset[int]) -> float:
         """Return the largest error of any output of any input with some operators kept."""
-        return self._largest([kept], self.examples)[0]
+        return max(self.largest(kept, self.examples), default=0.0)
+
+    def largest(self, kept: frozenset[int], examples: Sequence[Example]) -> list[float]:
+        """Return the largest error of any output, for each input, with some operators kept."""
+        return [max(each.values(), default=0.0) for each in self.errors([kept], examples)[0]]
 
     def first_errors(self, sets: Sequence[frozenset[int]]) -> list[float]:
         """Return the largest error of each set on the input that refuted one last: most fail on no other."""
-        return self._largest(sets, self._ordered()[:1])
+        first = [self._refuting or self.examples[0]]
+        return [max(errors.values(), default=0.0) for (errors,) in self.errors(sets, first)]
 
     def holds(self, kept: frozenset[int], limit: float) -> bool:
         """Return whether the errors of a set stay within a limit on all inputs but the first one."""
-        others = self._ordered()[1:]
-        (found,) = self.errors([kept], others)
-        errors = [max(each.values(), default=0.0) for each in found]
-        worst = max(range(len(others)), key=errors.__getitem__, default=None)
-        if worst is None or errors[worst] <= limit:
+        first = self._refuting or self.examples[0]
+        others = [each for each in self.examples if each is not first]
+        error, number = max(
+            ((error, -number) for number, error in enumerate(self.largest(kept, others))), default=(0.0, 0)
+        )
+        if error <= limit:
             return True
-        self._refuting = others[worst]
+        self._refuting = others[-number]
         return False
-
-    def _largest(self, sets: Sequence[frozenset[int]], examples: Sequence[Example]) -> list[float]:
-        return [
-            max((error for errors in each for error in errors.values()), default=0.0)
-            for each in self.errors(sets, examples)
-        ]
-
-    def _ordered(self) -> list[Example]:
-        return sorted(self.examples, key=lambda each: each is not self._refuting)
 
     def errors(
         self, sets: Sequence[frozenset[int]], examples: Sequence[Example]
@@ -258,24 +255,20 @@ class Variants:
         self._narrow = _Runner(self.graph, self.narrow, copies)
         self._wide = _Runner(self.graph, partial(self._widened, to=FLOAT32), copies)
         self._kept = self._wide if to is FLOAT32 else _Runner(self.graph, self.kept, copies)
-        self.heavy = self._heavy()
+        total, heavy, weights = 0, list[int](), self.graph.weights
+        sizes = {
+            position: sum(weights[name].nbytes for name in reads(node) if name in weights)
+            for position, node in enumerate(self.graph.nodes)
+        }
+        for position in sorted(sizes, key=lambda each: sizes[each]):
+            total += sizes[position]
+            heavy += [position] if total > _RESIDENT_BYTES else []
+        self.heavy = frozenset(heavy)
         self.candidates = {
             position: nodes
             for position, node in enumerate(self.graph.nodes)
             if (nodes := tuple(inner for inner in _operators(node) if self._narrows(inner)))
         }
-
-    def _heavy(self) -> frozenset[int]:
-        weights = self.graph.weights
-        sizes = {
-            position: sum(weights[name].nbytes for name in reads(node) if name in weights)
-            for position, node in enumerate(self.graph.nodes)
-        }
-        total, heavy = 0, []
-        for position in sorted(sizes, key=lambda each: sizes[each]):
-            total += sizes[position]
-            heavy += [position] if total > _RESIDENT_BYTES else []
-        return frozenset(heavy)
 
     @property
     def rounded(self) -> int:
