@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -59,6 +59,7 @@ _SPREAD: Final = frozenset({Verdict.ACCUMULATED, Verdict.AMPLIFIED})
 _STEPS: Final = {
     Verdict.WEIGHT: "give both sides the same weights; msdump diff MINE.onnx GOLDEN.onnx compares them",
     Verdict.REPLACED: "check how the two models were exported: their graphs differ",
+    Verdict.EXTRA: "check how the two models were exported: their graphs differ",
     Verdict.MISSING: "check how the two models were exported: their graphs differ",
     Verdict.SHAPE: "give both sides the same inputs and the same model",
     Verdict.DTYPE: "check the element types that the two graphs declare",
@@ -107,27 +108,51 @@ def keep_step(compared: Compared, error: float = 0.0) -> str:
     return f"run {shlex.join(command)} to find the operators to keep"
 
 
-def tell_outputs(outputs: Iterable[TensorEvidence]) -> str:
-    """Return a sentence on the differences of the network's outputs; "" where none was compared.
+def tell(report: Report) -> str:
+    """Return a sentence on the differences of the network's outputs, and why the verdict is worse than these.
 
-    >>> tell_outputs([])
+    >>> tell(Report())
     ''
     """
-    compared = [each for each in outputs if each.error is not None]
-    if not compared:
-        return ""
+    stopped = _tell_stops(report.stops)
+    compared = [each for each in report.outputs if each.error is not None]
     bad: dict[str, TensorEvidence] = {}  # by output, the worst of its runs
     for each in compared:
         if each.verdict not in AGREEING and _badness(each) > _badness(bad.get(_name(each))):
             bad[_name(each)] = each
-    if bad:
+    said = stopped
+    if bad and not stopped:
         limit = _limit(next(iter(bad.values())))
-        return f"{_first_of([*map(_apart, bad.values())])}{f' ({limit})' if limit else ''}"
-    worst = max(compared, key=lambda each: each.distance)
-    if not worst.distance:
-        return "the outputs are equal"
-    error = f"error {worst.distance:.2g}"
-    return f"the outputs agree ({', '.join(filter(None, (error, _limit(worst))))})"
+        said = f"{_first_of([*map(_apart, bad.values())])}{f' ({limit})' if limit else ''}"
+    elif compared and not stopped:
+        worst = max(compared, key=lambda each: each.distance)
+        error = f"error {worst.distance:.2g}" if worst.distance else "no error"
+        numbers = ", ".join(filter(None, (error, _limit(worst) if worst.distance else "")))
+        if report.agrees:
+            said = f"the outputs agree ({numbers})" if worst.distance else "the outputs are equal"
+        else:
+            said = f"{_beside(report)} ({numbers} in the outputs)"
+    # after a stop, or without a graph, the outputs of the network are unknown
+    is_partial = stopped or report.agrees or report.agreeing < report.compared
+    if not (compared or is_partial or report.accused):
+        said = _beside(report) if report.findings else ""
+    elif report.compared and (stopped or not compared) and is_partial:
+        said = joined(said, f"{report.agreeing:,} of {plural(report.compared, 'tensor')} agree")
+    return said
+
+
+def _beside(report: Report) -> str:
+    """Return why a report is no agreement though no output differs."""
+    if report.accused:
+        return "the fault does not show in the outputs"
+    if report.uneven:
+        uneven = report.uneven[0]
+        return f"{uneven.name} ran {_times(uneven.dumped)}, in golden {_times(uneven.golden)}"
+    if report.inputs:
+        return "the inputs differ"
+    if report.unreadable or report.tensors[TensorVerdict.UNREADABLE]:
+        return "files cannot be read"
+    return "inner tensors differ" if report.is_strict and report.bad else "not every output was compared"
 
 
 def _tell_stops(stops: Sequence[Stop]) -> str:
@@ -187,6 +212,8 @@ def meaning(report: Report) -> str:
         names = _first_of(report.inputs)
         is_one = len(report.inputs) == 1
         return f"the network's input {names} differs" if is_one else f"the network's inputs {names} differ"
+    if report.uneven and report.verdict is Verdict.UNCHECKED:
+        return "a branch or loop ran more often on one side"
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
 
 
@@ -310,7 +337,7 @@ def _folded(report: Report) -> str:
 
 def _first(report: Report) -> Iterator[str]:
     first = report.first
-    if first is None:
+    if first is None or (report.uneven and not any(each.is_bad for each in first.tensors)):
         yield f"first     {'no tensor' if report.uneven else 'nothing'} differs"
         return
     place = first.place
@@ -335,10 +362,7 @@ def _times(count: int) -> str:
 
 def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
     """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
-    said = _tell_stops(report.stops) or tell_outputs(report.outputs)
-    # after a stop, or without a graph, the outputs of the network are unknown
-    if report.compared and (report.stops or not said):
-        said = joined(said, f"{report.agreeing:,} of {plural(report.compared, 'tensor')} agree")
+    said = tell(report)
     yield f"verdict   {report.verdict}{f': {said}' if said else ''}"
     groups = group_alike(
         report.accused,

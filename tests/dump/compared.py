@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from msdump.cli import main
 
-ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "replaced", "unchecked"}
+ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "extra", "replaced", "unchecked"}
 
 
 def command(mine, golden, *options):

@@ -26,7 +26,7 @@ from tests.faults import dumps, kernels
 from tests.faults.dumps import Dumped, Mode
 from tests.faults.trials import DIFF, MODEL, Case
 
-ACCUSING = frozenset({"own", "weight", "nonfinite", "replaced", "shape", "dtype", "missing"})
+ACCUSING = frozenset({"own", "weight", "nonfinite", "replaced", "shape", "dtype", "missing", "extra"})
 """Verdicts that say: the fault is here."""
 
 _WORDS = {"replaced": "; in place of ", "own": "; own error ", "nonfinite": "; NaN or infinities "}

@@ -242,7 +242,7 @@ def attribute_fault(draw: Draw, ways: Sequence[Way] = ATTRIBUTES) -> Fault | Non
         "attribute",
         f"{name} ({kind}): {text}",
         frozenset({name}),
-        frozenset({"own", "replaced"}),
+        frozenset({"own", "replaced", "extra"}),
         lambda model: change(site(model, name).node),
     )
 
@@ -300,7 +300,7 @@ def type_fault(draw: Draw) -> Fault | None:
         "type",
         f"{name}: {kind} becomes {other}",
         frozenset({name}),
-        frozenset({"replaced", "own", "missing"}),
+        frozenset({"replaced", "own", "missing", "extra"}),
         lambda model: change(site(model, name).node),
     )
 
@@ -417,7 +417,7 @@ def dropped(draw: Draw) -> Fault | None:
         replace_reads(found.graph, output, stand_in)
 
     text = f"{name} ({place.node.op_type}) left out"
-    return Fault("dropped", text, frozenset({name}), frozenset({"missing", "replaced"}), edit)
+    return Fault("dropped", text, frozenset({name}), frozenset({"missing", "replaced", "extra"}), edit)
 
 
 def _swapped(draw: Draw) -> Fault | None:
@@ -451,7 +451,7 @@ def _swapped(draw: Draw) -> Fault | None:
         node.input[a], node.input[b] = node.input[b], node.input[a]
 
     text = f"{name} ({kind}): inputs {a} and {b} swapped"
-    return Fault("swapped", text, frozenset({name}), frozenset({"own", "weight", "replaced"}), edit)
+    return Fault("swapped", text, frozenset({name}), frozenset({"own", "weight", "replaced", "extra"}), edit)
 
 
 def _region(draw: Draw) -> Fault | None:
@@ -481,7 +481,7 @@ def _region(draw: Draw) -> Fault | None:
                 if info.name == output and output != last:
                     graph.value_info.remove(info)
 
-    verdicts = frozenset({"dtype", "own", "replaced"})
+    verdicts = frozenset({"dtype", "own", "replaced", "extra"})
     return Fault("float16 region", " > ".join(names), frozenset(names), verdicts, edit)
 
 

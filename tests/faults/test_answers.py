@@ -80,7 +80,7 @@ def _retyped(name, op_type):
     def edit(model):
         site(model, name).node.op_type = op_type
 
-    return Fault("type", "", frozenset({name}), frozenset({"own", "replaced"}), edit)
+    return Fault("type", "", frozenset({name}), frozenset({"own", "replaced", "extra"}), edit)
 
 
 def _left_out(name):
@@ -90,7 +90,7 @@ def _left_out(name):
         for each in model.graph.node:
             each.input[:] = [node.input[0] if value == node.output[0] else value for value in each.input]
 
-    return Fault("dropped", "", frozenset({name}), frozenset({"missing", "replaced"}), edit)
+    return Fault("dropped", "", frozenset({name}), frozenset({"missing", "replaced", "extra"}), edit)
 
 
 def _changed(weight, reader, change):

@@ -1,6 +1,8 @@
 """The sentences of a comparison's answer."""
 
+import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -9,8 +11,10 @@ from msdump.judge.verdict import (
     Finding,
     OperatorPlace,
     Report,
+    Stop,
     TensorEvidence,
     TensorVerdict,
+    Uneven,
     Verdict,
 )
 from msdump.record import IO
@@ -56,7 +60,39 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
 )
 def test_what_the_outputs_do(outputs, told):
     """A sentence says which outputs differ and by how much, or how much of the allowance they take."""
-    assert told == answer.tell_outputs(outputs)
+    made = Report(outputs=outputs)
+
+    assert told == answer.tell(made)
+    assert ("agree" in told or "equal" in told) == made.agrees
+
+
+SAME = output(verdict=TensorVerdict.EQUAL)
+INNER = finding("inner", Verdict.INHERITED)
+PARTS = {
+    "findings": ([], [finding("fc", Verdict.WEIGHT)], [replace(INNER, tensors=(output(0.5, DIFFERS),))]),
+    "outputs": ([], [SAME], [output(1e-4)], [output(0.5, DIFFERS)], [SAME, TensorEvidence(IO.OUTPUT, 1)]),
+    "unreadable": ([], ["a.npy: breaks off"]),
+    "uneven": ([], [Uneven("Loop", 4, 3)]),
+    "inputs": ([], ["x"]),
+    "unreturned": ([], [OperatorPlace("gone")]),
+    "stops": ([], [Stop("mine (CPU)", "fc", "mine: fc: no memory")]),
+    "is_strict": (False, True),
+}
+
+
+@pytest.mark.parametrize("parts", product(*PARTS.values()))
+def test_exit_code_and_sentence_agree(parts):
+    """Agreement in the sentence is exit code 0, whatever a report holds."""
+    findings, *others = parts
+    made = Report(**dict(zip([*PARTS][1:], others, strict=True)))
+    for each in findings:
+        made.add(each)
+
+    told = answer.tell(made)
+
+    assert made.agrees == (made.verdict in {"equal", "agrees"})
+    assert made.agrees or not re.search("outputs (agree|are equal)", told)
+    assert not made.agrees or "differ" not in told
 
 
 @pytest.mark.parametrize(
@@ -113,7 +149,11 @@ def test_inputs_that_differ(names, told):
 def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
     """A verdict without a fault is explained, and every finding has a next step that fits it."""
     report = Report()
-    report.add(finding("Default/Pow-op0", verdict))
+    is_sound = verdict in {Verdict.EQUAL, Verdict.AGREES, Verdict.UNCHECKED}
+    tensors = (
+        () if is_sound else (output(0.1, TensorVerdict.UNREADABLE if verdict == "unreadable" else DIFFERS),)
+    )
+    report.add(replace(finding("Default/Pow-op0", verdict), tensors=tensors))
 
     told = answer.meaning(report), answer.next_step(report, answer.Compared(has_rerun=has_rerun))
 

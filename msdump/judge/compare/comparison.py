@@ -37,17 +37,15 @@ from msdump.judge.pair import (
 )
 from msdump.judge.verdict import (
     Finding,
-    Judge,
     Limits,
     OperatorPlace,
-    Quantisers,
     Report,
     TensorEvidence,
     Verdict,
-    accuse,
-    has_range,
     joined,
+    judge,
     masking_operators,
+    scale_noise,
     with_reach,
 )
 from msdump.read import Folder, FolderKind, OperatorGraph, SourceKind, read_folder, with_forms
@@ -246,6 +244,7 @@ class DumpComparison:
         is_evaluation = is_trained and not folder.is_training and not is_inner
         masking = masking_operators(folder.mine.graph)
         measured = zip(folder.matched.executions, self._measured.get(folder.label, ()), strict=False)
+        uneven = {each.name: (each.dumped, each.golden) for each in folder.matched.uneven}
         written: dict[tuple[str, int], float] = {}  # distances of outputs
         for number, (execution, tensors) in enumerate(measured):
             known, read = folder.evidence(number, execution, tensors), []
@@ -260,6 +259,7 @@ class DumpComparison:
                 replace(
                     known,
                     tensors=tuple(read),
+                    passes=uneven.get(known.place.name),
                     is_state=known.is_state or is_trained,
                     is_evaluation=is_evaluation,
                     is_masking=known.place.shown_name in masking,
@@ -298,51 +298,46 @@ class _Run:
         rank = folders[0].mine.rank
         before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
         self._report = report
-        self._judge = Judge(comparison.limits, is_continued=before)
-        self._quantisers = Quantisers[tuple[str, int]]()
+        self._is_continued = before
 
     def findings(self) -> Iterator[Finding]:
         """Yield the verdicts as tables list them, judged in the order of execution."""
         folders = [*self._folders.values()]
         evidence = [each for folder in folders for each in self._comparison.evidence(folder)]
         evidence += control_evidence(folders, evidence)
-        judged: dict[tuple[str, int], Finding] = {}
-        for each in sorted(evidence, key=lambda each: each.place.time):
-            place = each.place
-            finding = self._judge.finding(each)
-            judged[place.label, place.order] = finding
-            if place.op_type == "QuantizeLinear":
-                self._add_quantiser(finding)
-            fed = (each.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
+        evidence = [self._with_scale(each) for each in sorted(evidence, key=lambda each: each.place.time)]
+        facts = {fact: folder for folder in folders for fact in self._comparison.facts(folder)}
+        self._report.facts += (each for each in facts if each not in self._report.facts)
+        judged = judge(
+            evidence,
+            self._comparison.limits,
+            [*facts],
+            place_of=lambda fact: facts[fact].place_of(fact),
+            is_continued=self._is_continued,
+        )
+        for finding in judged:
+            fed = (finding.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
             names = (source.name for source in fed if source.kind is SourceKind.INPUT)
             self._report.inputs += (name for name in names if name not in self._report.inputs)
-        for key, note in self._quantisers.wrong():
-            judged[key] = replace(judged[key], verdict=Verdict.OWN, note=note)
-        graphs = {label: folder.mine.graph for label, folder in self._folders.items()}
-        everything = [*judged.values()]
-        outputs = [*_network_outputs(self._folders.values(), everything)]
-        self._report.outputs += outputs
+        self._report.outputs += _network_outputs(folders, judged)
         for label, folder in self._folders.items():
-            listed = [judged[label, each.place.order] for each in evidence if each.place.label == label]
+            listed = [each for each in judged if each.place.label == label]
             if folder.mine.graph is None:
-                listed = _with_stranger(listed)
-            facts = self._comparison.facts(folder)
-            self._report.facts += (each for each in facts if each not in self._report.facts)
-            for finding in accuse(
-                listed, facts, folder.place_of, {}, outputs_differ=any(each.is_bad for each in outputs)
-            ):
-                yield with_reach(finding, everything, graphs.get(label))
+                listed = _with_stranger(listed, Verdict.REPLACED if self._report.missing else Verdict.EXTRA)
+            yield from (with_reach(each, judged, folder.mine.graph) for each in listed)
 
-    def _add_quantiser(self, finding: Finding) -> None:
-        """Register an operator that quantises a tensor, if golden computes without quantising."""
-        place = finding.place
-        found = self._folders[place.label].quantised(place.order - 1) if has_range(finding) else None
-        if found is not None:
-            (numbers, integers, *how), clamp = found
-            self._quantisers.add((place.label, place.order), numbers, how, integers.dtype, clamp)
+    def _with_scale(self, row: Finding) -> Finding:
+        """Return a row with the noise of its scale if it quantises a tensor, and golden does not."""
+        if row.place.op_type != "QuantizeLinear":
+            return row
+        found = self._folders[row.place.label].quantised(row.place.order - 1)
+        if found is None:
+            return row
+        (numbers, integers, *how), clamp = found
+        return replace(row, scale=scale_noise(numbers, how, integers.dtype, clamp))
 
 
-def _with_stranger(findings: list[Finding]) -> list[Finding]:
+def _with_stranger(findings: list[Finding], verdict: Verdict) -> list[Finding]:
     """Accuse the only operator that golden lacks before the first difference; for dumps without a graph."""
     first = next((place for place, each in enumerate(findings) if each.is_bad), None)
     if first is None or findings[first].is_accused or findings[first].own:
@@ -354,7 +349,7 @@ def _with_stranger(findings: list[Finding]) -> list[Finding]:
     ]
     if len(alone) == 1:
         note = f"golden lacks this operator, and {findings[first].place.name} is the first to differ"
-        findings[alone[0]] = replace(findings[alone[0]], verdict=Verdict.REPLACED, note=note)
+        findings[alone[0]] = replace(findings[alone[0]], verdict=verdict, note=note)
     return findings
 
 

@@ -31,11 +31,11 @@ from msdump.judge.pair import (
 from msdump.judge.verdict import (
     Limits,
     TensorEvidence,
-    TensorJudge,
     TensorVerdict,
     Uneven,
     coarser,
     joined,
+    judge_tensor,
 )
 from msdump.read import CutFileError, Folder, FolderKind, Record, TensorlessFile, load_file
 from msdump.record import IO
@@ -287,7 +287,7 @@ def measure_files(dumped: str, golden: str, limits: Limits) -> TensorEvidence:
         compared = known(verdict=TensorVerdict.SHAPE, note=note)
     else:
         compared = known(**_measured(dumped_array, golden_array, (dumped_dtype, golden_dtype)))
-    return TensorJudge(limits).results((compared,))[0]
+    return judge_tensor(compared, limits)
 
 
 def _compared_execution(measured: MeasuredExecution) -> tuple[TensorEvidence, ...]:

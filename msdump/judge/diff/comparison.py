@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,18 +26,17 @@ from msdump.judge.verdict import (
     CLAMPS,
     QUANTISED,
     Finding,
-    Judge,
     Limits,
     OperatorPlace,
     OwnError,
-    Quantisers,
     Report,
     Stop,
     TensorEvidence,
     Uneven,
-    Verdict,
-    accuse,
-    has_range,
+    coarsest_type,
+    judge,
+    judge_tensor,
+    scale_noise,
 )
 from msdump.record import IO
 from msdump.store import names
@@ -162,7 +161,7 @@ class _Run:
         self._advance = advance
         self._iteration = comparison.runs
         self._before = len(comparison.report.findings)
-        self._quantisers = Quantisers[int]()
+        self._rows: list[Finding] = []
         self._clamped = dict(_clamped(comparison))
         comparison.places.begin(comparison.runs, self._before)
         self._observations = Observations(
@@ -173,7 +172,7 @@ class _Run:
             comparison.weights,
         )
         has_differed = comparison.trains and not comparison.report.agrees
-        self._judge = Judge(comparison.limits, is_continued=has_differed)
+        self._is_continued = has_differed
         sides = comparison.mine, comparison.golden
         self._again = GoldenOperators(*sides, comparison.runners, comparison.limits, comparison.pairing)
         self._follower = _following(comparison, inputs)
@@ -189,49 +188,55 @@ class _Run:
         try:
             self._lead(inputs)
             behind = self._count_extra(self._follower.rest())
-        finally:
+        finally:  # after an interruption, too
             self._follower.stop()
+            uneven = [*self._uneven()]
+            outputs = [*self._outputs()]
+            self._judge(outputs, uneven)
         if self._follower.error is not None:
             self._stop("golden", golden, self._follower.error)
         elif behind:
             both.failures.append(f"{plural(behind, 'operator')} of golden ran after it without comparison")
-        both.report.uneven += self._uneven()
-        outputs = [*self._outputs()]
-        both.outputs += outputs
-        results = [self._result(each.evidence) for each in outputs]
-        both.report.outputs += results
-        self._accuse(outputs_differ=any(each.is_bad for each in results))
 
-    def _result(self, evidence: TensorEvidence) -> TensorEvidence:
+    def _judge(self, outputs: Sequence[OutputDifference], uneven: Sequence[Uneven]) -> None:
+        """Report the verdicts on the operators that ran, and on the outputs of the network."""
+        both, report = self._comparison, self._comparison.report
+        passes = {each.name: (each.dumped, each.golden) for each in uneven}
+        rows = [replace(each, passes=passes.get(each.place.name)) for each in self._rows]
+        coarsest = coarsest_type(rows, both.limits)
+        findings = judge(
+            rows,
+            both.limits,
+            self._pairing.models.facts,
+            place_of=both.fact_places.__getitem__,
+            nodes=both.node_names,
+            outputs_differ=any(judge_tensor(each.evidence, both.limits, coarsest).is_bad for each in outputs),
+            is_continued=self._is_continued,
+            is_one_arithmetic=both.mine.variant == both.golden.variant,
+        )
+        for each in findings:
+            report.add(each)
+        written = {each.place.full_name: each for each in findings}
+        report.uneven += uneven
+        both.outputs += outputs
+        report.outputs += [self._result(each.evidence, written, coarsest) for each in outputs]
+
+    def _result(
+        self, evidence: TensorEvidence, written: Mapping[str, Finding], coarsest: str
+    ) -> TensorEvidence:
         """Return the verdict on an output of the network: that of the operator that writes it, if any."""
         source = self._comparison.places.results[evidence.name]
-        written = self._judge.written(source.name, source.slot)
+        outputs = written[source.name].tensors if source.name in written else ()
+        found = next((each for each in outputs if each.io is IO.OUTPUT and each.slot == source.slot), None)
         is_beside = self._pairing.is_one_model or self._is_golden_output(evidence.name)
-        if written is not None and written.error is not None and is_beside:
-            return replace(evidence, verdict=written.verdict, note=written.note, limit=written.limit)
-        return self._judge.network_outputs([evidence])[0]
+        if found is not None and found.error is not None and is_beside:
+            return replace(evidence, verdict=found.verdict, note=found.note, limit=found.limit)
+        return judge_tensor(evidence, self._comparison.limits, coarsest)
 
     def _is_golden_output(self, name: str) -> bool:
         both = self._comparison
         other = self._pairing.models.graphs[both.mine.model.index].values.get(name)
         return any(value.name == other for value in both.golden.model.outputs)
-
-    def _accuse(self, *, outputs_differ: bool) -> None:
-        both, findings = self._comparison, self._comparison.report.findings
-        accused = (place for place in range(self._before, len(findings)) if findings[place].is_accused)
-        first = next(accused, len(findings))
-        for place, note in self._quantisers.wrong():
-            if place > first:  # an earlier fault changes the range of the tensor
-                continue
-            findings[place] = replace(findings[place], verdict=Verdict.OWN, note=note)
-        findings[self._before :] = accuse(
-            findings[self._before :],
-            self._pairing.models.facts,
-            both.fact_places.__getitem__,
-            both.node_names,
-            outputs_differ=outputs_differ,
-            is_one_arithmetic=both.mine.variant == both.golden.variant,
-        )
 
     def _lead(self, inputs: Mapping[str, Any]) -> None:
         """Run the examined side; if it fails golden still comes to its end."""
@@ -270,42 +275,41 @@ class _Run:
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
         own, propagated = self._own_errors(mine, golden, tensors)
-        evidence = Finding(
+        self._alone[mine.node.name] += golden is None
+        wiring = "" if _are_golden(tensors) else self._comparison.scales.get(mine.node.name, "")
+        row = Finding(
             place,
             tensors=tensors,
+            note=self._why_alone(mine) if golden is None and not wiring else "",
             reads=reads,
             is_state=is_state,
             is_random=golden is not None and _is_random(mine.node, golden.node),
             own=own,
             propagated=propagated,
-            wiring="" if _are_golden(tensors) else self._comparison.scales.get(mine.node.name, ""),
+            wiring=wiring,
             is_masking=place.full_name in self._comparison.places.masking,
             returned=frozenset(
                 source.slot
                 for source in self._comparison.places.results.values()
                 if source.name == place.full_name
             ),
+            scale=self._scale(mine),
         )
-        finding = self._judge.finding(evidence)
-        if golden is None:
-            self._alone[mine.node.name] += 1
-            if not evidence.wiring:
-                finding = replace(finding, verdict=Verdict.UNCHECKED, note=self._why_alone(mine))
-        if self._pairing.models.quantised and mine.node.op_type == "QuantizeLinear":
-            self._add_quantiser(mine, finding)
-        self._comparison.report.add(finding)
+        self._rows.append(row)
         self._advance()
 
-    def _add_quantiser(self, ran: Ran, finding: Finding) -> None:
-        """Register an operator that quantises a tensor; golden has no such operator."""
+    def _scale(self, ran: Ran) -> tuple[float, str] | None:
+        """Return the noise of an operator that quantises a tensor, None of others; golden has none."""
+        if not self._pairing.models.quantised or ran.node.op_type != "QuantizeLinear":
+            return None
         integers = ran.node.outputs[0]
         weights = [ran.graph.weights.get(name) for name in ran.node.inputs[1:]]
         dtype, numbers = ran.graph.type_of(integers).dtype, ran.inputs[0]
         how = [each for each in weights if each is not None]
-        if has_range(finding) and dtype is not None and numbers is not None and len(how) == len(weights):
-            place = len(self._comparison.report.findings)
-            clamp = self._clamped.get(integers, "")
-            self._quantisers.add(place, numbers, how, dtypes.from_numpy(dtype.saved).numpy, clamp)
+        if dtype is None or numbers is None or len(how) != len(weights):
+            return None
+        clamp = self._clamped.get(integers, "")
+        return scale_noise(numbers, how, dtypes.from_numpy(dtype.saved).numpy, clamp)
 
     def _counterpart(self, mine: Ran) -> Ran | None:
         pair = self._pairing.graphs.get(mine.graph.index)
@@ -326,7 +330,8 @@ class _Run:
         self._entered.add((scope, control.name))
         place, reads = self._comparison.places.next(Ran(scope, graph, control, (), ()))
         tensors = tuple(self._observations.control_inputs(scope, graph, control))
-        self._comparison.report.add(self._judge.finding(Finding(place, tensors=tensors, reads=reads)))
+        if tensors:
+            self._rows.append(Finding(place, tensors=tensors, reads=reads))
 
     def _leave(self, control: Ran) -> None:
         """Drop the values of the branches or loop bodies of a control flow node that ended."""

@@ -23,9 +23,8 @@ from .findings import grouped_findings as grouped_findings
 from .findings import masking_operators as masking_operators
 from .findings import top_findings as top_findings
 from .findings import with_reach as with_reach
-from .judging import BY_CHANCE as BY_CHANCE
-from .judging import Judge as Judge
-from .judging import accuse as accuse
+from .judging import CONDITIONS as CONDITIONS
+from .judging import judge as judge
 from .limits import COSINE as COSINE
 from .limits import FEW_BITS as FEW_BITS
 from .limits import QUANTISED as QUANTISED
@@ -33,7 +32,8 @@ from .limits import TYPES as TYPES
 from .limits import Limits as Limits
 from .limits import coarser as coarser
 from .limits import read_limits as read_limits
-from .tensors import CLAMPS as CLAMPS
-from .tensors import Quantisers as Quantisers
-from .tensors import TensorJudge as TensorJudge
-from .tensors import has_range as has_range
+from .propagation import BY_CHANCE as BY_CHANCE
+from .propagation import coarsest_type as coarsest_type
+from .propagation import judge_tensor as judge_tensor
+from .scales import CLAMPS as CLAMPS
+from .scales import scale_noise as scale_noise

@@ -35,6 +35,8 @@ class Verdict(enum.StrEnum):
     """A weight or constant that it reads differs."""
     NONFINITE = "nonfinite"
     """NaN or an infinity begins here."""
+    EXTRA = "extra"
+    """Golden lacks the operator, and its effect reaches an output."""
     REPLACED = "replaced"
     """Another operator stands in its place."""
     SHAPE = "shape"
@@ -54,7 +56,7 @@ class Verdict(enum.StrEnum):
 ACCUSING: Final = frozenset(
     {
         *(Verdict.OWN, Verdict.WEIGHT, Verdict.NONFINITE, Verdict.REPLACED),
-        *(Verdict.SHAPE, Verdict.DTYPE, Verdict.MISSING),
+        *(Verdict.SHAPE, Verdict.DTYPE, Verdict.MISSING, Verdict.EXTRA),
     }
 )
 """Verdicts that say: the fault is here."""
@@ -269,7 +271,8 @@ class Finding:
         verdict: The verdict, ``UNCHECKED`` until the judge has drawn it.
         tensors: Its tensors, inputs first; with a control flow operator's inputs where a branch or a loop
             reads them.
-        note: Reason of the verdict beside the numbers; "" for none.
+        note: Reason of the verdict beside the numbers; "" for none. A source gives one to an operator whose
+            counterpart did not run: it is not judged for this reason.
         own: Its own error, by output; empty if it did not run again.
         replaces: Name of the golden operator in its place, "" if both have the same operator.
         reaches_output: Whether its NaN or infinities reach an output of the network; None if that is not

@@ -27,11 +27,7 @@ _UNASKED: Final = "mine's configuration leaves it out"
 # Without an accused operator, the report's verdict is the first of these that an operator has.
 _OVERALL: Final = (
     *(Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED, Verdict.UNREADABLE, Verdict.HEALED),
-    *(Verdict.AGREES, Verdict.EQUAL),
 )
-
-
-_ALIKE: Final = frozenset({Verdict.EQUAL, Verdict.AGREES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +130,30 @@ class Report:
         """The verdict of the first accused operator; else of the outputs, or the worst of all operators.
 
         Stopped where an error ended a run, unchecked where no tensor, or not every output, was compared.
+        Inner tensors count where no graph names the outputs, or where the report is strict.
         """
-        accused = self.accused
-        if accused:
-            return accused[0].verdict
+        if self.accused:
+            return self.accused[0].verdict
         if self.stops:
             return Verdict.STOPPED
-        present = {finding.verdict for finding in self.findings}
-        is_whole = not self.is_strict and bool(self.outputs) and self._outputs_agree
-        if is_whole and not present <= {Verdict.EQUAL, Verdict.UNCHECKED}:
-            present = {Verdict.AGREES}
-        if self.unreadable or self.tensors[TensorVerdict.UNREADABLE]:
-            present.add(Verdict.UNREADABLE)
-        verdict = next((verdict for verdict in _OVERALL if verdict in present), Verdict.UNCHECKED)
-        is_open = self.unreturned or any(each.verdict is TensorVerdict.UNCHECKED for each in self.outputs)
-        return Verdict.UNCHECKED if verdict in _ALIKE and is_open else verdict
+        present = {each.verdict for each in self.findings}
+        is_torn = bool(self.unreadable or self.tensors[TensorVerdict.UNREADABLE])
+        # with different network inputs, or missing outputs, equal outputs prove nothing
+        is_sound = not (self.unreturned or self.inputs) and all(
+            each.verdict in AGREEING for each in self.outputs
+        )
+        if is_sound and not (self.bad and (self.is_strict or not self.outputs)) and not is_torn:
+            if self.uneven or not (self.outputs or present - {Verdict.UNCHECKED}):
+                return Verdict.UNCHECKED
+            return Verdict.EQUAL if present <= {Verdict.EQUAL, Verdict.UNCHECKED} else Verdict.AGREES
+        present -= {Verdict.EQUAL, Verdict.AGREES}
+        present |= {Verdict.UNREADABLE} if is_torn else set()
+        return next((each for each in _OVERALL if each in present), Verdict.UNCHECKED)
 
     @property
-    def _outputs_agree(self) -> bool:
-        # with different network inputs, or missing outputs, equal outputs prove nothing
-        return not (self.unreturned or self.inputs) and all(each.verdict in AGREEING for each in self.outputs)
+    def agrees(self) -> bool:
+        """Whether the verdict is agreement: the exit code is 0."""
+        return self.verdict in {Verdict.EQUAL, Verdict.AGREES}
 
     @property
     def accused(self) -> list[Finding]:
@@ -187,19 +187,6 @@ class Report:
     def bad(self) -> list[Finding]:
         """Operators with a tensor that differs or could not be compared with its counterpart."""
         return [finding for finding in self.findings if finding.is_bad]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the outputs agree and no operator is accused, or all tensors agree.
-
-        Inner tensors count where no graph names the outputs, or where the report is strict.
-        """
-        faults = self.stops, self.unreadable, self.uneven, self.accused
-        if any(faults) or self.tensors[TensorVerdict.UNREADABLE]:
-            return False
-        if not self.outputs:
-            return not (self.bad or self.unreturned)
-        return self._outputs_agree and not (self.is_strict and self.bad)
 
     @property
     def first(self) -> Finding | None:
@@ -273,7 +260,14 @@ class FindingGroup:
 
 BY_GRAVITY = (
     *(Verdict.OWN, Verdict.WEIGHT, Verdict.NONFINITE, Verdict.REPLACED, Verdict.SHAPE, Verdict.DTYPE),
-    *(Verdict.MISSING, Verdict.UNREADABLE, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.INHERITED),
+    *(
+        Verdict.EXTRA,
+        Verdict.MISSING,
+        Verdict.UNREADABLE,
+        Verdict.AMPLIFIED,
+        Verdict.ACCUMULATED,
+        Verdict.INHERITED,
+    ),
     *(Verdict.HEALED, Verdict.AGREES, Verdict.EQUAL, Verdict.UNCHECKED),
 )
 """All verdicts on operators, the gravest first."""

@@ -1,728 +1,543 @@
-"""Draws verdicts on operators, from six principles: docs/reference/verdicts.md says them in the same order.
+"""The verdict on each operator: the first condition of one table that holds for its row of evidence.
 
-Not finite comes first; each side is judged by its own device's arithmetic; an input is its producer's output;
-a shape that differing values cause is inherited; random numbers are not judged; outputs decide (``Report``).
-
-Then facts about the graphs: an operator in which the graphs differ is at fault if outputs differ.
+Rows and table have no state: ``propagate`` finds limits and verdicts of tensors along the graph before.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from msdump.device import INSERTED_PREFIX
-from msdump.judge import Fact, FactKind, TensorError
-from msdump.judge.verdict.case import Case, steps_of
+from msdump.judge import Fact, FactKind
 from msdump.judge.verdict.evidence import (
+    ACCUSING,
     AGREEING,
     UNCOMPARED,
     Finding,
     OperatorPlace,
-    OwnError,
     TensorEvidence,
     TensorVerdict,
     Verdict,
     joined,
     largest_distance,
 )
-from msdump.judge.verdict.limits import (
-    DISCONTINUOUS,
-    NONEXPANSIVE,
-    PRODUCTS,
-    TIED,
-    VALUE_SHAPED,
-    Limits,
-    coarser,
-)
-from msdump.judge.verdict.tensors import TensorJudge
-from msdump.read import ABSENT, SourceKind, ValueSource
-from msdump.record import IO
+from msdump.judge.verdict.limits import VALUE_SHAPED, Limits
+from msdump.judge.verdict.propagation import BY_CHANCE, Operator, elements, propagate
+from msdump.judge.verdict.scales import wrong_scales
+from msdump.read import SourceKind
 from msdump.store import PARAMETER
 
-_ARGUMENTS: Final = frozenset({"bool", "int32", "int64"})
-"""Types of arguments that are inputs of MindSpore's operators."""
-
-_OF_LIMIT: Final = 4.0
-"""Times its epsilon that a type of 16 bits allows."""
-
-_CANCELS: Final = 4.0
-"""Times the error of factors that are off at random: seldom exceeded by chance."""
-
-_SWAP: Final = 2
-"""Ids that change where two candidates are nearly even: each takes the place of the other one."""
-
-_Reason = tuple[Verdict, str]
-_UNFIT: Final = {TensorVerdict.SHAPE: Verdict.SHAPE, TensorVerdict.DTYPE: Verdict.DTYPE}
-BY_CHANCE: Final = "random"
-"""Note of an operator that draws random numbers, or differs only because of them."""
-
-
-@dataclass(slots=True)
-class Judge:
-    """Draws verdicts on operators, in the order of the execution.
-
-    Attributes:
-        limits: The limits of agreement.
-        is_continued: Whether earlier runs differed, so that the weights they trained may differ, too.
-    """
-
-    limits: Limits
-    is_continued: bool = False
-    _tensors: TensorJudge = field(init=False)
-    _findings: dict[str, Finding] = field(default_factory=dict)
-    _carried: dict[str, float] = field(default_factory=dict)
-    _random: set[str] = field(default_factory=set)
-    _masking: set[str] = field(default_factory=set)
-    _has_differed: bool = False
-    _has_accused: bool = False
-    _is_exact: bool = True
-    _is_whole: bool = True
-
-    def __post_init__(self) -> None:
-        """Start at the first operator."""
-        self._tensors = TensorJudge(self.limits)
-
-    def finding(self, evidence: Finding) -> Finding:
-        """Return the verdict on the operator that ran next."""
-        evidence = self._beside_masks(evidence)
-        place = evidence.place
-        carried = self._carried_to(evidence)
-        results = self._tensors.results(evidence.tensors, evidence.arithmetic, carried)
-        if evidence.unread:
-            evidence = replace(evidence, own=tuple(each for each in evidence.own if _is_read(each, evidence)))
-            results = tuple(
-                each if _is_read(each, evidence) or not each.is_bad else _left(each) for each in results
-            )
-        results = tuple(self._as_its_writer(each, evidence) for each in results)
-        case = self._case(evidence, results, replace(evidence, tensors=results).outputs)
-        verdict, note = self._verdict(case)
-        if verdict is Verdict.WEIGHT and (other := self._told_again(case)):  # two faults in one note
-            note = joined(note, other[1])
-        if verdict is Verdict.UNCHECKED and note == BY_CHANCE:
-            self._random.add(place.shown_name)
-            results = tuple(_unjudged(each, BY_CHANCE) if each.is_bad else each for each in results)
-        elif verdict is Verdict.ACCUMULATED:
-            results = tuple(self._within(case, each) for each in results)
-        outputs = replace(evidence, tensors=results).outputs
-        self._carry(case, outputs, carried, is_drift=verdict is Verdict.ACCUMULATED)
-        finding = replace(evidence, verdict=verdict, tensors=results, note=note)
-        self._findings[place.shown_name] = finding
-        self._is_exact &= all(each.verdict is TensorVerdict.EQUAL for each in outputs)
-        self._is_whole &= finding.is_compared
-        self._has_accused |= finding.is_accused
-        self._has_differed |= finding.is_accused or any(each.is_bad for each in outputs)
-        return finding
-
-    def _beside_masks(self, evidence: Finding) -> Finding:
-        """Return the evidence without the masked elements of tensors that only a softmax reads."""
-        if evidence.is_masking:
-            self._masking.add(evidence.place.shown_name)
-        masked = {
-            (each.io, each.slot): replace(each, error=each.error.beside_masks)
-            for each in evidence.tensors
-            if each.error is not None and each.error.beside_masks is not None
-            if (evidence.is_masking if each.io is IO.OUTPUT else self._is_masking(evidence, each.slot))
-        }
-        if not masked:
-            return evidence
-        return replace(
-            evidence,
-            tensors=tuple(masked.get((each.io, each.slot), each) for each in evidence.tensors),
-            own=tuple(each for each in evidence.own if (each.io, each.slot) not in masked),
-        )
-
-    def _is_masking(self, evidence: Finding, slot: int) -> bool:
-        source = evidence.source(slot)
-        return source.kind is SourceKind.OPERATOR and source.name in self._masking
-
-    def network_outputs(self, outputs: Iterable[TensorEvidence]) -> tuple[TensorEvidence, ...]:
-        """Return the verdicts on the network's results, behind its last operator."""
-        return self._tensors.results(outputs)
-
-    def written(self, name: str, slot: int) -> TensorEvidence | None:
-        """Return the verdict on an output of an operator that was judged before, None if unknown."""
-        finding = self._findings.get(name)
-        outputs = () if finding is None else finding.tensors
-        return next((each for each in outputs if each.io is IO.OUTPUT and each.slot == slot), None)
-
-    def _writer(self, evidence: Finding, slot: int) -> TensorEvidence | None:
-        """Return the verdict on the output that an input reads, None if its producer is unknown."""
-        source = evidence.source(slot)
-        return self.written(source.name, source.slot) if source.kind is SourceKind.OPERATOR else None
-
-    def _as_its_writer(self, tensor: TensorEvidence, evidence: Finding) -> TensorEvidence:
-        """Return a flipped input as agreeing if no more elements differ than in the producer's output."""
-        if tensor.io is IO.OUTPUT or tensor.verdict is not TensorVerdict.DIFFERS:
-            return tensor
-        written = self._writer(evidence, tensor.slot)
-        error = tensor.error
-        if written is None or error is None or written.error is None or not written.is_flipped:
-            return tensor
-        return _flipped(tensor) if error.changed <= written.error.changed else tensor
-
-    def _carried_to(self, evidence: Finding) -> float:
-        """Return the distance that flipped elements of earlier operators may have caused in the inputs.
-
-        An input without a known source, as in a branch, gets the largest distance of any operator.
-        """
-        if not self._carried:
-            return 0.0
-        found = [self._carried.get(each.name, 0.0) for each in evidence.reads]
-        for each in evidence.tensors:
-            source = evidence.source(each.slot)
-            is_of_operator = source.kind is SourceKind.OPERATOR
-            is_unjudged = is_of_operator and self.written(source.name, source.slot) is None
-            if each.io is IO.INPUT and (is_unjudged or source.kind is SourceKind.ABSENT):
-                found.append(max(self._carried.values()))
-        return max(found, default=0.0)
-
-    def _carry(
-        self, case: Case, outputs: Sequence[TensorEvidence], carried: float, *, is_drift: bool
-    ) -> None:
-        """Record the distance that an operator's flipped elements, or noise, may cause in its readers."""
-        if any(each.is_noise for each in outputs):
-            carried = math.inf
-        elif math.isinf(carried):  # until an output of a reader is near golden's again
-            plain = self._tensors.results(replace(each, verdict=TensorVerdict.UNCHECKED) for each in outputs)
-            carried = carried if any(each.is_bad for each in plain) else 0.0
-        steps = is_drift and case.evidence.place.op_type in DISCONTINUOUS
-        if steps or case.flipped:
-            moved = (each.distance for each in outputs if not (each.is_flipped or each.misplaced))
-            carried = max(carried, min(case.edge, self.limits.growth * max(moved, default=0.0)))
-        if carried:
-            self._carried[case.evidence.place.shown_name] = carried
-
-    def _within(self, case: Case, tensor: TensorEvidence) -> TensorEvidence:
-        """Return a tensor as agreeing if it is an output that flipped elements or a drift explain."""
-        error, distance = tensor.error, tensor.distance
-        if tensor.io is IO.INPUT or tensor.verdict is not TensorVerdict.DIFFERS or error is None:
-            return tensor
-        if error.changed:
-            return _flipped(tensor)
-        allowed = 0.0
-        if case.flipped or case.evidence.place.op_type in DISCONTINUOUS:
-            allowed = case.edge
-        elif tensor.slot in case.evidence.returned:
-            allowed = self.limits.growth * (tensor.limit or 0.0)
-        if distance > allowed or error.misplaced:
-            return tensor
-        return replace(tensor, verdict=TensorVerdict.AGREES, limit=allowed)
-
-    def _case(
-        self,
-        evidence: Finding,
-        results: tuple[TensorEvidence, ...],
-        written: tuple[TensorEvidence, ...],
-    ) -> Case:
-        shown = replace(evidence, tensors=results).inputs
-        inputs = {each.slot: each for each in shown if each.verdict not in UNCOMPARED}
-        outputs = [each for each in written if each.verdict not in UNCOMPARED]
-        unknown = not evidence.reads and not inputs
-        read = {each.slot for each in shown}
-        for slot, source in enumerate(evidence.reads):
-            if slot in inputs:
-                continue
-            if slot in read and source == ABSENT:  # its producer is unknown
-                unknown = True
-            elif source.kind is SourceKind.OPERATOR:
-                maker = self.written(source.name, source.slot)
-                if maker is None or maker.verdict in UNCOMPARED:
-                    unknown = True
-                else:
-                    inputs[slot] = replace(maker, slot=slot)
-        return Case(evidence, results, [*inputs.values()], outputs, not unknown)
-
-    def _verdict(self, case: Case) -> _Reason:
-        for rule in (
-            *(self._not_the_models, self._alone, self._parameter, self._weight),
-            *(self._overflown, self._not_finite, self._chance, self._unfit, self._told_again),
-            *(self._changed, self._sound),
-        ):
-            reason = rule(case)
-            if reason is not None:
-                return reason
-        return self._differing(case)
-
-    # --- the graphs and the model, and operators without evidence -----------------------------------------
-
-    @staticmethod
-    def _not_the_models(case: Case) -> _Reason | None:
-        """WEIGHT if an input is not the model's weight."""
-        if not case.evidence.wrong_weights:
-            return None
-        wrong = [f"input {slot} {name}" for slot, name in case.evidence.wrong_weights.items()]
-        return Verdict.WEIGHT, f"{', '.join(wrong)}: not the model's weight"
-
-    def _alone(self, case: Case) -> _Reason | None:
-        """Judge an operator without any compared output."""
-        if case.outputs:
-            return None
-        if not case.evidence.wiring:
-            is_unchecked = any(each.verdict is TensorVerdict.UNCHECKED for each in case.tensors)
-            if case.evidence.replaces and is_unchecked:
-                return Verdict.REPLACED, _other_shapes(case.evidence)
-            if case.unreadable_note is not None:
-                return Verdict.UNREADABLE, case.unreadable_note
-        own = case.told_again(self.limits)
-        return own or (None if case.inputs else (Verdict.UNCHECKED, ""))
-
-    def _parameter(self, case: Case) -> _Reason | None:
-        """Judge the file of a parameter, which is no operator: its readers were judged before."""
-        if case.evidence.place.op_type != PARAMETER or not case.bad_outputs:
-            return None
-        is_explained = self._has_differed or self.is_continued or any(map(math.isinf, self._carried.values()))
-        return (Verdict.INHERITED if is_explained else Verdict.WEIGHT), case.bad_outputs[0].note
-
-    def _weight(self, case: Case) -> _Reason | None:
-        """Judge weights: by bits, but by limits if training or golden's operators compute them."""
-        for each in case.inputs:
-            tensor = each
-            if _is_another_weight(each, case.evidence):
-                return Verdict.WEIGHT, f"{_named(each)}: {each.note}"
-            if not (tensor.is_weight or tensor.is_folded) or tensor.error is None:
-                continue
-            # flags and scalar arguments have several values of one meaning, such as an end beyond a tensor's
-            if tensor.dtype in _ARGUMENTS and case.outputs and not case.bad_outputs and not case.evidence.own:
-                continue
-            is_same = tensor.error.is_same or tensor.is_rounded or tensor.is_folded
-            if each.is_bad or not (is_same or case.evidence.is_state):
-                # a trained weight is judged at the operator that updates it, not at its readers
-                is_trained = case.evidence.is_state and (
-                    self.is_continued
-                    or bool(case.evidence.place.iteration)
-                    or (case.evidence.is_evaluation and self._has_differed)
-                )
-                where = f" at {tensor.places}" if tensor.places else ""
-                note = f"{_named(each)} differs{where} (distance {tensor.error.distance:.2g})"
-                return (Verdict.INHERITED if is_trained else Verdict.WEIGHT), note
-        return self._foreign(case)
-
-    def _foreign(self, case: Case) -> _Reason | None:
-        """WEIGHT if an input differs, every operator before agrees, and no graph names its source.
-
-        Such an input came from outside, as a weight does, or changed in between. If all tensors before have
-        the same bits, one differing bit of the input is enough.
-        """
-        evidence = case.evidence
-        if evidence.reads or evidence.own or self._has_differed or self.is_continued or not self._is_whole:
-            return None
-        for each in case.inputs:
-            error, is_first = each.error, not self._findings
-            if error is None or (is_first and not each.slot):  # an input of the network
-                continue
-            if each.is_bad or (self._is_exact and each.slot and not is_first and not error.is_same):
-                note = f"differs (distance {each.distance:.2g}) although all earlier operators agree"
-                return Verdict.WEIGHT, f"{_named(each)} {note}"
-        return None
-
-    # --- 1. not finite comes first ------------------------------------------------------------------------
-
-    @staticmethod
-    def _overflown(case: Case) -> _Reason | None:
-        """NONFINITE if a weight or an input of the network exceeds the type's range."""
-        for each in case.inputs:
-            is_given = case.evidence.source(each.slot).kind is SourceKind.INPUT
-            # the model may correct ``is_weight`` of an input that files alone suggested, not ``is_rounded``
-            if each.overflows and (each.is_weight or each.is_rounded or is_given):
-                where = _elements(each.overflows)
-                return Verdict.NONFINITE, f"{_named(each)} overflows its element type at {where}"
-        return None
-
-    def _not_finite(self, case: Case) -> _Reason | None:
-        """NONFINITE for the first operator with NaN or infinities, even if running it again overflows too."""
-        struck = [each for each in case.bad_outputs if each.misplaced]
-        # a wrong input, or another result of re-execution, explains more
-        is_told = bool(case.evidence.wiring) or (
-            case.unexplained is not None and not self._is_contradicted(case)
-        )
-        if not struck or is_told:
-            return None
-        given = next((each for each in case.inputs if each.misplaced and self._is_given(case, each)), None)
-        if given is not None:
-            return Verdict.INHERITED, f"NaN or infinities come from {self._origin(case, given)}"
-        if not case.is_complete and self._has_differed:
-            return Verdict.INHERITED, struck[0].note
-        if not case.evidence.own:
-            return Verdict.NONFINITE, struck[0].note
-        # golden's arithmetic overflows, too, on inputs that are wrong because of an accused operator
-        if case.bad_inputs and self._has_accused and case.evidence.propagated == math.inf:
-            return Verdict.INHERITED, "NaN or infinities begin here because of wrong inputs"
-        return Verdict.NONFINITE, joined(
-            struck[0].note, f"the same in a run in {case.evidence.own[0].arithmetic}"
-        )
-
-    def _is_given(self, case: Case, tensor: TensorEvidence) -> bool:
-        """Return whether an input was not finite when its producer wrote it; True if that is unknown."""
-        written = self._writer(case.evidence, tensor.slot)
-        return written is None or written.verdict in UNCOMPARED or bool(written.misplaced)
-
-    # --- 5. random numbers are not judged -----------------------------------------------------------------
-
-    def _chance(self, case: Case) -> _Reason | None:
-        """UNCHECKED if random numbers alone explain the difference."""
-        if not case.bad_outputs or case.unexplained is not None or case.evidence.wiring:
-            return None
-        sources = {case.evidence.source(each.slot).name for each in case.bad_inputs}
-        if case.evidence.is_random or (sources and sources <= self._random):
-            return Verdict.UNCHECKED, BY_CHANCE
-        return None
-
-    # --- 4. shapes that follow from values inherit --------------------------------------------------------
-
-    def _unfit(self, case: Case) -> _Reason | None:
-        """Judge an output with another shape, or another kind of elements, than golden's."""
-        unfit = next((each for each in case.bad_outputs if each.verdict in _UNFIT), None)
-        if unfit is None:
-            return None
-        is_shape = unfit.verdict is TensorVerdict.SHAPE
-        if any(each.verdict in _UNFIT for each in case.inputs):
-            verdict, note = Verdict.INHERITED, unfit.note
-        elif is_shape and self._is_shaped_by_values(case):
-            verdict, note = (
-                Verdict.INHERITED,
-                joined("its shape depends on input values that differ", unfit.note),
-            )
-        elif is_shape and case.evidence.replaces:
-            verdict, note = Verdict.REPLACED, _other_shapes(case.evidence)
-        elif case.evidence.place.name.startswith(INSERTED_PREFIX):
-            verdict, note = Verdict.UNCHECKED, unfit.note  # inserted operators are paired by number alone
-        else:
-            verdict, note = _UNFIT[unfit.verdict], unfit.note
-        return verdict, note
-
-    @staticmethod
-    def _is_shaped_by_values(case: Case) -> bool:
-        """Return whether differing integers, or selected elements, may change an output's shape."""
-        errors = [each.error for each in case.inputs if each.error is not None]
-        if case.evidence.place.op_type in VALUE_SHAPED:
-            return any(not error.is_same for error in errors)
-        return any(error.changed for error in errors)
-
-    # --- 3. an operator's input is its producer's output --------------------------------------------------
-
-    def _changed(self, case: Case) -> _Reason | None:
-        """OWN if an input differs although its producer's output agrees: it reads the wrong tensor.
-
-        Not needed after re-execution, which checks wiring itself.
-        """
-        if case.evidence.own:
-            return None
-        for each, source in case.written_inputs():
-            written = self.written(source.name, source.slot)
-            if written is None or written.verdict not in AGREEING or self._is_carried(case, source):
-                continue
-            if each.as_written:  # so golden's own input differs from its producer's output
-                continue
-            told = f"input {each.slot} is not the output of {source.name}"
-            if each.verdict is TensorVerdict.DIFFERS:
-                return Verdict.OWN, f"{told}: the tensor changed in between"
-            # an input with the same number of elements is the same tensor in another layout
-            sizes = {math.prod(tensor.shape) for tensor in (each, written)}
-            if each.verdict is TensorVerdict.SHAPE and len(sizes) > 1:
-                return Verdict.OWN, f"{told}: {each.note}"
-        return None
-
-    def _is_carried(self, case: Case, source: ValueSource) -> bool:
-        """Return whether a pass of a loop read the value of the pass before it."""
-        number = case.evidence.place.pass_number or 0
-        return number > 0 and (self._findings[source.name].place.pass_number or 0) < number
-
-    # --- 2. each side is judged by its own device's arithmetic --------------------------------------------
-
-    def _told_again(self, case: Case) -> _Reason | None:
-        """Judge by re-execution, unless golden contradicts it."""
-        return None if self._is_contradicted(case) else case.told_again(self.limits)
-
-    def _is_contradicted(self, case: Case) -> bool:
-        """Return whether outputs that agree contradict an own error.
-
-        The inputs of re-execution may be wrong where something before has differed: files then do not hold
-        the values that the operator read. An error within the allowed distance of agreement is not
-        contradicted. Where golden has a kernel of the same parts, missing parts of the model are reported
-        elsewhere.
-        """
-        if case.outputs and case.evidence.replaces and case.evidence.is_in_golden:
-            return not case.bad_outputs or bool(case.bad_inputs)
-        if not case.outputs or case.bad_outputs or case.evidence.replaces or not self._has_differed:
-            return False
-        allowed = {(each.io, each.slot): each.limit or 0.0 for each in case.outputs}
-        return all(
-            each.is_explained
-            or each.error.misplaced
-            or each.error.distance > allowed.get((each.io, each.slot), math.inf)
-            for each in case.evidence.own
-        )
-
-    @staticmethod
-    def _sound(case: Case) -> _Reason | None:
-        """Judge an operator without outputs that differ."""
-        if case.bad_outputs:
-            return None
-        if case.bad_inputs:
-            return (Verdict.HEALED if case.outputs else Verdict.INHERITED), ""
-        verdicts = {each.verdict for each in case.tensors}
-        if verdicts == {TensorVerdict.UNCHECKED}:
-            return Verdict.UNCHECKED, ""  # its producers' outputs are known, but none of its own
-        if case.unreadable_note is not None:
-            return Verdict.UNREADABLE, case.unreadable_note
-        compared = {each.verdict for each in (*case.inputs, *case.outputs)}
-        return (Verdict.EQUAL if compared <= {TensorVerdict.EQUAL} else Verdict.AGREES), ""
-
-    def _differing(self, case: Case) -> _Reason:
-        if case.bad_inputs:
-            worst = max(case.bad_inputs, key=lambda each: each.badness)
-            return self._passed_on(case), f"from {self._origin(case, worst)}"
-        if case.flipped:
-            flipped = case.flipped[0]
-            changed = _elements(flipped.error.changed) if flipped.error else ""
-            return Verdict.ACCUMULATED, f"{changed} of {self._origin(case, flipped)} flipped at a near tie"
-        if not case.is_complete and self._has_differed and not case.evidence.own:
-            return Verdict.INHERITED, "its inputs were not compared"
-        return self._of_agreeing(case)
-
-    def _of_agreeing(self, case: Case) -> _Reason:
-        """Judge an operator with an output that differs, and inputs that agree."""
-        evidence, is_drift = case.evidence, self._is_drift(case)
-        if evidence.own:  # re-execution gives the same, except for rounding
-            return (Verdict.ACCUMULATED if is_drift else self._passed_on(case, Verdict.ACCUMULATED)), ""
-        if evidence.replaces:
-            return Verdict.REPLACED, f"in place of {evidence.replaces}"
-        if is_drift:
-            return Verdict.ACCUMULATED, f"its inputs already differ by {case.input_distance:.2g}"
-        return Verdict.OWN, self._unless(case)
-
-    @staticmethod
-    def _unless(case: Case) -> str:
-        """Return a proviso that names the network's inputs that were not compared."""
-        known = {each.slot for each in case.inputs}
-        fed = [each for slot, each in enumerate(case.evidence.reads) if slot not in known]
-        names = [each.name for each in fed if each.kind is SourceKind.INPUT]
-        return (
-            f"the cause may be the network's input {', '.join(names)}, which was not compared"
-            if names
-            else ""
-        )
-
-    def _passed_on(self, case: Case, inherited: Verdict = Verdict.INHERITED) -> Verdict:
-        """AMPLIFIED if the error exceeds ``gain`` times the inputs' errors, else ``inherited``."""
-        propagated = case.evidence.propagated
-        distance = largest_distance(case.bad_outputs) if propagated is None else propagated
-        is_amplified = 0 < case.input_distance * self.limits.gain < distance
-        return Verdict.AMPLIFIED if is_amplified else inherited
-
-    def _is_drift(self, case: Case) -> bool:
-        """Return whether the small differences of agreeing inputs explain outputs beyond the limit."""
-        return all(self._is_explained(case, each) for each in case.bad_outputs)
-
-    def _read_apart(self, case: Case) -> float:
-        """Return the distance between the inputs as both sides read them.
-
-        If the sides write different types, the distance is at least an epsilon of the shorter one, which
-        rounds every summand of sums that may cancel.
-        """
-        own, other = ({dtype for io, dtype in side if io is IO.OUTPUT} for side in case.evidence.arithmetic)
-        coarsest = "" if own == other else coarser(*own, *other)
-        rounding = (self.limits.allowed((coarsest,), "") or 0.0) / _OF_LIMIT
-        return max(case.input_distance, rounding)
-
-    @staticmethod
-    def _are_explained(case: Case, output: TensorEvidence, error: TensorError) -> bool:
-        """Return whether the inputs' differences explain which integers or truth values differ."""
-        dtype = output.dtype
-        if case.evidence.place.op_type == "Cast" and dtype != "bool":  # rounds to the next integer
-            errors = [each.error for each in case.inputs]
-            return bool(error.largest <= 1 + max(each.largest for each in errors if each is not None))
-        if steps_of(dtype):
-            return case.explains_steps(output)
-        # ids, as of ArgMax, jump: a small difference decides between two nearly equal candidates
-        return error.changed <= max(_SWAP, TIED * math.prod(output.shape))
-
-    def _is_explained(self, case: Case, output: TensorEvidence) -> bool:
-        error, op_type, apart = output.error, case.evidence.place.op_type, self._read_apart(case)
-        if error is None or not apart:
-            return False
-        if error.changed:
-            return self._are_explained(case, output, error)
-        # the operator's own rounding, and the growth of the inputs' difference
-        if error.distance <= (output.limit or 0.0) + self.limits.growth * apart:
-            return True
-        if op_type in DISCONTINUOUS and error.distance <= math.sqrt(TIED):
-            return True
-        norms = (each.error.norm for each in case.inputs if each.error is not None)
-        if op_type in PRODUCTS and error.norm <= _CANCELS * case.rounding_of_product(output):
-            return True
-        return op_type in NONEXPANSIVE and error.norm <= sum(norms)
-
-    @staticmethod
-    def _origin(case: Case, tensor: TensorEvidence) -> str:
-        slot, source = tensor.slot, case.evidence.source(tensor.slot)
-        if source.kind is SourceKind.INPUT:
-            return f"input {slot}: the network's input {source.name}"
-        return f"input {slot}{f', {source.name}' if source.name else ''}"
-
-
-def _elements(count: int) -> str:
-    return f"{count:,} element{'s' * (count != 1)}"
-
-
-def _flipped(tensor: TensorEvidence) -> TensorEvidence:
-    """Return a tensor as agreeing if only integers or truth values flipped; any other one as it is."""
-    error = tensor.error
-    if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
-        return tensor
-    note = joined(f"{_elements(error.changed)} flipped at a near tie", tensor.note)
-    return replace(tensor, verdict=TensorVerdict.AGREES, note=note)
-
-
-def _unjudged(tensor: TensorEvidence, note: str) -> TensorEvidence:
-    return replace(tensor, verdict=TensorVerdict.UNCHECKED, note=joined(note, tensor.note))
-
-
-def _is_read(tensor: TensorEvidence | OwnError, evidence: Finding) -> bool:
-    return tensor.io is not IO.OUTPUT or tensor.slot not in evidence.unread
-
-
-def _is_another_weight(tensor: TensorEvidence, evidence: Finding) -> bool:
-    """Return whether an input is a weight with another shape, or kind of elements, than golden's."""
-    is_unfit = tensor.verdict in _UNFIT and tensor.is_weight
-    return is_unfit and evidence.source(tensor.slot).kind is SourceKind.WEIGHT
-
-
-def _left(tensor: TensorEvidence) -> TensorEvidence:
-    """Return a differing output without reader as unchecked.
-
-    vendor: kernels of MindSpore do not write outputs without a reader, which hold the memory's old bytes.
-    """
-    return _unjudged(tensor, "no operator reads it")
-
-
-def _other_shapes(evidence: Finding) -> str:
-    return f"in place of {evidence.replaces}, with other output shapes"
+_UNFIT: Final = frozenset({TensorVerdict.SHAPE, TensorVerdict.DTYPE})
+_SHORT: Final = "float16"  # the type with the fewest numbers, in which kernels overflow
+_LIKE: Final = 0.5
+"""Relative distance from golden's tensor up to which a quantised input has golden's range."""
 
 
 def _named(tensor: TensorEvidence) -> str:
-    name = tensor.name
-    return f"input {tensor.slot}{f' {name}' if name else ''}"
+    return f"input {tensor.slot}{f' {tensor.name}' if tensor.name else ''}"
 
 
-_VERDICTS: Final = {
-    FactKind.ATTRIBUTE: Verdict.OWN,
-    FactKind.WIRING: Verdict.OWN,
-    FactKind.EXTRA: Verdict.REPLACED,
-    FactKind.REPLACED: Verdict.REPLACED,
-    FactKind.MISSING: Verdict.MISSING,
-    FactKind.DTYPE: Verdict.DTYPE,
-}
-"""Verdict on the operator of a fact; of other kinds the tensors themselves tell."""
-
-_DRIFTING: Final = frozenset({Verdict.ACCUMULATED, Verdict.AMPLIFIED})
-
-_EXPLAINED: Final = frozenset(
-    {(FactKind.WIRING, Verdict.WEIGHT), (FactKind.REPLACED, Verdict.OWN), (FactKind.EXTRA, Verdict.OWN)}
-)
-"""Facts that explain a verdict: swapped inputs a differing weight, another operator its own results."""
-
-_ELSEWHERE: Final = frozenset({FactKind.EXTRA, FactKind.REPLACED, FactKind.MISSING})
-"""Facts on an operator other than the one whose outputs show them."""
+def _origin(operator: Operator, tensor: TensorEvidence) -> str:
+    slot, source = tensor.slot, operator.row.source(tensor.slot)
+    if source.kind is SourceKind.INPUT:
+        return f"input {slot}: the network's input {source.name}"
+    return f"input {slot}{f', {source.name}' if source.name else ''}"
 
 
-def accuse(
-    findings: Sequence[Finding],
-    facts: Sequence[Fact],
-    place_of: Callable[[Fact], OperatorPlace],
-    nodes: Mapping[str, str],
-    *,
-    outputs_differ: bool,
-    is_one_arithmetic: bool = False,
-) -> list[Finding]:
-    """Return the verdicts of one run together with the facts about its graphs.
+def _wrong_scale(operator: Operator) -> str | None:
+    """Its scale makes much more noise than the range of the tensor explains."""
+    return operator.wrong_scale or None
 
-    Args:
-        findings: The verdicts on its operators, in the order of execution.
-        facts: Differences of the graphs.
-        place_of: Returns the place of an operator that is missing, or has no verdict.
-        nodes: Names of the model's nodes by full names, for operators that are fused.
-        outputs_differ: Whether the network's outputs differ.
-        is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
+
+def _extra(operator: Operator) -> str | None:
+    """Golden lacks it, and outputs differ."""
+    return operator.told(FactKind.EXTRA)
+
+
+def _replaced(operator: Operator) -> str | None:
+    """Golden's graph has another operator in its place, and outputs differ."""
+    return operator.told(FactKind.REPLACED)
+
+
+def _unpaired(operator: Operator) -> str | None:
+    """It has no counterpart that ran."""
+    return operator.row.note or None
+
+
+def _wired(operator: Operator) -> str | None:
+    """It reads other values than in golden's graph, and outputs differ."""
+    return operator.told(FactKind.WIRING)
+
+
+def _attribute(operator: Operator) -> str | None:
+    """It has another attribute, and outputs differ."""
+    return operator.told(FactKind.ATTRIBUTE)
+
+
+def _declared(operator: Operator) -> str | None:
+    """The graphs declare another type of elements, and no output alone differs."""
+    is_alone = bool(operator.bad_outputs) and not (operator.bad_inputs or operator.is_drift)
+    return None if is_alone else operator.told(FactKind.DTYPE)
+
+
+def _uneven(operator: Operator) -> str | None:
+    """It ran more often on one side, and all operators before agree."""
+    passes, before = operator.row.passes, operator.before
+    if passes is None or before.differs or before.is_uneven or operator.bad_inputs:
+        return None
+    mine, golden = (f"{count:,} time{'s' * (count != 1)}" for count in passes)
+    return f"it ran {mine}, in golden {golden}"
+
+
+def _by_chance(operator: Operator) -> str | None:
+    """Random numbers alone explain its difference."""
+    return BY_CHANCE if operator.is_chance else None
+
+
+def _shape(operator: Operator) -> str | None:
+    """An output has another shape."""
+    return _unfit(operator, TensorVerdict.SHAPE)
+
+
+def _dtype(operator: Operator) -> str | None:
+    """An output has another kind of elements."""
+    return _unfit(operator)
+
+
+def _not_the_models(operator: Operator) -> str | None:
+    """It reads a weight that is not the model's, and not golden's."""
+    same = {each.slot for each in operator.row.inputs if each.error is not None and each.error.is_same}
+    wrong = {slot: name for slot, name in operator.row.wrong_weights.items() if slot not in same}
+    told = ", ".join(f"input {slot} {name}" for slot, name in wrong.items())
+    return f"{told}: not the model's weight" if told else None
+
+
+def _parameter(operator: Operator) -> str | None:
+    """The file of a parameter differs."""
+    is_file = operator.row.place.op_type == PARAMETER and bool(operator.bad_outputs)
+    return operator.bad_outputs[0].note if is_file else None
+
+
+def _weight(operator: Operator) -> str | None:
+    """A weight differs: by its bits, or beyond its limit in training."""
+    wrong = operator.wrong_weight
+    if wrong is None:
+        return None
+    if wrong.error is None or wrong.verdict in _UNFIT:
+        return f"{_named(wrong)}: {wrong.note}"
+    where = f" at {wrong.places}" if wrong.places else ""
+    return f"{_named(wrong)} differs{where} (distance {wrong.error.distance:.2g})"
+
+
+def _foreign(operator: Operator) -> str | None:
+    """An input of unknown source differs although all operators before agree.
+
+    It came from outside, as a weight does, or into a branch or a pass of a loop; or it changed in between. If
+    all tensors before have the same bits, one differing bit is enough.
     """
-    judged = _Judged(findings, nodes)
-    for fact in facts:
-        if fact.kind not in _VERDICTS:
+    row, before = operator.row, operator.before
+    if before.differs or before.is_continued or not before.is_whole:
+        return None
+    for each in operator.inputs:
+        is_elsewhere = row.source(each.slot).kind in {SourceKind.INPUT, SourceKind.OPERATOR}
+        is_given = before.is_first and (bool(row.reads) or not each.slot)  # an input of the network
+        if each.error is None or each.is_weight or is_elsewhere or is_given:
             continue
-        readers = [place for name in fact.readers for place in judged.places(name)]
-        is_type = fact.kind is FactKind.DTYPE  # a wrong type is a fault even if no output differs
-        showing = [place for place in readers if is_type or _differs(judged.findings[place])]
-        if showing or (not readers and outputs_differ):
-            judged.accuse(fact, showing, place_of)
-    found = judged.result()
-    return [*map(_unrounded, found)] if is_one_arithmetic else found
+        is_bit = not row.reads and before.is_exact and not before.is_first and bool(each.slot)
+        if each.is_bad or (is_bit and not each.error.is_same):
+            return (
+                f"{_named(each)} differs (distance {each.distance:.2g}) although all earlier operators agree"
+            )
+    return None
 
 
-def _differs(finding: Finding) -> bool:
-    return finding.verdict in _DRIFTING or any(each.is_bad for each in finding.outputs)
+def _foreign_weight(operator: Operator) -> str | None:
+    """An input that no graph names differs, and all operators before agree."""
+    return None if operator.row.reads or operator.row.own else _foreign(operator)
 
 
-class _Judged:
-    def __init__(self, findings: Sequence[Finding], nodes: Mapping[str, str]) -> None:
-        self.findings = [*findings]
-        self._nodes = nodes
-        self._added: dict[int, list[Finding]] = {}
-        self._places: dict[str, list[int]] = {}
-        for place, finding in enumerate(findings):
-            names = {finding.place.full_name, *finding.place.onnx_name.split("+")} - {""}
-            for name in names:
-                self._places.setdefault(name, []).append(place)
+def _foreign_value(operator: Operator) -> str | None:
+    """A value of unknown source differs, as in a branch or loop, and all operators before agree."""
+    return _foreign(operator) if operator.row.reads else None
 
-    @property
-    def _first_bad(self) -> int:
-        bad = (place for place, each in enumerate(self.findings) if any(out.is_bad for out in each.outputs))
-        return next(bad, len(self.findings))
 
-    def places(self, name: str) -> list[int]:
-        return self._places.get(name) or self._places.get(self._nodes.get(name, ""), [])
+def _overflown(operator: Operator) -> str | None:
+    """A weight or an input of the network is infinite in its type."""
+    for each in operator.inputs:
+        is_given = operator.row.source(each.slot).kind is SourceKind.INPUT
+        # the model may correct ``is_weight`` of an input that files alone suggested, not ``is_rounded``
+        if each.overflows and (each.is_weight or each.is_rounded or is_given):
+            return f"{_named(each)} overflows its element type at {elements(each.overflows)}"
+    return None
 
-    def accuse(self, fact: Fact, showing: Sequence[int], place_of: Callable[[Fact], OperatorPlace]) -> None:
-        """Set the verdicts on the operator of a fact, and on operators that show it."""
-        is_missing = fact.kind is FactKind.MISSING  # its name may be that of another operator
-        own = [
-            place
-            for place in self.places(fact.operator)
-            if is_missing is (self.findings[place].verdict is Verdict.MISSING)
-        ]
-        for place in own:
-            finding = self.findings[place]
-            is_kept = finding.is_accused and (fact.kind, finding.verdict) not in _EXPLAINED
-            verdict = finding.verdict if is_kept else _VERDICTS[fact.kind]
-            # the text of the fact names the replaced operator already
-            told = finding.note if finding.is_accused and verdict is not Verdict.REPLACED else ""
-            note = told if fact.text in told else joined(fact.text, told)
-            self.findings[place] = replace(finding, verdict=verdict, note=note)
-        if not own and self.findings:  # the operator is missing, or control flow
-            first = min(showing, default=self._first_bad)
-            at = self.findings[min(first, len(self.findings) - 1)].place
-            where = replace(place_of(fact), iteration=at.iteration, order=at.order, time=at.time)
-            self._added.setdefault(first, []).append(Finding(where, _VERDICTS[fact.kind], note=fact.text))
-        if fact.kind in _ELSEWHERE:
-            for place in set(showing) - set(own):
-                self._excuse(place, f"the earlier operator {fact.operator} is {_WORDS[fact.kind]}")
 
-    def _excuse(self, place: int, note: str) -> None:
-        """Set INHERITED for an operator that only shows the fault of an extra, replaced or missing one."""
-        finding = self.findings[place]
-        is_explained = all(each.is_explained for each in finding.own)
-        if finding.verdict in {Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED} and is_explained:
-            self.findings[place] = replace(finding, verdict=Verdict.INHERITED, note=note)
+def _struck(operator: Operator) -> TensorEvidence | None:
+    """Return the first output with NaN or infinities of which no wrong input or other result tells more."""
+    if operator.own is not None or (operator.row.wiring and not operator.is_contradicted):
+        return None
+    return next((each for each in operator.bad_outputs if each.misplaced), None)
 
-    def result(self) -> list[Finding]:
-        """Return all findings; an operator without tensors comes before the first that shows its fault."""
-        found: list[Finding] = []
-        for place, finding in enumerate(self.findings):
-            found += [*self._added.get(place, ()), finding]
-        return [*found, *self._added.get(len(self.findings), ())]
 
+def _given_nonfinite(operator: Operator) -> str | None:
+    """NaN or infinities come from its inputs."""
+    struck = _struck(operator)
+    if struck is None:
+        return None
+    for each in operator.inputs:
+        written = operator.written(each.slot)
+        if each.misplaced and (written is None or written.verdict in UNCOMPARED or written.misplaced):
+            return f"NaN or infinities come from {_origin(operator, each)}"
+    if not operator.is_complete and operator.before.differs:
+        return struck.note
+    # golden's arithmetic overflows, too, on inputs that are wrong because of an operator at fault
+    is_golden = bool(operator.row.own) and operator.row.propagated == math.inf
+    if is_golden and operator.bad_inputs and operator.before.is_suspect:
+        return "NaN or infinities begin here because of wrong inputs"
+    return None
+
+
+def _nonfinite(operator: Operator) -> str | None:
+    """NaN or infinities begin here."""
+    struck, own = _struck(operator), operator.row.own
+    if struck is None:
+        return None
+    return joined(struck.note, f"the same in a run in {own[0].arithmetic}" if own else "")
+
+
+def _unfit(operator: Operator, verdict: TensorVerdict | None = None) -> str | None:
+    """Return the reason of the first output with another shape or kind of elements."""
+    unfit = next((each for each in operator.bad_outputs if each.verdict in _UNFIT), None)
+    return unfit.note if unfit is not None and verdict in {None, unfit.verdict} else None
+
+
+def _unfit_inputs(operator: Operator) -> str | None:
+    """Inputs have other shapes or kinds of elements, too."""
+    note = _unfit(operator)
+    return note if any(each.verdict in _UNFIT for each in operator.inputs) else None
+
+
+def _shaped_by_values(operator: Operator) -> str | None:
+    """Its shape depends on input values that differ."""
+    note = _unfit(operator, TensorVerdict.SHAPE)
+    errors = [each.error for each in operator.inputs if each.error is not None]
+    is_selecting = operator.row.place.op_type in VALUE_SHAPED
+    if note is None or not any(not each.is_same if is_selecting else each.changed for each in errors):
+        return None
+    return joined("its shape depends on input values that differ", note)
+
+
+def _inserted(operator: Operator) -> str | None:
+    """A device inserted it, so that numbers alone pair it, and its shape or kind differs."""
+    return _unfit(operator) if operator.row.place.name.startswith(INSERTED_PREFIX) else None
+
+
+def _other_shapes(operator: Operator) -> str | None:
+    """Another operator stands in its place, with outputs of another shape."""
+    row, note = operator.row, _unfit(operator, TensorVerdict.SHAPE)
+    alone = not (operator.outputs or row.wiring)
+    if row.replaces and (
+        note or (alone and any(each.verdict is TensorVerdict.UNCHECKED for each in row.tensors))
+    ):
+        return f"in place of {row.replaces}, with other output shapes"
+    return None
+
+
+def _excused(operator: Operator) -> str | None:
+    """The graphs differ in an earlier operator, and its outputs show it."""
+    is_shown = bool(operator.bad_outputs) and operator.own is None
+    return operator.excuse if operator.excuse and is_shown else None
+
+
+def _wiring(operator: Operator) -> str | None:
+    """An input is not what its producer wrote, or the model says."""
+    told = operator.row.wiring and not operator.is_contradicted
+    return operator.row.wiring if told and not operator.row.replaces else None
+
+
+def _replacing(operator: Operator) -> str | None:
+    """Another operator stands in its place, with other inputs or results."""
+    row = operator.row
+    if not row.replaces or operator.is_contradicted:
+        return None
+    if row.wiring:
+        return row.wiring
+    return None if operator.own is None else f"in place of {row.replaces}, with other results"
+
+
+def _own_nonfinite(operator: Operator) -> str | None:
+    """Its NaN or infinities do not come again."""
+    own = operator.own
+    if own is None or not own.error.misplaced:
+        return None
+    return f"NaN or infinities differ at {elements(own.error.misplaced)} from a run in {own.arithmetic}"
+
+
+def _own_finite(operator: Operator) -> str | None:
+    """Its NaN or infinities do not come again, and other elements differ, too."""
+    own, note = operator.own, _own_nonfinite(operator)
+    if own is None or note is None or not any(each.misplaced for each in operator.inputs):
+        return None
+    if own.finite > (operator.limits.allowed((_SHORT, _SHORT), _SHORT) or 0.0):
+        return f"own error {own.finite:.2g} in {own.arithmetic} at elements finite on both sides; {note}"
+    finite = own.error.misplaced - own.error.nonfinite
+    return f"{note}, {finite:,} of them finite here" if finite else None
+
+
+def _recurring(operator: Operator) -> str | None:
+    """Its NaN or infinities come from inputs, and again in its own arithmetic."""
+    is_given = any(each.misplaced for each in operator.inputs)
+    return _own_nonfinite(operator) if is_given and operator.own and operator.own.recurs else None
+
+
+def _hidden(operator: Operator) -> str | None:
+    """A part of its kernel overflows, and later parts hide it."""
+    part = "" if operator.own is None else operator.own.overflow
+    return f"{part} in the kernel overflows, and the parts behind it hide the infinities" if part else None
+
+
+def _own(operator: Operator) -> str | None:
+    """Run again it gives another result."""
+    own = operator.own
+    if own is None:
+        return None
+    told = f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation} {own.allowed:.2g}"
+    return joined(told, own.note)
+
+
+def _changed(operator: Operator) -> str | None:
+    """An input differs although its producer's output agrees; judged where it did not run again."""
+    number = operator.row.place.pass_number or 0
+    for each in operator.bad_inputs if not operator.row.own else ():
+        producer, written = operator.producer(each.slot), operator.written(each.slot)
+        if producer is None or written is None or written.verdict not in AGREEING or each.as_written:
+            continue
+        if (
+            producer.row.place.pass_number or 0
+        ) < number:  # a pass of a loop reads the value of the one before
+            continue
+        told = f"input {each.slot} is not the output of {producer.row.place.shown_name}"
+        if each.verdict is TensorVerdict.DIFFERS:
+            return f"{told}: the tensor changed in between"
+        # an input with the same number of elements is the same tensor in another layout
+        if each.verdict is TensorVerdict.SHAPE and math.prod(each.shape) != math.prod(written.shape):
+            return f"{told}: {each.note}"
+    return None
+
+
+def _unreadable(operator: Operator) -> str | None:
+    notes = (each.note for each in operator.row.tensors if each.verdict is TensorVerdict.UNREADABLE)
+    return next(notes, None)
+
+
+def _lost(operator: Operator) -> str | None:
+    """Its file is lost or torn."""
+    return None if operator.outputs or operator.row.wiring else _unreadable(operator)
+
+
+def _alone(operator: Operator) -> str | None:
+    """Nothing of it was compared."""
+    verdicts = {each.verdict for each in operator.row.tensors}
+    is_unchecked = verdicts == {TensorVerdict.UNCHECKED}
+    has_nothing = not (operator.outputs or operator.inputs)
+    return "" if has_nothing or (is_unchecked and not operator.bad_inputs) else None
+
+
+def _healed(operator: Operator) -> str | None:
+    """An input differs, and its outputs agree."""
+    return "" if operator.outputs and operator.bad_inputs and not operator.bad_outputs else None
+
+
+def _without_outputs(operator: Operator) -> str | None:
+    """An input differs, and no output was compared."""
+    return "" if operator.bad_inputs and not operator.outputs else None
+
+
+def _torn(operator: Operator) -> str | None:
+    """A tensor cannot be read."""
+    return None if operator.bad_outputs else _unreadable(operator)
+
+
+def _equal(operator: Operator) -> str | None:
+    """All tensors have the same bits."""
+    verdicts = {each.verdict for each in (*operator.inputs, *operator.outputs)}
+    return "" if verdicts <= {TensorVerdict.EQUAL} else None
+
+
+def _agrees(operator: Operator) -> str | None:
+    """All outputs agree."""
+    return None if operator.bad_outputs else ""
+
+
+def _beyond_inputs(operator: Operator) -> str | None:
+    """An output differs by more than its type makes of its inputs."""
+    if operator.row.own or operator.row.replaces or operator.flipped or not operator.is_complete:
+        return None
+    for each in operator.bad_outputs if operator.bad_inputs else ():
+        effect = operator.effect(each)
+        if (
+            each.verdict is TensorVerdict.DIFFERS
+            and each.error
+            and not each.error.changed
+            and each.error.norm > effect
+        ):
+            explained = effect / each.error.norm * each.distance
+            return f"output {each.slot} differs by {each.distance:.2g}, its inputs explain {explained:.2g}"
+    return None
+
+
+def _amplified(operator: Operator) -> str | None:
+    """An output differs by more than `gain` times its inputs."""
+    return _inherited(operator) if operator.is_amplified else None
+
+
+def _inherited(operator: Operator) -> str | None:
+    """An input differs."""
+    if not operator.bad_inputs:
+        return None
+    return f"from {_origin(operator, max(operator.bad_inputs, key=lambda each: each.badness))}"
+
+
+def _flipped(operator: Operator) -> str | None:
+    """Elements of an input flipped at a near tie."""
+    if not operator.flipped:
+        return None
+    flipped = operator.flipped[0]
+    count = elements(flipped.error.changed) if flipped.error else ""
+    return f"{count} of {_origin(operator, flipped)} flipped at a near tie"
+
+
+def _unknown_inputs(operator: Operator) -> str | None:
+    """Its inputs were not compared, and an operator before it differs."""
+    is_open = not operator.is_complete and operator.before.differs and not operator.row.own
+    return "its inputs were not compared" if is_open else None
+
+
+def _other_network(operator: Operator) -> str | None:
+    """Inputs have the same bits, both sides compute alike, and outputs differ."""
+    inputs = {each.verdict for each in operator.row.inputs}
+    repeats = bool(operator.row.own) and all(each.error.is_same for each in operator.row.own)
+    is_told = operator.is_one_arithmetic and repeats and inputs == {TensorVerdict.EQUAL}
+    return "golden's inputs are the same, but its outputs differ" if is_told else None
+
+
+def _drift(operator: Operator) -> str | None:
+    """Small differences of its inputs explain its outputs."""
+    if not (operator.is_drift and operator.is_explained):
+        return None
+    return "" if operator.row.own else f"its inputs already differ by {largest_distance(operator.inputs):.2g}"
+
+
+def _own_amplified(operator: Operator) -> str | None:
+    """Run again it gives the same, more than `gain` times its inputs."""
+    return "" if operator.row.own and operator.is_amplified else None
+
+
+def _again(operator: Operator) -> str | None:
+    """Run again it gives the same."""
+    return "" if operator.row.own else None
+
+
+def _in_place(operator: Operator) -> str | None:
+    """Another operator stands in its place."""
+    return f"in place of {operator.row.replaces}" if operator.row.replaces else None
+
+
+def _by_itself(operator: Operator) -> str:
+    """Its inputs agree, an output does not."""
+    known = {each.slot for each in operator.inputs}
+    fed = [each for slot, each in enumerate(operator.row.reads) if slot not in known]
+    names = [each.name for each in fed if each.kind is SourceKind.INPUT]
+    if names:
+        return f"the cause may be the network's input {', '.join(names)}, which was not compared"
+    worst = max(operator.bad_outputs, key=lambda each: each.badness)
+    told = f"output {worst.slot} differs by {worst.distance:.2g}, its inputs agree"
+    return joined(told, worst.note)
+
+
+def _trained_weight(operator: Operator) -> str | None:
+    """A weight or its file differs, and training or an operator before explains it."""
+    is_earlier = operator.before.differs or operator.before.is_continued or operator.before.is_noisy
+    return (_weight(operator) if operator.is_trained else None) or (
+        _parameter(operator) if is_earlier else None
+    )
+
+
+CONDITIONS: Final[tuple[tuple[Verdict, Callable[[Operator], str | None]], ...]] = (
+    (Verdict.OWN, _wrong_scale),
+    (Verdict.EXTRA, _extra),
+    (Verdict.REPLACED, _replaced),
+    (Verdict.UNCHECKED, _unpaired),
+    (Verdict.WEIGHT, _not_the_models),
+    (Verdict.OWN, _wired),
+    (Verdict.UNREADABLE, _lost),
+    (Verdict.INHERITED, _trained_weight),
+    (Verdict.WEIGHT, _parameter),
+    (Verdict.WEIGHT, _weight),
+    (Verdict.WEIGHT, _foreign_weight),
+    (Verdict.OWN, _foreign_value),
+    (Verdict.OWN, _uneven),
+    (Verdict.NONFINITE, _overflown),
+    (Verdict.INHERITED, _given_nonfinite),
+    (Verdict.NONFINITE, _nonfinite),
+    (Verdict.UNCHECKED, _by_chance),
+    (Verdict.INHERITED, _unfit_inputs),
+    (Verdict.INHERITED, _shaped_by_values),
+    (Verdict.REPLACED, _other_shapes),
+    (Verdict.UNCHECKED, _inserted),
+    (Verdict.SHAPE, _shape),
+    (Verdict.DTYPE, _dtype),
+    (Verdict.REPLACED, _replacing),
+    (Verdict.INHERITED, _excused),
+    (Verdict.OWN, _wiring),
+    (Verdict.OWN, _own_finite),
+    (Verdict.INHERITED, _recurring),
+    (Verdict.NONFINITE, _own_nonfinite),
+    (Verdict.NONFINITE, _hidden),
+    (Verdict.OWN, _own),
+    (Verdict.OWN, _attribute),
+    (Verdict.DTYPE, _declared),
+    (Verdict.OWN, _changed),
+    (Verdict.UNCHECKED, _alone),
+    (Verdict.HEALED, _healed),
+    (Verdict.INHERITED, _without_outputs),
+    (Verdict.UNREADABLE, _torn),
+    (Verdict.EQUAL, _equal),
+    (Verdict.AGREES, _agrees),
+    (Verdict.OWN, _beyond_inputs),
+    (Verdict.AMPLIFIED, _amplified),
+    (Verdict.INHERITED, _inherited),
+    (Verdict.ACCUMULATED, _flipped),
+    (Verdict.INHERITED, _unknown_inputs),
+    (Verdict.OWN, _other_network),
+    (Verdict.ACCUMULATED, _drift),
+    (Verdict.AMPLIFIED, _own_amplified),
+    (Verdict.ACCUMULATED, _again),
+    (Verdict.REPLACED, _in_place),
+    (Verdict.OWN, _by_itself),
+)
+"""Verdicts and conditions, which return the reason: the first that holds decides. The reference page has the
+first lines of their docstrings."""
+
+
+def verdict_of(operator: Operator) -> Finding:
+    """Return the verdict on an operator, with its reason."""
+    verdict, note = next(
+        (each, note) for each, reason in CONDITIONS if (note := reason(operator)) is not None
+    )
+    if verdict is Verdict.WEIGHT and operator.wrong_weight is not None:  # two faults in one note
+        faults = (_replacing, _wiring, _own_finite, _own_nonfinite, _hidden, _own)
+        note = joined(note, next(filter(None, (each(operator) for each in faults)), ""))
+    if verdict in ACCUSING:
+        note = joined(*(each.text for each in operator.facts if each.text not in note), note)
+    return replace(operator.row, verdict=verdict, tensors=operator.tensors, note=note)
+
+
+_AHEAD: Final = frozenset({FactKind.EXTRA, FactKind.REPLACED, FactKind.MISSING})
+"""Facts on an operator other than the one whose outputs show them."""
 
 _WORDS: Final = {
     FactKind.EXTRA: "not in golden",
@@ -731,13 +546,103 @@ _WORDS: Final = {
 }
 
 
-def _unrounded(finding: Finding) -> Finding:
-    """Turn ACCUMULATED into OWN if all inputs are golden's bits, and re-execution repeats the outputs' bits.
+def judge(
+    rows: Iterable[Finding],
+    limits: Limits,
+    facts: Sequence[Fact] = (),
+    *,
+    place_of: Callable[[Fact], OperatorPlace] = lambda fact: OperatorPlace(fact.operator),
+    nodes: Mapping[str, str] = MappingProxyType({}),
+    outputs_differ: bool = False,
+    is_continued: bool = False,
+    is_one_arithmetic: bool = False,
+) -> list[Finding]:
+    """Return the verdicts on the operators of one run, and on golden operators that it lacks.
 
-    Rounding cannot explain the difference then: the two graphs compute different things.
+    Args:
+        rows: The evidence on the operators, in the order of execution.
+        limits: The limits of agreement.
+        facts: Differences of the two graphs.
+        place_of: Returns the place of an operator that is missing, or has no row.
+        nodes: Names of the model's nodes by full names, for operators that are fused.
+        outputs_differ: Whether outputs of the network differ that no row writes.
+        is_continued: Whether earlier runs differed, so that the weights they trained may differ, too.
+        is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
     """
-    is_exact = finding.own and all(each.error.is_same for each in finding.own)
-    inputs = {each.verdict for each in finding.inputs}
-    if finding.verdict is not Verdict.ACCUMULATED or not is_exact or inputs != {TensorVerdict.EQUAL}:
-        return finding
-    return replace(finding, verdict=Verdict.OWN, note="golden's inputs are the same, but its outputs differ")
+    operators = [*propagate(rows, limits, is_continued=is_continued)]
+    found, absent = with_facts(operators, facts, place_of, nodes, outputs_differ=outputs_differ)
+    scales = {
+        place: each.row.scale
+        for place, each in enumerate(operators)
+        if each.row.scale is not None and all(tensor.distance <= _LIKE for tensor in each.inputs[:1])
+    }
+    wrong = {place: scales[place][1] for place in wrong_scales(scales)}
+    findings: list[Finding] = []
+    has_accused = False  # an earlier fault changes the range of a quantised tensor
+    for place, operator in enumerate(found):
+        told = replace(
+            operator,
+            wrong_scale="" if has_accused else wrong.get(place, ""),
+            is_one_arithmetic=is_one_arithmetic,
+        )
+        findings += [*absent.get(place, ()), verdict_of(told)]
+        has_accused |= findings[-1].is_accused
+    return [*findings, *absent.get(len(found), ())]
+
+
+def with_facts(
+    operators: Sequence[Operator],
+    facts: Iterable[Fact],
+    place_of: Callable[[Fact], OperatorPlace],
+    nodes: Mapping[str, str],
+    *,
+    outputs_differ: bool,
+) -> tuple[list[Operator], dict[int, list[Finding]]]:
+    """Return operators with the differences of the graphs that outputs show, and missing ones by place.
+
+    A missing operator, or one without a row, comes before the first operator that shows it.
+    """
+    found, absent = [*operators], dict[int, list[Finding]]()
+    places: dict[str, list[int]] = {}
+    for place, each in enumerate(operators):
+        for name in {each.row.place.full_name, *each.row.place.onnx_name.split("+")} - {""}:
+            places.setdefault(name, []).append(place)
+    differing = [place for place, each in enumerate(operators) if each.bad_outputs and not each.is_chance]
+    returned = outputs_differ or any(
+        each.is_bad and each.slot in operators[place].row.returned
+        for place in differing
+        for each in operators[place].row.outputs
+    )
+    for fact in facts:
+        readers = [place for name in fact.readers for place in _places(name, places, nodes)]
+        is_type = fact.kind is FactKind.DTYPE  # a wrong type is a fault even if no output differs
+        showing = [place for place in readers if is_type or place in differing]
+        if fact.kind is FactKind.WEIGHT or not (showing or (not readers and returned)):
+            continue
+        own = [] if fact.kind is FactKind.MISSING else _places(fact.operator, places, nodes)
+        for place in own:
+            found[place] = replace(found[place], facts=(*found[place].facts, fact))
+        if not own and operators:
+            first = min(showing, default=differing[0] if differing else len(operators))
+            at = operators[min(first, len(operators) - 1)].row.place
+            where = replace(place_of(fact), iteration=at.iteration, order=at.order, time=at.time)
+            absent.setdefault(first, []).append(Finding(where, _ABSENT[fact.kind], note=fact.text))
+        if fact.kind in _AHEAD:
+            for place in {*showing} - {*own}:
+                excuse = f"the earlier operator {fact.operator} is {_WORDS[fact.kind]}"
+                found[place] = replace(found[place], excuse=excuse)
+    return found, absent
+
+
+_ABSENT: Final = {
+    **dict.fromkeys((FactKind.ATTRIBUTE, FactKind.WIRING), Verdict.OWN),
+    FactKind.EXTRA: Verdict.EXTRA,
+    FactKind.REPLACED: Verdict.REPLACED,
+    FactKind.MISSING: Verdict.MISSING,
+    FactKind.DTYPE: Verdict.DTYPE,
+}
+"""Verdict on an operator without a row, such as control flow, by the difference of the graphs."""
+
+
+def _places(name: str, places: Mapping[str, list[int]], nodes: Mapping[str, str]) -> list[int]:
+    return places.get(name) or places.get(nodes.get(name, ""), [])

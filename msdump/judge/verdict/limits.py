@@ -116,6 +116,12 @@ Where the output is small beside the inputs, as a difference of nearly equal ten
 its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
 less, not more."""
 
+BOUNDED: Final = NONEXPANSIVE - {"Mod", "FloorMod", "Gather", "GatherD", "GatherNd", "Compress", "Sin", "Cos"}
+"""Types with elements that are off by no more than those of the inputs: a larger error is their own."""
+
+SUMS: Final = frozenset({"ReduceSum", "ReduceSumD", "SumExt", "BiasAddGrad"})
+"""Types whose outputs are sums of elements, which may cancel to nothing but rounding."""
+
 SOFTMAX: Final = frozenset({"Softmax", "SoftmaxV2"})
 """Types that turn every very low element into zero."""
 
@@ -219,6 +225,32 @@ class Limits:
         if not own:
             return 0.0
         return self.types[own].ulps * (epsilon(own) if op_type in DIFFERENCES else smallest(own) / 2)
+
+
+_KINDS: Final = {name: name.lstrip("bu") for name in ("float", "bfloat", "complex", "int", "uint")} | {
+    "bool": "bool"
+}
+_MOST_BITS: Final = 16
+"""Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
+
+
+def kind(dtype: str) -> str:
+    """Return the kind of numbers of an element type, "" of an unknown one.
+
+    >>> kind("bfloat16"), kind("uint8"), kind("bool"), kind("99")
+    ('float', 'int', 'bool', '')
+    """
+    return next((each for prefix, each in _KINDS.items() if dtype.startswith(prefix)), "")
+
+
+def steps_of(dtype: str) -> int:
+    """Return the number of steps of a quantised type; 0 for ids and truth values.
+
+    >>> steps_of("uint8"), steps_of("int16"), steps_of("int64")
+    (255, 65535, 0)
+    """
+    bits = dtype.removeprefix("u").removeprefix("int")
+    return (1 << int(bits)) - 1 if bits.isdecimal() and int(bits) <= _MOST_BITS else 0
 
 
 @cache

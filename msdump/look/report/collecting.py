@@ -244,7 +244,7 @@ class _Collector:
             histograms=tuple(self._histograms(found)),
             faults=tuple(self._faults),
             alone=question.alone,
-            outputs="" if compared is None else answer.tell_outputs(compared.outputs),
+            outputs="" if compared is None else answer.tell(compared),
             advice=advice,
         )
 

@@ -13,7 +13,6 @@ from msdump.judge import SAME, TensorError, errors
 from msdump.judge.verdict import (
     Arrangement,
     Finding,
-    Judge,
     Limits,
     OperatorPlace,
     OwnError,
@@ -22,6 +21,7 @@ from msdump.judge.verdict import (
     TensorVerdict,
     by_own,
     grouped_findings,
+    judge,
     top_findings,
     with_reach,
 )
@@ -72,8 +72,7 @@ def operator(name="X", inputs=(), outputs=(0,), op_type="MatMul", order=1, numbe
 
 def judged(*operators, limits=None, is_continued=False):
     """Return the verdicts on operators that ran one after the other."""
-    judge = Judge(limits or Limits(), is_continued=is_continued)
-    return [judge.finding(each) for each in operators]
+    return judge(operators, limits or Limits(), is_continued=is_continued)
 
 
 def own(distance, *, is_explained):
@@ -536,16 +535,17 @@ def test_whether_nan_reach_an_output(errors, outputs, reaches):
 
 def report(*operators, outputs=(), is_strict=False):
     """Return the report of operators of which some return their first output."""
-    made, judge = Report(is_strict=is_strict), Judge(Limits())
-    for each in operators:
-        returned = frozenset({0}) if each.place.name in outputs else frozenset()
-        finding = judge.finding(replace(each, returned=returned))
+    made = Report(is_strict=is_strict)
+    returned = [frozenset({0}) if each.place.name in outputs else frozenset() for each in operators]
+    for finding in judged(
+        *(replace(each, returned=slots) for each, slots in zip(operators, returned, strict=True))
+    ):
         made.add(finding)
-        made.outputs += [out for out in finding.outputs if returned]
+        made.outputs += [out for out in finding.outputs if finding.returned]
     return made
 
 
-DRIFTS = operator("D", [1.1e-4], [5e-4], op_type="Add")
+DRIFTS = operator("D", [1.1e-4], [5e-4])
 AGREES = operator("Y", [5e-4], [NEAR], order=2)
 SAME_ALL = operator("Y", [0], [0])
 WHOLE = {

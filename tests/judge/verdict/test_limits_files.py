@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from msdump.errors import ToolError
-from msdump.judge.verdict import ACCUSING, COSINE, TYPES, Limits, TensorVerdict, Verdict, read_limits
+from msdump.judge.verdict import (
+    ACCUSING,
+    CONDITIONS,
+    COSINE,
+    TYPES,
+    Limits,
+    TensorVerdict,
+    Verdict,
+    read_limits,
+)
 from msdump.judge.verdict.limits import GAIN, GROWTH, PEAK
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "verdicts.md").read_text("utf-8")
@@ -98,6 +107,14 @@ def test_page_lists_the_limits():
     single = {name.strip("`"): cells[0] for name, cells in rows("limit").items()}
     numbers = {"cosine": COSINE, "peak": PEAK, "growth": GROWTH, "gain": GAIN}
     assert numbers == {name: float(single[name]) for name in numbers}
+
+
+def test_page_lists_the_conditions():
+    """The page has the table of conditions, with the words of the code."""
+    listed = re.findall(r"^\| (.+) \| `(\w+)` \|$", PAGE.split("## The table of conditions")[1], re.MULTILINE)
+    known = ((reason.__doc__.splitlines()[0].removesuffix("."), verdict) for verdict, reason in CONDITIONS)
+
+    assert [*known] == listed[: len(CONDITIONS)]
 
 
 def test_page_lists_the_verdicts():
