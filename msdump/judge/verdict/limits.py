@@ -227,8 +227,9 @@ class Limits:
         return self.types[own].ulps * (epsilon(own) if op_type in DIFFERENCES else smallest(own) / 2)
 
 
-_KINDS: Final = {name: name.lstrip("bu") for name in ("float", "bfloat", "complex", "int", "uint")} | {
-    "bool": "bool"
+_KINDS: Final = {
+    **{"float": "float", "bfloat": "float", "complex": "complex"},
+    **{"int": "int", "uint": "int", "bool": "bool"},
 }
 _MOST_BITS: Final = 16
 """Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
