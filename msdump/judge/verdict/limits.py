@@ -228,8 +228,12 @@ class Limits:
 
 
 _KINDS: Final = {
-    **{"float": "float", "bfloat": "float", "complex": "complex"},
-    **{"int": "int", "uint": "int", "bool": "bool"},
+    "float": "float",
+    "bfloat": "float",
+    "complex": "complex",
+    "int": "int",
+    "uint": "int",
+    "bool": "bool",
 }
 _MOST_BITS: Final = 16
 """Bits of the widest integers that a scale divides real numbers into; wider ones count or name things."""
