@@ -295,7 +295,7 @@ def _is_mpi_started() -> bool:
 
 def _begin(level: int) -> None:
     """Prepare a process: its parent logs its messages; the parent's end and Ctrl-C end it."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _LOG.handlers.clear()
     _LOG.setLevel(level)
