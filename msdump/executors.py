@@ -195,7 +195,8 @@ def _connect(address: str) -> Any:
     if not _ADDRESS.fullmatch(address):  # Dask's client raises an error, too, and then hangs for 20 s
         fault = "not an address of a Dask scheduler; write one such as tcp://node7:8786"
         raise ToolError(ReturnCode.PARAMETER, f"{place}: {fault}")
-    for logger in ("distributed", "distributed.client"):  # errors are raised here in one line
+    # errors are raised here in one line, and futures that are no longer needed are none
+    for logger in ("distributed", "distributed.client", "tornado.application"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
