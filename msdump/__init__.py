@@ -45,6 +45,7 @@ __all__ = [
     "set_context",
     "set_dump",
     "set_init_iter",
+    "torch",
     "torchair",
     "training",
 ]
@@ -69,6 +70,7 @@ _HOMES = {
 _DOORS = {
     "acl": "msdump.frontends.acl",
     "communication": "msdump.communication",
+    "torch": "msdump.judge.torch",
     "torchair": "msdump.frontends.torchair",
     "training": "msdump.training",
 }

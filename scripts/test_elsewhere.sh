@@ -3,7 +3,7 @@
 #
 #     bash scripts/test_elsewhere.sh [torch] [pythons] [lowest]
 #
-# torch: the torchair door and the gradients of training, with PyTorch. If PyTorch cannot be installed, the script fails
+# torch: the torchair door, modules as golden and the gradients of training, with PyTorch. If PyTorch cannot be installed, the script fails
 #     if CI is set and prints a line otherwise.
 # pythons: the quick tests with every other supported Python on this machine.
 # lowest: the quick tests with the lowest versions in pyproject.toml.
@@ -41,7 +41,7 @@ test_torch() {
         [ -z "${CI:-}" ]
         return
     fi
-    run_tests .venv-torch tests/frontends/torchair tests/training/test_torch_*.py
+    run_tests .venv-torch tests/frontends/torchair tests/judge/torch tests/training/test_torch_*.py
 }
 
 # Print the path of a version of Python, nothing if it is missing: find_version 3.12

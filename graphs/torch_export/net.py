@@ -38,3 +38,9 @@ class Net(nn.Module):
         x = self.pool(x)
         x = x.mean((2, 3))
         return self.fc(x)
+
+
+def make_net() -> nn.Module:
+    """Return the network with the weights of ``torch_export.onnx``."""
+    torch.manual_seed(0)
+    return Net().eval()

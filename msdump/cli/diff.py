@@ -36,6 +36,7 @@ from msdump.judge.diff import (
     rounded_to,
     sharing_weights,
 )
+from msdump.judge.torch import PREFIX, TorchGolden, load_source, torch_comparison
 from msdump.judge.verdict import FEW_BITS, QUANTISED, Limits, coarser
 from msdump.plan import DeviceTarget
 
@@ -133,6 +134,7 @@ def _bisect(
 
 
 _ADVISED: Final = "--advise takes one model and excludes OTHER, --train and --steps"
+_ALONE: Final = "--golden torch: excludes OTHER, --train, --bisect and --advise"
 _MISPLACED: Final = "--to needs --advise, --output needs --advise or --bisect"
 _BISECTED: Final = (
     "--bisect exchanges operators of inference on the host: no --train, which changes variables,"
@@ -155,7 +157,11 @@ _variants: Final = sections.Section("Variants")
     help="Variant of MODEL.",
 )
 @_variants(
-    "--golden", default="float32", show_default=True, metavar="VARIANT", help="Variant of the reference side."
+    "--golden",
+    default="float32",
+    show_default=True,
+    metavar="VARIANT",
+    help="Variant of the reference side, or the PyTorch module of an export: torch:file.py:NAME.",
 )
 @sections.inputs(
     "--inputs",
@@ -214,6 +220,10 @@ def command(
     onnxruntime[:none|basic|extended|all]. The parts after Ascend, such as force_fp16,
     SATURATION_MODE and O2, may stand in any order.
 
+    The golden side may also be the PyTorch module that MODEL was exported from:
+    torch:package.module:NAME or torch:file.py:NAME. NAME is the module, or a function that returns
+    it, or it and a tuple of its arguments. Each function of the module is judged alone.
+
     Without --inputs the inputs are made up: equal for equal seeds and steps. Random operators
     draw equal numbers on both sides. An interrupted comparison prints the findings up to that point.
 
@@ -229,7 +239,10 @@ def command(
     """
     if files and (seed is not None or dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
-    sides = models.parse(mine or ("Ascend" if other is None else "float32")), models.parse(golden)
+    is_torch = golden.startswith(PREFIX)
+    _refuse(is_torch and bool(other or train or bisects or bound is not None), _ALONE)
+    default = "Ascend" if other is None and not is_torch else "float32"
+    sides = models.parse(mine or default), models.parse("float32" if is_torch else golden)
     if bound is not None:
         _refuse(train or steps > 1 or other is not None, _ADVISED)
         graph, kept = mindspore.load_graph(model, device=_device(sides)), to or "float32"
@@ -242,18 +255,30 @@ def command(
     limits = replace(limits, precision=limits.precision or models.precision(*sides))
     # a GPU draws other numbers for the same seed
     draws = None if runs_on_gpu else seed or 0
-    comparison = _comparison(model, other, sides, limits, draws, trains=train)
-    if other is not None and not is_limited:
-        comparison.limits = _widened(comparison)
+    comparison: LockstepComparison
+    if is_torch:
+        source = load_source(golden.removeprefix(PREFIX))
+        graph = mindspore.load_graph(model, draws, _device(sides))
+        given = source.named_inputs(graph) if not files else None
+        fed = (
+            _feeds(graph, files, dimensions, seed or 0, steps, trains=False)
+            if given is None
+            else [bind_inputs(graph, (), given)] * steps
+        )
+        comparison = torch_comparison(graph, sides[0], TorchGolden(source, graph, fed[0]), limits)
+    else:
+        comparison = _comparison(model, other, sides, limits, draws, trains=train)
+        if other is not None and not is_limited:
+            comparison.limits = _widened(comparison)
+        fed = _feeds(comparison.mine.model, files, dimensions, seed or 0, steps, trains=train)
     messages.say_each("warning", comparison.report.networks)
-    fed = _feeds(comparison.mine.model, files, dimensions, seed or 0, steps, trains=train)
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
     if comparison.report.findings and not documents.wanted():
-        given = [("--dim", f"{name}={size}") for name, size in dimensions.items()]
-        given += [("--inputs", path) for path in files]
-        given += [("--seed", str(seed))] * bool(seed) + [("--golden", golden)] * (golden != "float32")
-        words = tuple(word for option in given for word in option)
+        chosen = [("--dim", f"{name}={size}") for name, size in dimensions.items()]
+        chosen += [("--inputs", path) for path in files]
+        chosen += [("--seed", str(seed))] * bool(seed) + [("--golden", golden)] * (golden != "float32")
+        words = tuple(word for option in chosen for word in option)
         are_models = other is not None
         compared = answer.Compared(model, sides[0].text, words, has_rerun=True, are_models=are_models)
         _print(comparison, seconds, view, compared)

@@ -1,6 +1,7 @@
 from . import models as models
 from .comparison import LockstepComparison as LockstepComparison
 from .comparison import OutputDifference as OutputDifference
+from .evidence import compare_arrays as compare_arrays
 from .evidence import measure_pair as measure_pair
 from .models import Engine as Engine
 from .models import Side as Side

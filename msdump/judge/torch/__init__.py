@@ -1,0 +1,5 @@
+"""A PyTorch module as golden of its ONNX export."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,382 @@
+"""A PyTorch module as golden: the graph of its ONNX export, run value by value."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+import itertools
+import operator
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from msdump.errors import InputError, MsdumpError, NotAvailableError
+from msdump.graph import Graph
+
+PREFIX: Final = "torch:"
+"""Begins a golden side that is a module: ``torch:package.module:callable``, ``torch:file.py:name``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call of a function in a module.
+
+    Attributes:
+        target: The function, ``aten.linear.default``.
+        module: Path of the module that calls it, "" for the outermost.
+        slot: Number of the result, of functions with several.
+        arguments: Its arguments in words, ``linear_1, 2``; equal calls may have different ones.
+        source: Line of the user's program, ``net.py:12: x = self.fc(x)``; "" if unknown.
+    """
+
+    target: str = ""
+    module: str = ""
+    slot: int = 0
+    arguments: str = field(default="", compare=False)
+    source: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """Return the call in words, ``aten.topk.default(linear_1, 2) of module gate``."""
+        return f"{self.target}({self.arguments}){f' of module {self.module}' if self.module else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenValue:
+    """A value that the module computes.
+
+    Attributes:
+        name: Its name in the graph of the export, which is its name in the file.
+        array: Its elements.
+        call: The call that computes it.
+        parameters: Parameters and buffers that the function reads, by name.
+    """
+
+    name: str
+    array: np.ndarray
+    call: Call = field(default_factory=Call)
+    parameters: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A module, and the arguments of its call if the program gives them.
+
+    Attributes:
+        title: What the user named.
+        module: The module, a ``torch.nn.Module``.
+        args: Arguments of its call, None: they come from files.
+    """
+
+    title: str
+    module: Any
+    args: tuple[Any, ...] | None = None
+
+    def named_inputs(self, graph: Graph) -> dict[str, np.ndarray] | None:
+        """Return the tensors among the arguments by the names of a file's inputs, None without arguments."""
+        if self.args is None:
+            return None
+        torch = require()
+        leaves = _trees().tree_leaves(self.args)
+        tensors = [_array(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if len(tensors) != len(graph.inputs):
+            raise InputError(
+                f"{PREFIX}{self.title}: the module is called with {len(tensors)} tensors, and the model has"
+                f" {len(graph.inputs)} inputs: {', '.join(value.name for value in graph.inputs)}"
+            )
+        return {value.name: array for value, array in zip(graph.inputs, tensors, strict=True)}
+
+
+def load_source(text: str) -> Source:
+    """Return the module that a callable makes.
+
+    Args:
+        text: ``package.module:callable`` or ``file.py:name``. The name is a module, or a callable without
+            parameters that returns one, or one and its arguments.
+
+    Raises:
+        NotAvailableError: PyTorch is not installed.
+        InputError: There is no such callable, or it returns something else.
+    """
+    torch = require()
+    place, _, name = text.rpartition(":")
+    if not place:
+        raise InputError(f"{PREFIX}{text}: must be {PREFIX}package.module:callable or {PREFIX}file.py:name")
+    found = _named(place, name, text)
+    if not isinstance(found, torch.nn.Module):
+        if not callable(found):
+            raise InputError(f"{PREFIX}{text}: {name} is neither a module nor a callable that makes one")
+        try:
+            found = found()
+        except Exception as error:
+            raise InputError(f"{PREFIX}{text}: {type(error).__name__}: {error}") from error
+    module, args = (*found, None)[:2] if isinstance(found, tuple) else (found, None)
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(
+            f"{PREFIX}{text}: {name} returns {type(module).__name__}; it must return a torch.nn.Module,"
+            " or one and a tuple of its arguments"
+        )
+    return Source(text, module, args if args is None or isinstance(args, tuple) else (args,))
+
+
+def _named(place: str, name: str, text: str) -> Any:
+    """Return an object of the user's program, which may import what lies beside it."""
+    is_file = place.endswith(".py")
+    if is_file and not Path(place).is_file():
+        raise InputError(f"{PREFIX}{text}: there is no file {place}")
+    sys.path.insert(0, str(Path(place).resolve().parent if is_file else Path.cwd()))
+    try:
+        program = importlib.import_module(Path(place).stem if is_file else place)
+    except Exception as error:  # any error of the user's program
+        raise InputError(f"{PREFIX}{text}: cannot import {place}: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.pop(0)
+    if not hasattr(program, name):
+        raise InputError(f"{PREFIX}{text}: {place} has no {name!r}")
+    return getattr(program, name)
+
+
+def require() -> Any:
+    """Return PyTorch.
+
+    Raises:
+        NotAvailableError: It is not installed, or the exporter's library is not.
+    """
+    try:
+        import onnxscript  # noqa: F401 - torch.onnx needs it
+        import torch
+    except ImportError as error:
+        raise NotAvailableError(f"{error.name} is not installed; pip install 'msdump[torch]'") from error
+    return torch
+
+
+def export(source: Source, args: Any, **options: Any) -> Any:
+    """Return the ``torch.onnx.ONNXProgram`` of a module.
+
+    Raises:
+        InputError: The exporter refuses the module.
+    """
+    torch = require()
+    try:
+        with _silent():
+            return torch.onnx.export(source.module, args, dynamo=True, verbose=False, **options)
+    except Exception as error:
+        raise InputError(
+            f"{PREFIX}{source.title}: torch.onnx.export refuses the module: {_first_line(error)}"
+        ) from error
+
+
+class TorchGolden:
+    """The graph of a module's export, which runs value by value.
+
+    Attributes:
+        title: What the user named.
+        names: Names of all values of the graph.
+        inputs: Names of the values that stand for the file's inputs, in their order.
+        outputs: Names of the values that the module returns, in their order.
+        texts: The calls as text, with the names of what they read, by name.
+    """
+
+    def __init__(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> None:
+        """Export the module.
+
+        Args:
+            source: The module and its arguments.
+            graph: The file's graph, with its dynamic dimensions.
+            inputs: Arguments by the names of the file's inputs, where the source has none.
+
+        Raises:
+            InputError: The exporter refuses the module, or the module its arguments.
+        """
+        torch = require()
+        self.title, self._module = source.title, source.module
+        args = source.args
+        if args is None:
+            args = tuple(torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
+        self._leaves, self._structure = _trees().tree_flatten(args)
+        try:
+            with torch.no_grad(), self._restored():
+                source.module(*_copies(args))  # an error of the module passes as its own
+        except Exception as error:
+            raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
+        exported = export(source, args, optimize=False, dynamic_shapes=self._dynamic(graph)).exported_program
+        # PyTorch 2.9 has no checks of guards
+        is_guarded = "check_guards" in inspect.signature(exported.module).parameters
+        self._graph = exported.module(**({"check_guards": False} if is_guarded else {}))
+        self.texts = {node.name: call_text(node.format_node() or "")[1] for node in exported.graph.nodes}
+        signature = exported.graph_signature
+        self.inputs = tuple(name for name in signature.user_inputs if isinstance(name, str))
+        self.outputs = tuple(name for name in signature.user_outputs if isinstance(name, str))
+        self._nodes = {node.name: node for node in self._graph.graph.nodes if node.op != "output"}
+        self.names = frozenset(self._nodes)
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def _dynamic(self, graph: Graph) -> Any:
+        """Return the dynamic dimensions of the file's inputs in the structure of the arguments."""
+        torch = require()
+        automatic = torch.export.Dim.AUTO
+        shapes: list[dict[int, Any]] = []
+        values = iter(graph.inputs)
+        for leaf in self._leaves:
+            value = next(values, None) if isinstance(leaf, torch.Tensor) else None
+            sizes = value.type.shape if value is not None else None
+            shapes.append(
+                {axis: automatic for axis, size in enumerate(sizes or ()) if not isinstance(size, int)}
+            )
+        if not any(shapes):
+            return None
+        return _trees().tree_unflatten(shapes, self._structure)
+
+    @contextlib.contextmanager
+    def _restored(self) -> Iterator[None]:
+        """Give the module its buffers back: running statistics change in training mode."""
+        before = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
+        try:
+            yield
+        finally:
+            for name, buffer in self._module.named_buffers():
+                if name in before:
+                    buffer.data.copy_(before[name])
+
+    def calls(self) -> dict[str, Call]:
+        """Return the call of a function that computes each value, in the order of the graph."""
+        return {name: _call(node) for name, node in self._nodes.items() if node.op == "call_function"}
+
+    def between(self, name: str, known: Collection[str]) -> dict[str, Call]:
+        """Return the calls from known values to a value, without the value's own."""
+        found, waiting = {}, [*_maker(self._nodes[name]).all_input_nodes]
+        while waiting:
+            node = waiting.pop()
+            if node.op == "call_function" and node.name not in found and node.name not in known:
+                found[node.name] = _call(node)
+                waiting += node.all_input_nodes
+        return found
+
+    def run(self, inputs: Sequence[Any], show: Callable[[GoldenValue], None]) -> None:
+        """Run the module once and show each value as soon as it is computed.
+
+        Args:
+            inputs: Arrays in the order of the file's inputs.
+            show: Receives each value. Values that it does not keep are dropped.
+
+        Raises:
+            InputError: The module refuses the inputs.
+        """
+        torch = require()
+        given = iter(inputs)
+        leaves = [
+            torch.from_numpy(np.array(next(given))).to(leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in self._leaves
+        ]
+        args = _trees().tree_unflatten(leaves, self._structure)
+        golden = self
+
+        class Interpreter(torch.fx.Interpreter):  # type: ignore[name-defined]
+            def run_node(self, n: Any) -> Any:
+                result = super().run_node(n)
+                if n.op != "output" and isinstance(result, torch.Tensor):
+                    show(golden._value(n, result))
+                return result
+
+        flat, _ = _trees().tree_flatten(args)
+        try:
+            with torch.no_grad(), self._restored():
+                Interpreter(self._graph).run(*flat, enable_io_processing=False)
+        except MsdumpError:
+            raise
+        except Exception as error:
+            raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
+
+    def _value(self, node: Any, tensor: Any) -> GoldenValue:
+        array = _array(tensor)
+        if node.op != "call_function":
+            return GoldenValue(node.name, array)
+        read = _maker(node).all_input_nodes
+        parameters = {str(each.target): self._parameter(each) for each in read if each.op == "get_attr"}
+        return GoldenValue(node.name, array, _call(node), parameters)
+
+    def _parameter(self, node: Any) -> np.ndarray:
+        if node.name not in self._arrays:
+            tensor = self._graph
+            for part in str(node.target).split("."):
+                tensor = getattr(tensor, part)
+            self._arrays[node.name] = _array(tensor)
+        return self._arrays[node.name]
+
+
+def call_text(text: str) -> tuple[str, str]:
+    """Return the name and the call of a node in PyTorch's text of it.
+
+    >>> call_text("%add : [num_users=2] = call_function[target=aten.add](args = (%x, 1), kwargs = {})")
+    ('add', 'call_function[target=aten.add](args = (%x, 1), kwargs = {})')
+    """
+    head, _, call = text.partition(" = ")
+    return head.partition(" ")[0].removeprefix("%"), call
+
+
+def _maker(node: Any) -> Any:
+    """Return the call that computes a value: that of the tuple of which it is an item."""
+    return node.args[0] if node.target is operator.getitem else node
+
+
+def _call(node: Any) -> Call:
+    maker = _maker(node)
+    modules = [path for path, _ in maker.meta.get("nn_module_stack", {}).values()]
+    named = (f"{key}={value}" for key, value in maker.kwargs.items())
+    return Call(
+        str(maker.target),
+        modules[-1] if modules else "",
+        0 if maker is node else node.args[1],
+        ", ".join((*map(str, maker.args), *named)),
+        _line(maker.meta.get("stack_trace") or ""),
+    )
+
+
+def _array(tensor: Any) -> np.ndarray:
+    tensor = tensor.detach().cpu()
+    return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
+
+
+def _trees() -> Any:
+    """Return PyTorch's functions on nested arguments; torch.export flattens by the same."""
+    return require().utils._pytree  # noqa: SLF001 - no public module has them in all supported versions
+
+
+def _copies(args: Any) -> Any:
+    torch = require()
+    return _trees().tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, args)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
+
+
+def _line(trace: str) -> str:
+    """Return the user's line of a traceback: the innermost that is not PyTorch's."""
+    found, lines = "", trace.splitlines()
+    for line, code in itertools.pairwise((*lines, "")):
+        head = line.strip()
+        if not head.startswith('File "') or f"{_SITE}torch/" in head:
+            continue
+        path, _, rest = head[6:].partition('", line ')
+        found = f"{Path(path).name}:{rest.partition(',')[0]}: {code.strip()}"
+    return found
+
+
+_SITE: Final = "site-packages/"
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Drop what the exporter prints and warns of: its steps, and partial graphs on refusals."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield

@@ -1,0 +1,274 @@
+"""``msdump diff --golden torch:`` and ``msdump.torch.check_export``: a module beside its export."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import helper, numpy_helper
+
+import msdump
+from msdump.cli import main
+from msdump.errors import NotAvailableError
+from msdump.judge.torch import load_source
+from msdump.judge.verdict import Verdict
+
+PROGRAM = '''
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    """A residual block with attention-like parts."""
+
+    def __init__(self, factor=None):
+        super().__init__()
+        self.factor = factor
+        self.inner = nn.Linear(8, 8)
+        self.norm = nn.LayerNorm(8)
+        self.head = nn.Linear(8, 6)
+
+    def forward(self, x):
+        x = x if self.factor is None else x * self.factor
+        y = nn.functional.leaky_relu(self.inner(x), 0.1)
+        y = self.norm(x + y)
+        y = y * torch.sigmoid(y * 0.5)
+        best, place = self.head(y).softmax(-1).topk(2, -1)
+        return best, place
+
+
+def make():
+    torch.manual_seed(3)
+    return Net().eval(), (torch.randn(4, 8, generator=torch.Generator().manual_seed(5)),)
+
+
+def other():
+    torch.manual_seed(3)
+    return Net(1.5).eval(), (torch.randn(4, 8, generator=torch.Generator().manual_seed(5)),)
+
+
+def wrong():
+    return 3
+
+
+def failing():
+    raise ValueError("no weights")
+
+
+module = Net()
+number = 3
+'''
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with the program, and the files of its module and of another version."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    path = tmp_path_factory.mktemp("program")
+    (path / "torch_net.py").write_text(PROGRAM)
+    for name, maker in (("net", "make"), ("other", "other")):
+        source = load_source(f"{path / 'torch_net.py'}:{maker}")
+        program = torch.onnx.export(source.module, source.args, dynamo=True, verbose=False)
+        program.save(str(path / f"{name}.onnx"))
+    return path
+
+
+def checked(folder, model):
+    """Return the comparison of a model with the module."""
+    source = load_source(f"{folder / 'torch_net.py'}:make")
+    return msdump.torch.check_export(source.module, source.args, model)
+
+
+def node_of(model, op_type):
+    """Return the first node of a type."""
+    return next(node for node in model.graph.node if node.op_type == op_type)
+
+
+def set_attribute(op_type, name, value):
+    """Return an edit of the first node of a type."""
+
+    def edit(model):
+        node = node_of(model, op_type)
+        for attribute in [each for each in node.attribute if each.name == name]:
+            node.attribute.remove(attribute)
+        node.attribute.append(helper.make_attribute(name, value))
+        return node.name
+
+    return edit
+
+
+def change_weight(change):
+    """Return an edit of the square weight of the inner layer."""
+
+    def edit(model):
+        reader = next(node for node in model.graph.node if "inner.weight" in node.input)
+        weight = next(each for each in model.graph.initializer if each.name == "inner.weight")
+        weight.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(weight)), weight.name))
+        return reader.name
+
+    return edit
+
+
+def drop_residual(model):
+    """Let the readers of the sum read the branch."""
+    node = node_of(model, "Add")
+    [reader] = [each for each in model.graph.node if node.output[0] in each.input]
+    reader.input[0] = next(name for name in node.input if name != "x")
+    model.graph.node.remove(node)
+    return reader.name
+
+
+def insert_casts(model):
+    """Cast the result of the activation to int8 and back."""
+    at = [node.op_type for node in model.graph.node].index("LeakyRelu") + 1
+    value = model.graph.node[at - 1].output[0]
+    for reader in model.graph.node:
+        reader.input[:] = ["back" if name == value else name for name in reader.input]
+    for to, names in ((onnx.TensorProto.INT8, (value, "short")), (onnx.TensorProto.FLOAT, ("short", "back"))):
+        node = helper.make_node("Cast", [names[0]], [names[1]], name=f"cast_{names[1]}", to=to)
+        model.graph.node.insert(at, node)
+        at += 1
+    return "cast_short"
+
+
+FAULTS = {
+    "weight": (change_weight(lambda array: array * np.float32(1.02)), Verdict.WEIGHT, "inner.weight differs"),
+    "transposed": (
+        change_weight(lambda array: np.ascontiguousarray(array.T)),
+        Verdict.OWN,
+        "weight inner.weight is transposed",
+    ),
+    "attribute": (
+        set_attribute("LeakyRelu", "alpha", 0.2),
+        Verdict.OWN,
+        "aten.leaky_relu.default(linear, 0.1)",
+    ),
+    "axis": (
+        set_attribute("Softmax", "axis", 0),
+        Verdict.OWN,
+        "aten.softmax.int(linear_1, -1), here Softmax",
+    ),
+    "smallest": (set_attribute("TopK", "largest", 0), Verdict.OWN, "aten.topk.default"),
+    "residual": (drop_residual, Verdict.OWN, "the file has no value add, aten.add.Tensor(x, leaky_relu)"),
+    "casts": (insert_casts, Verdict.OWN, "cast_short (Cast), cast_back (Cast): extra, no call of the module"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_named_alone_with_its_reason(folder, fault):
+    """A fault in the file is named, no other operator is, and the note has the module's call."""
+    edit, verdict, reason = FAULTS[fault]
+    model = onnx.load(folder / "net.onnx")
+    name = edit(model)
+    [accused] = [each for each in checked(folder, model).report.findings if each.is_accused]
+    assert (name, verdict) == (accused.place.onnx_name, accused.verdict)
+    assert reason in accused.note
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_sound_export_agrees(folder, optimize):
+    """Every value of the file that the module has agrees, optimised or not."""
+    torch = pytest.importorskip("torch")
+    source = load_source(f"{folder / 'torch_net.py'}:make")
+    program = torch.onnx.export(source.module, source.args, dynamo=True, verbose=False, optimize=optimize)
+    both = msdump.torch.check_export(source.module, source.args, program.model_proto)
+    assert both.report.agrees
+    assert both.paired >= {"linear", "leaky_relu", "add", "layer_norm", "getitem", "getitem_1"}
+    assert all(own.error.scaled < 1e-6 for finding in both.report.findings for own in finding.own)
+
+
+def test_other_version_of_the_program_has_an_extra_call(folder):
+    """A call that the module lacks is named, though the names of later values have moved."""
+    both = checked(folder, str(folder / "other.onnx"))
+    [accused] = [each for each in both.report.findings if each.is_accused]
+    assert accused.place.onnx_name == "node_mul"
+    assert "extra, no call of the module" in accused.note
+
+
+def test_names_of_another_tool_leave_the_outputs(folder):
+    """A file without the exporter's names is compared by its outputs, and the report says so."""
+    model = onnx.load(folder / "net.onnx")
+    results = {value.name for value in model.graph.output}
+    for node in model.graph.node:
+        del node.metadata_props[:]
+        for names in (node.input, node.output):
+            names[:] = [
+                name
+                if name in results or not any(name in each.output for each in model.graph.node)
+                else f"t/{name}"
+                for name in names
+            ]
+    named = {name: name for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        node.input[:] = [f"t/{name}" if f"t/{name}" in named else name for name in node.input]
+    both = checked(folder, model)
+    assert both.report.agrees
+    assert [] == [each for each in both.report.findings if each.is_accused]
+
+
+def test_buffers_of_a_module_in_training_are_restored():
+    """Running statistics are as before: neither the export nor the runs change them."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).train()
+    before = copy.deepcopy(dict(module.named_buffers()))
+    both = msdump.torch.check_export(module, torch.randn(5, 3))
+    assert both.report.compared
+    assert all(torch.equal(before[name], buffer) for name, buffer in module.named_buffers())
+
+
+def test_diff_prints_the_fault_and_its_line(folder, monkeypatch):
+    """The command names the operator, its verdict and the line of the module, and exits with 1."""
+    monkeypatch.chdir(folder)
+    model = onnx.load(folder / "net.onnx")
+    set_attribute("LeakyRelu", "alpha", 0.2)(model)
+    onnx.save(model, folder / "faulty.onnx")
+    done = CliRunner().invoke(main, ["diff", "faulty.onnx", "--golden", "torch:torch_net.py:make"])
+    assert done.exit_code == 1, done.output
+    assert "(LeakyRelu): own, own error" in done.output
+    assert "torch_net.py:18: y = nn.functional.leaky_relu(self.inner(x), 0.1)" in done.output
+    assert "faulty.onnx on float32 against torch_net.py:make on torch" in done.output
+    sound = CliRunner().invoke(
+        main, ["diff", "net.onnx", "--golden", "torch:torch_net:module", "--seed", "1"]
+    )
+    assert sound.exit_code == 1, sound.output  # other weights
+    assert "weight, input 1 inner.weight differs" in sound.output
+
+
+@pytest.mark.parametrize(
+    ("golden", "message"),
+    [
+        ("torch:nowhere.py:make", "torch:nowhere.py:make: there is no file nowhere.py"),
+        ("torch:torch_net.py:absent", "torch_net.py has no 'absent'"),
+        ("torch:make", "must be torch:package.module:callable or torch:file.py:name"),
+        ("torch:torch_net.py:number", "number is neither a module nor a callable that makes one"),
+        ("torch:torch_net.py:wrong", "wrong returns int; it must return a torch.nn.Module"),
+        ("torch:torch_net.py:failing", "ValueError: no weights"),
+    ],
+)
+def test_wrong_golden_is_an_error(folder, monkeypatch, golden, message):
+    """The error names the text and the reason, and the exit code is 2."""
+    monkeypatch.chdir(folder)
+    done = CliRunner().invoke(main, ["diff", "net.onnx", "--golden", golden])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+@pytest.mark.parametrize("options", [["other.onnx"], ["--train"], ["--bisect"], ["--advise", "0.1"]])
+def test_golden_module_excludes_other_questions(options):
+    """A module is golden for one inference model alone."""
+    done = CliRunner().invoke(main, ["diff", "net.onnx", "--golden", "torch:net.py:make", *options])
+    assert done.exit_code == 2
+    assert "--golden torch: excludes OTHER, --train, --bisect and --advise" in done.output
+
+
+def test_missing_torch_is_one_sentence(monkeypatch):
+    """Without PyTorch the message has the command that installs it."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(NotAvailableError, match=r"is not installed; pip install 'msdump\[torch\]'"):
+        load_source("net.py:make")
