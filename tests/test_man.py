@@ -36,7 +36,7 @@ def test_options_are_all_there(man):
     page = man["msdump-show.1"]
 
     assert '.TH "MSDUMP-SHOW" "1" "2026-01-02" "msdump ' in page
-    for option in ("slot", "iteration", "rank", "png", "json"):
+    for option in ("slot", "iteration", "rank", "json"):
         assert re.search(rf"^\\fB\\-\\-{option}\b", page, re.MULTILINE)
 
 

@@ -392,7 +392,7 @@ def test_report_demonstration_names_the_kernel(demo, tmp_path):
 
     assert (0, f"{tmp_path}/report/report.html\n") == (done.returncode, done.stdout)
     title = re.search("<title>(.*)</title>", (tmp_path / "report/report.html").read_text(encoding="utf-8"))
-    assert "ReluGrad-op0 (ReluGrad) in iteration 0: own: output 0 differs, its inputs agree" in title[1]
+    assert "ReluGrad-op0 (ReluGrad) in iteration 0: own: output 0 differs by 1, its inputs agree" in title[1]
 
 
 def test_acl_demonstration_converts_what_it_dumps(demo, tmp_path):

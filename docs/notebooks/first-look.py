@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import msdump
-from msdump.look.show import draw, inspect
+from msdump.look.show import inspect
 
 out = Path("out/first-look")
 out.mkdir(parents=True, exist_ok=True)
@@ -98,13 +98,12 @@ growth.sort_values()
 # %% [markdown]
 # ## Look at a tensor
 #
-# The places of the largest and smallest element, and a picture, as in `msdump show FILE`.
+# The places of the largest and smallest element, as in `msdump show FILE`.
 
 # %%
 seen = inspect(record.array)
 print("largest", seen.largest)
 print("nan    ", seen.strangers["nan"].count)
-(out / "conv.png").write_bytes(draw(record.array))
 
 # %% [markdown]
 # ## Is anything wrong?

@@ -253,7 +253,7 @@ def _excused(operator: Operator) -> str | None:
 
 
 def _wiring(operator: Operator) -> str | None:
-    """An input is not what its producer wrote, or the model says."""
+    """An input is not the output of its producer, or not the model's."""
     told = operator.row.wiring and not operator.is_contradicted
     return operator.row.wiring if told and not operator.row.replaces else None
 
