@@ -32,7 +32,6 @@ def test_notebook_runs(notebook, tmp_path, forks):
         )
         assert 0 == done.returncode, done.stderr
     assert "Conv2D Default/conv1-Conv2d/Conv2D-op0 output 0" in done.stdout
-    assert (tmp_path / "out" / "first-look" / "conv.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
