@@ -400,6 +400,69 @@ CASES = {
         operator("X", [], [FAR], reads=(of("A", 0), of("A", 1))),
         words="^from input 1, A$",
     ),
+    # branches and loops: a value handed in is an input like any other
+    "a state that differs in a pass": case(
+        "own",
+        *(A, B, operator("X", [0, FAR], [FAR], order=3, reads=(of("B"), ABSENT), number=1)),
+        words="^input 1 differs .* although all earlier operators agree$",
+    ),
+    "a state behind a difference": case(
+        "inherited",
+        operator("A", [FAR], [FAR]),
+        operator("X", [0, FAR], [FAR], order=3, reads=(of("C"), ABSENT), number=1),
+    ),
+    "one pass too many": case(
+        "own", A, operator("X", [0], [0], order=2, passes=(4, 3)), words="4 times, in golden 3"
+    ),
+    "passes behind a difference": case(
+        "equal", operator("A", [FAR], [FAR]), operator("X", [0], [0], order=2, passes=(4, 3))
+    ),
+    # weights and own errors
+    "a mask of other low numbers": case(
+        "agrees",
+        operator(
+            inputs=[0, weight(TensorError(is_same=False, masked=3))], outputs=[NEAR], reads=(of("A"), WEIGHT)
+        ),
+    ),
+    "another weight than the model's, with golden's bits": case(
+        "equal", operator(inputs=[0, weight(0)], outputs=[0], wrong_weights={1: "w"})
+    ),
+    "another weight than the model's": case(
+        "weight", operator(inputs=[0], outputs=[NEAR], wrong_weights={1: "w"}), words="not the model's weight"
+    ),
+    "an own error of golden's bits": case(
+        "equal", operator(inputs=[0], outputs=[0], own=own(FAR, is_explained=False))
+    ),
+    "an own error within the limit of outputs that agree": case(
+        "agrees", operator(inputs=[0], outputs=[NEAR], own=own(NEAR, is_explained=False))
+    ),
+    "an own error beyond it": case(
+        "own", operator(inputs=[0], outputs=[NEAR], own=own(FAR, is_explained=False))
+    ),
+    # an inherited error is no larger than the inputs make it
+    "a sum of inputs that differ": case(
+        "inherited", operator(inputs=[FAR, 0], outputs=[2 * FAR], op_type="Add"), words="^from input 0$"
+    ),
+    "noise in a sum of inputs that differ": case(
+        "own", operator(inputs=[1e-3, 0], outputs=[FAR], op_type="Add"), words="its inputs explain 0.0021"
+    ),
+    "a sum that is zero in theory": case(
+        "accumulated",
+        operator(
+            "S",
+            [tensor(IO.INPUT, 0, NEAR, size=64)],
+            [tensor(IO.OUTPUT, 0, error(1.0, norm=1e-4), size=1)],
+            "ReduceSum",
+        ),
+    ),
+    # integers have no rounding
+    "truncated ids": case(
+        "own",
+        operator("C", [integers(IO.INPUT, 0, 0)], [integers(IO.OUTPUT, 0, 2, "int32")], "Cast"),
+    ),
+    "an accusation has a reason": case(
+        "own", operator(inputs=[0], outputs=[FAR]), words="^output 0 differs by 0.01, its inputs agree$"
+    ),
     # 4. shapes that follow from values inherit
     "shape": case("shape", operator(inputs=[0], outputs=[UNFIT])),
     "shape of its inputs": case("inherited", operator(inputs=[UNFIT], outputs=[UNFIT])),
