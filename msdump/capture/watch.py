@@ -58,7 +58,7 @@ _KIND: Final = "comparison of ranks"
 
 
 class RankComparison(threading.local):
-    """Compares the statistics of tensors of this thread's step with those of the other ranks."""
+    """Compares the statistics of tensors of this thread's step with the other ranks' ones."""
 
     def __init__(self) -> None:
         """Start with no tensor."""

@@ -387,7 +387,7 @@ def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
 def _print(
     comparison: LockstepComparison, seconds: float, view: ComparisonView, compared: answer.Compared
 ) -> None:
-    """Print the verdicts, what ran, and for each output of the network its worst run."""
+    """Print the verdicts, the runs, and for each output of the network its worst run."""
     report, mine, golden = comparison.report, comparison.mine, comparison.golden
     for line in answer.summary_lines(report, compared):
         print(line)

@@ -154,9 +154,9 @@ class _Side:
         return _is_inserted(operator) or (is_alone and (is_passing or operator.op_type in self.passing))
 
     def moves(self, source: ValueSource) -> list[GraphOperator]:
-        """Return what has no counterpart before an input, and moves elements or makes integers of floats.
+        """Return operators without counterpart before an input that move elements or make integers of floats.
 
-        Transposes of constants, and those that another one may take back, are left out.
+        Transposes of constants, and ones that another one may take back, are left out.
         """
         origin, passed = self.trace(source)
         if self.is_fixed(origin):

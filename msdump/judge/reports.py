@@ -63,7 +63,7 @@ SCRIPT: Final = "run.py"
 RESULTS: Final = ".npz"
 """Suffix of a file with results in the place of a model."""
 
-_SCRIPT: Final = '''"""Run {what}
+_SCRIPT: Final = '''"""Run {title}
 on one input, and print their distance.
 An .npz file has results that are given, or of an arithmetic that no model can express, such as float64."""
 from pathlib import Path
@@ -88,18 +88,18 @@ for name, mine, golden in zip({outputs}, *results, strict=True):
 '''
 
 
-def write_script(folder: str, what: str, inputs: str, files: tuple[str, str], outputs: list[str]) -> str:
+def write_script(folder: str, title: str, inputs: str, files: tuple[str, str], outputs: list[str]) -> str:
     """Write a program that runs two models, or compares one with results in a file; return its path.
 
     Args:
         folder: The folder of the files.
-        what: The two in words.
+        title: The two in words.
         inputs: Name of the file of inputs.
         files: Names of the models, or of files with their results; the second one is golden.
         outputs: Names of the outputs.
     """
-    what = what.replace("\\", "/").replace('"', "'")
-    text = _SCRIPT.format(what=what, inputs=inputs, files=files, outputs=repr(outputs))
+    title = title.replace("\\", "/").replace('"', "'")
+    text = _SCRIPT.format(title=title, inputs=inputs, files=files, outputs=repr(outputs))
     return write(folder, SCRIPT, [text])
 
 

@@ -147,7 +147,9 @@ def trends(
             rank, network = iteration.rank, iteration.network or ""
             values: dict[str, Cell] = dict.fromkeys(categories)
             try:
-                statistics = record.stats  # read once: what was not saved is measured in one pass
+                statistics = (
+                    record.stats
+                )  # read once: statistics that were not saved are measured in one pass
                 values = {name: statistics[name] for name in categories}
             except DumpReadError as error:
                 unreadable.append(str(error))

@@ -193,7 +193,7 @@ def _time(each: Record | OperatorFile) -> tuple[int, str]:
 
 
 def with_passes(tensors: Iterable[Record]) -> list[Record]:
-    """Return tensors by time, each with its number among those of one input or output."""
+    """Return tensors by time, each with its number among the tensors of one input or output."""
     # Files of one tensor that differ in time alone are passes of a loop, oldest first.
     tensors = sorted(tensors, key=_time)
     numbers = ordinals((each.op_name, each.io, each.slot) for each in tensors)

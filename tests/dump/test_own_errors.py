@@ -137,7 +137,7 @@ SOUND = {
 @pytest.mark.parametrize("other", ["CPU", "Ascend:allow_fp32_to_bf16"])
 @pytest.mark.parametrize("case", SOUND)
 def test_rounding_in_the_type_that_computed_is_no_own_error(door, case, other, mode):
-    """Sums that cancel and ties that rounding moves accuse nothing, whichever type golden computed in."""
+    """Sums that cancel and ties that rounding moves accuse nothing, in any type that golden computed in."""
     text, arrays, feeds = SOUND[case]
     model = parsed(text, **arrays)
     golden, mine = (
@@ -195,7 +195,7 @@ def test_integers_have_no_rounding(door):
 
 
 def test_equal_bits_are_no_own_error(door):
-    """What has golden's bits is not accused, though the model given is another one."""
+    """A tensor with golden's bits is not accused, though the model given is another one."""
     feeds, other = {"x": normal(8, 64)}, block()
     golden = door.aside("golden", block(), feeds)
     with kernels.injected({"add2": NOISE}):

@@ -149,7 +149,7 @@ def test_statistics_alone_never_tell_otherwise(condition, parameters, steps, exp
 
 @pytest.mark.parametrize(("values", "expected"), [((1, np.inf), ["at least 1 (> 0)"]), ((1, 2), [])])
 def test_extremes_show_infinities(values, expected, tmp_path):
-    """Without counts the extremes show that there are NaN or infinities, whose number is a lower bound."""
+    """Without counts the extremes show that there are NaN or infinities: their number is a lower bound."""
     watch = RuleWatch(rules_of(tmp_path, {"condition": "tensor_overflow"}))
 
     found = findings(watch, f32(*values), need=StatisticNeed(extremes=True), has_elements=False)

@@ -156,7 +156,7 @@ class WatcherCapture(Observer):
         watched = self._run.watched
         for position, _, outputs, _ in batch:
             node, task = self._nodes[position].operator, self._tasks[position]
-            assert task is not None  # the device runs what is shown
+            assert task is not None  # the device runs the shown operators
             if self._watch.layers[position]:
                 for ref, records in watched.values():
                     # vendor: type and outputs of the watched operator, task and stream of the layer

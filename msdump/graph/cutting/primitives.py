@@ -38,7 +38,7 @@ _AXES: Final = {"Gather": 0, **{f"Reduce{name}": () for name in ("Sum", "Mean", 
 """Arguments that older graph files leave out; the axis of some operators."""
 
 
-def primitive_model(  # noqa: PLR0915, PLR0917 - what a graph file says
+def primitive_model(  # noqa: PLR0915, PLR0917 - one row for each
     op_type: str,
     attributes: Mapping[str, Any],
     tensors: Sequence[tuple[str, ValueShape, np.ndarray] | None],
@@ -73,7 +73,7 @@ def primitive_model(  # noqa: PLR0915, PLR0917 - what a graph file says
             " docs/reference/primitives.md); give the model with --model"
         )
     if name == "BiasAdd" and len(given) > 1 and (given[1][2].size,) != given[0][2].shape[1:2]:
-        name = "Add"  # an Add of a model, whose channels are the last axis
+        name = "Add"  # an Add of a model: its channels are the last axis
     dtype = given[0][1].dtype
     slots = SLOTS.get(name, ()) if name not in {"Shape", "TensorShape"} else ()
     known = {_OTHER_NAMES.get(key, key): value for key, value in attributes.items()} | dict(attributes)

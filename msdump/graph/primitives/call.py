@@ -45,7 +45,7 @@ class Call:
     attributes: Mapping[str, Any]
 
     def keywords(self, entry: OperatorBody) -> tuple[dict[str, Structure], dict[str, int]]:
-        """Return the keywords of a body by name, and the slots of those that are computed in a run.
+        """Return the keywords of a body by name, and the slots of the ones that are computed in a run.
 
         They are constants of slots, attributes, or facts.
 

@@ -1,4 +1,4 @@
-"""Rows of evidence on branches and loops, which have no files: what they read, and how often they ran."""
+"""Rows of evidence on branches and loops, which have no files: their inputs, and how often they ran."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def match_executions(dumped: Folder, golden: Folder, identities: Identities) -> 
         for run in golden_runs
         # parameters and inputs are no operators: often only one dump has files of them
         if not (run.fault or run.name in present or run.op_type in INPUTS)
-        # operators that a device inserts have no counterpart; compiled graphs lack those that only pass on
+        # operators that a device inserts have no counterpart; compiled graphs lack the ones that only pass on
         and not run.name.startswith(INSERTED_PREFIX)
         and not (dumped.kind.is_compiled and is_settled(run.op_type))
     )
@@ -325,7 +325,7 @@ def _summed(execution: OperatorExecution, size: int) -> float:
 
 
 def _reads_nan(execution: OperatorExecution) -> bool:
-    """Return whether an input holds NaN on both sides: what a kernel makes of NaN is its own affair."""
+    """Return whether an input holds NaN on both sides: a kernel may make anything of NaN."""
     for place, golden in execution.counterparts.items():
         mine = next((each for each in execution.tensors if (each.io, each.slot) == place), None)
         if place[0] is IO.INPUT and mine is not None:

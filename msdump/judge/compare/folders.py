@@ -77,7 +77,7 @@ class _Side:
         """Return whether a tensor of an operator should have a file, as other tensors of its kind have one.
 
         vendor: MindSpore does not dump inputs that come from outside of a graph inside a larger one, and of
-        arguments that are constants those that its kernels need.
+        constant arguments the ones that its kernels need.
         """
         operator = self.known.operator(name)
         if slot[0] not in self.sides or operator is None:

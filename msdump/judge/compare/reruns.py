@@ -162,7 +162,7 @@ class Rerunning:
             return evidence  # an evaluation's weights differ from the training step's
         node = None if operator.site is None else operator.site.node
         nodes = "" if node is None or node.is_added else "+".join(part.name for part in node.members)
-        # what has golden's bits is no fault of the examined side
+        # a tensor with golden's bits is no fault of the examined side
         same = {(each.io, each.slot) for each in evidence.tensors if each.error and each.error.is_same}
         read = {(each.io, each.slot) for each in evidence.tensors if each.io is IO.INPUT and each.error}
         return replace(

@@ -86,7 +86,7 @@ class Places:
         self._known, masking = {}, frozenset[str]()
         for graph in self.graph.walk():
             sources, operators = _sources(graph), {}
-            if graph.index in self.control:  # a body's inputs are those of the operator around it
+            if graph.index in self.control:  # a body's inputs are the inputs of the operator around it
                 around = self.control[graph.index][1].operator.full_name
                 sources |= {value.name: ValueSource(SourceKind.ABSENT, around) for value in graph.inputs}
             for node in graph.nodes:

@@ -176,7 +176,7 @@ _Pairs = tuple[Mapping[int, int], Mapping[int, int]]
 def align(mine: GraphSide, golden: GraphSide) -> Alignment:
     """Return the pairs of operators of two graphs that compute the same values.
 
-    What operators have in common, and their neighbours, identifies the partner; names decide between equals
+    Properties of operators and of their neighbours identify the partner; names decide between equals
     alone. Unpaired operators between the same borders are paired as groups.
     """
     if _is_same(mine.graph, golden.graph):
@@ -213,7 +213,7 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
 
 
 def _weights(sides: _Items, partners: Mapping[int, int]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of weights that paired items read; later ones count: those with the same elements."""
+    """Yield pairs of weights that paired items read; later ones count: the ones with the same elements."""
     equal = []
     for own, other in partners.items():
         mine, golden = (
@@ -336,7 +336,7 @@ def _groups(sides: _Items, golden_of: _Pairs) -> Iterator[_Places]:
     for own, other in golden_of[0].items():
         both = (sides[0][own], golden_of[0]), (sides[1][other], golden_of[1])
         borders = [border for item, paired in both for _, border, _ in _borders(item, paired)]
-        # a partner of another type may do what the other side does in more operators
+        # a partner of another type may do the work of several operators of the other side
         is_other = not _is_alike(sides[0][own], sides[1][other])
         for each in ((1, other), *(border for border in borders if is_other and border in classes)):
             classes.join((0, own), each)
@@ -349,7 +349,7 @@ def _groups(sides: _Items, golden_of: _Pairs) -> Iterator[_Places]:
 
 
 def _beside(number: int, at: int, side: Sequence[Item], paired: Mapping[int, int]) -> Iterator[Hashable]:
-    """Yield what belongs to an unpaired item: unpaired producers, and the places where it is read."""
+    """Yield the neighbours of an unpaired item: unpaired producers, and the places where it is read."""
     item = side[at]
     if at in paired or not _is_free(item):
         return
@@ -400,7 +400,7 @@ def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[
     """Return whether two graphs are forms of one network, maybe with other weights.
 
     They are if they share weights, or else if enough operators are paired one to one, and the pairs with
-    weights have weights of the same shapes; what is rare counts more. A pair of groups alone proves nothing:
+    weights have weights of the same shapes; a rare property counts more. A pair of groups alone proves nothing:
     two unrelated networks, from inputs to outputs, form such a pair.
     """
     contents = [

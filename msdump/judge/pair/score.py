@@ -2,8 +2,8 @@
 
 Record linkage (I. Fellegi and A. Sunter, A Theory for Record Linkage, 1969): a property that two operators
 have in common counts log2(m / u) bits, one that differs log2((1 - m) / 0.8), with m the share of true pairs
-that have it in common, and u the share of all operators of the family: what is rare counts more. Neighbours
-hand on what is believed of them, beyond what chance makes believe. Names decide between equals alone.
+that have it in common, and u the share of all operators of the family: a rare one counts more. Neighbours
+hand on the belief in them, beyond the belief by chance. Names decide between equals alone.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _RUNNING: Final = re.compile(r"\d+(?=\D*$)")
 
 
 class Source(NamedTuple):
-    """What an input is: an item's output (``place`` and ``slot``), or else a label, None if it is unknown.
+    """The identity of an input: an item's output (``place`` and ``slot``), or else a label, None if it is unknown.
 
     ``passed`` is the place of the cast, or the like, that is read directly; -1 for none.
     """
@@ -144,7 +144,7 @@ class Item:
         op_type: Its own type.
         family: Type under which others may have it, in other systems or quantised.
         swaps: Whether its inputs may change places, or their order in a fused operator is not known.
-        is_last: Whether its outputs are those of the operator.
+        is_last: Whether its outputs are the operator's.
         is_fixed: Whether a compiler can compute it beforehand, from weights, constants and shapes.
         sources: Its inputs, behind casts and the like.
         readers: Its readers, likewise; a commutative one reads at -1.
@@ -228,13 +228,13 @@ class _Items:
             passed = result.place if passed < 0 else passed
             is_scaled |= op_type in _SCALING
             source = operator.inputs[0]
-        # other passes of a loop may read what the graph does not say
+        # other passes of a loop may read values that the graph does not name
         label = None if source.varies and source.kind is SourceKind.ABSENT else self._label_of(source)
         found = Source(-1, 0, label, self._graph.form_of(source).shape, passed, source.name)
         return found._replace(label=None) if is_scaled and found.is_content else found
 
     def _fill(self, operator: GraphOperator, place: int, end: int) -> None:
-        """Set what the items of an operator read, and their properties."""
+        """Set the inputs of an operator's items, and their properties."""
         _, computes = self._wholes.get(operator.full_name, ((), operator))
         before: list[Source] = []
         left = [self._trace(each) for each in _values(computes)]
@@ -277,7 +277,7 @@ def _wholes(
 ) -> dict[str, tuple[tuple[str, ...], GraphOperator]]:
     """Return groups that are one operator in another graph if one of the two is quantised, by the last name.
 
-    An integer product with the cast and the scaling behind it and what makes the scale; an operator with a
+    An integer product with the cast and the scaling behind it and the source of the scale; an operator with a
     clamp behind it, which the range of a quantised one replaces. Each with the operator that computes.
     """
     found = {}
@@ -348,7 +348,7 @@ _Keys = tuple[np.ndarray, np.ndarray]
 
 
 def _neighbourhoods(items: Sequence[Item], number: Callable[[Hashable], int]) -> list[list[int]]:
-    """Return numbers of what is upstream, then downstream, within 1, 2, 3 edges and at any distance."""
+    """Return numbers of the operators upstream, then downstream, within 1, 2, 3 edges and at any distance."""
 
     def upstream(at: int, known: Sequence[int]) -> tuple[Hashable, ...] | None:
         if any(
@@ -401,7 +401,7 @@ class Score:
     """
 
     def __init__(self, mine: Sequence[Item], golden: Sequence[Item]) -> None:
-        """Score each candidate by its own properties and those of its neighbourhood."""
+        """Score each candidate by its own properties and its neighbourhood's."""
         self.sides = mine, golden
         numbers: dict[Hashable, int] = {}
 
@@ -629,7 +629,7 @@ class Score:
 
 
 def _candidates(families: _Keys, keys: Sequence[_Keys]) -> np.ndarray:
-    """Return all pairs of a family; of large graphs those near each other in a class of equal keys."""
+    """Return all pairs of a family; of large graphs the ones near each other in a class of equal keys."""
     total = len(families[1])
 
     def classes(own: np.ndarray, other: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

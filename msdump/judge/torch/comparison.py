@@ -77,7 +77,7 @@ class _Cone:
 
 @dataclass
 class TorchComparison(LockstepComparison):
-    """A model whose values are compared with the values of a module that have the same names.
+    """A model, with values that are compared with a module's values of the same names.
 
     Attributes:
         module: The module.
@@ -90,7 +90,7 @@ class TorchComparison(LockstepComparison):
         inputs: Mapping[str, Any],
         advance: Callable[[], None] = lambda: None,
         *,
-        is_last: bool = False,  # noqa: ARG002 - the runners bound what they keep
+        is_last: bool = False,  # noqa: ARG002 - the runners bound their kernels
     ) -> bool:
         """Run both sides once; return whether both came to their end."""
         failed = len(self.failures)
@@ -140,7 +140,7 @@ class TorchComparison(LockstepComparison):
 
     @functools.cached_property
     def has_metadata(self) -> bool:
-        """Whether the exporter's metadata are still at most operators, so that those without are added."""
+        """Whether the exporter's metadata are still at most operators, so that the ones without are added."""
         nodes = [node for node in self.mine.graph.nodes if not node.is_added]
         return 2 * sum(bool(node.proto.metadata_props) for node in nodes) > len(nodes)
 
@@ -172,7 +172,7 @@ class _Row:
 class _Run:
     """One run: each operator waits until golden has computed all that it reads and writes, and then runs.
 
-    It reads golden's values where golden has some of its inputs' names, and else what the operators before
+    It reads golden's values where golden has some of its inputs' names, and else the outputs that the operators before
     it computed of golden's values. So its difference from golden's value is its own error.
     """
 
@@ -186,7 +186,7 @@ class _Run:
         self._aliases, self._extra = comparison.partners
         self._pending = set(module.names)
         self._golden: dict[str, GoldenValue] = {}
-        self._fed: dict[str, Any] = {**inputs}  # what operators read: golden's values
+        self._fed: dict[str, Any] = {**inputs}  # the operators' inputs: golden's values
         self._own: dict[str, Any] = {**inputs}  # the file's values
         self._cones: dict[str, _Cone] = {}
         self._known: dict[str, TensorEvidence] = {}
@@ -204,7 +204,7 @@ class _Run:
             self._run(self._waiting.popleft())
 
     def end(self) -> None:
-        """Run what is left, and compare the outputs of the network."""
+        """Run the other operators, and compare the outputs of the network."""
         while self._waiting:
             self._run(self._waiting.popleft())
         both, rows = self._both, [each.finding for each in self._rows]
@@ -396,7 +396,7 @@ class _Run:
         return ""
 
     def _explained(self, finding: Finding, row: _Row) -> Finding:
-        """Return a fault with its function in words, and what one side alone has before it.
+        """Return a fault with its function in words, and the operators that one side alone has before it.
 
         The fault is that of an operator with a wrong weight, or of one that golden's function does not have.
         """
@@ -455,7 +455,7 @@ def _like(golden: np.ndarray, result: np.ndarray) -> np.ndarray:
 
 
 def _metadata(node: Node) -> dict[str, str]:
-    """Return what the exporter noted at an operator."""
+    """Return the exporter's notes at an operator."""
     return {each.key.removeprefix("pkg.torch.onnx."): each.value for each in node.proto.metadata_props}
 
 
@@ -547,7 +547,7 @@ def check_export(module: Any, args: Any, onnx: Any = None) -> TorchComparison:
     Args:
         module: The module, a ``torch.nn.Module``.
         args: Arguments of its call: a tuple, or one tensor.
-        onnx: The export, or what another tool made of it: a file or an ``onnx.ModelProto``; None:
+        onnx: The export, or another tool's version of it: a file or an ``onnx.ModelProto``; None:
             ``torch.onnx.export`` makes it.
 
     Returns:

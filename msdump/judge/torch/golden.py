@@ -69,7 +69,7 @@ class Source:
     """A module, and the arguments of its call if the program gives them.
 
     Attributes:
-        title: What the user named.
+        title: The name that the user gave.
         module: The module, a ``torch.nn.Module``.
         args: Arguments of its call, None: they come from files.
     """
@@ -126,7 +126,7 @@ def load_source(text: str) -> Source:
 
 
 def _named(place: str, name: str, text: str) -> Any:
-    """Return an object of the user's program, which may import what lies beside it."""
+    """Return an object of the user's program, which may import modules beside it."""
     is_file = place.endswith(".py")
     if is_file and not Path(place).is_file():
         raise InputError(f"{PREFIX}{text}: there is no file {place}")
@@ -176,11 +176,11 @@ class TorchGolden:
     """The graph of a module's export, which runs value by value.
 
     Attributes:
-        title: What the user named.
+        title: The name that the user gave.
         names: Names of all values of the graph.
         inputs: Names of the values that stand for the file's inputs, in their order.
         outputs: Names of the values that the module returns, in their order.
-        texts: The calls as text, with the names of what they read, by name.
+        texts: The calls as text, with the names of their inputs, by name.
     """
 
     def __init__(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> None:
@@ -375,7 +375,7 @@ _SITE: Final = "site-packages/"
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Drop what the exporter prints and warns of: its steps, and partial graphs on refusals."""
+    """Drop the exporter's prints and warnings: its steps, and partial graphs on refusals."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         with contextlib.redirect_stderr(io.StringIO()):

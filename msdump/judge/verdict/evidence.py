@@ -165,7 +165,7 @@ class TensorEvidence:
         as_written: Whether an input, on the examined side, has the elements that its producer wrote, or
             these rounded to a type of the reading operator; None if unknown.
         summed: Norm of an output if none of the summands cancelled, of an operator that sums; else 0.
-        limit: Largest relative distance that agrees: what the types round, and what the inputs explain. None
+        limit: Largest relative distance that agrees: by the types' rounding and the inputs. None
             if the two had to be the same, or were not compared.
     """
 
@@ -263,7 +263,7 @@ class Finding:
     """One execution of an operator: a row of evidence that a source makes, and the verdict of the judge.
 
     A source (files, rows of statistics, two runs in lockstep, an operator that runs again, another framework)
-    gives the rows of one run in the order of execution. It fills in what it can say; the default of each
+    gives the rows of one run in the order of execution. It fills in the fields that it knows; the default of each
     field means unknown, or no difference.
 
     Attributes:
@@ -271,7 +271,7 @@ class Finding:
         verdict: The verdict, ``UNCHECKED`` until the judge has drawn it.
         tensors: Its tensors, inputs first; with a control flow operator's inputs where a branch or a loop
             reads them.
-        note: Reason of the verdict beside the numbers; "" for none. A source gives one to an operator whose
+        note: Reason of the verdict beside the numbers; "" for none. A source gives one to an operator if its
             counterpart did not run: it is not judged for this reason.
         own: Its own error, by output; empty if it did not run again.
         replaces: Name of the golden operator in its place, "" if both have the same operator.
@@ -294,7 +294,7 @@ class Finding:
         passes: How often it ran in this run of the network on the examined side and in golden, if these
             differ; None: equally often.
         scale: For an operator that quantises a tensor which golden does not: noise of its scale and zero
-            point, in multiples of the noise of those that fit the tensor's range, and a sentence on them.
+            point, in multiples of the noise of a scale that fits the tensor's range, and a sentence on them.
     """
 
     place: OperatorPlace

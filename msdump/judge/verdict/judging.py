@@ -176,7 +176,7 @@ def _overflown(operator: Operator) -> str | None:
 
 
 def _struck(operator: Operator) -> TensorEvidence | None:
-    """Return the first output with NaN or infinities of which no wrong input or other result tells more."""
+    """Return the first output with NaN or infinities that no wrong input or other result explains."""
     if operator.own is not None or (operator.row.wiring and not operator.is_contradicted):
         return None
     return next((each for each in operator.bad_outputs if each.misplaced), None)

@@ -187,7 +187,7 @@ class Operator:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether outputs that agree contradict what running again says of its inputs and its kernel.
+        """Whether outputs that agree contradict the result of running again on its inputs and its kernel.
 
         Where golden has a kernel of the same parts, the model's parts are only cut otherwise.
         """

@@ -1,4 +1,4 @@
-"""The noise of a quantised tensor's scale and zero point, beside those that fit the range of the tensor."""
+"""The noise of a quantised tensor's scale and zero point, beside a scale that fits the range of the tensor."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scale_noise(
         return None
     scale, zero = [*(float(each.reshape(-1)[0]) for each in how), 0.0][:2]
     limits, numbers = np.iinfo(dtype), numbers.astype(np.float64).reshape(-1)
-    if clamp or zero == limits.min:  # a ReLU in the operator before cuts off what is below zero
+    if clamp or zero == limits.min:  # a ReLU in the operator before cuts off negative numbers
         numbers = np.clip(numbers, 0, 6.0 if clamp == "ReLU6" else None)
     noise, low, high = _noise(numbers, (limits.min - zero) * scale, (limits.max - zero) * scale, scale)
     text = f"scale {scale:.3g} and zero point {zero:g} make {noise:.3g} times the noise of its range"

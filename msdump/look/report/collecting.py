@@ -393,7 +393,7 @@ class _Collector:
         return _UNKNOWN if refusal is None else str(refusal.value)
 
     def _histograms(self, found: Sequence[ReportedProblem]) -> Iterator[TensorHistogram]:
-        """Yield the histograms of operators with the first problems, and of the ones that were asked for."""
+        """Yield the histograms of operators with the first problems, and of the chosen ones."""
         chosen = {
             (each.operator, each.iterations[0] if each.iterations else 0): None
             for each in found[:_DRAWN]

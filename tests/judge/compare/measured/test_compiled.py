@@ -39,7 +39,7 @@ TOKENS = {
 @pytest.mark.parametrize("file_format", ["npy", "bin"])
 @pytest.mark.parametrize("mode", WITH_ROWS)
 def test_sound_runs_agree(dumped, mode, file_format, network, feeds):
-    """A fused kernel has no counterpart by its name; what names pair agrees, and nobody is accused."""
+    """A fused kernel has no counterpart by its name; operators that names pair agree, and none is accused."""
     tensors = dumped("tensors", network, feeds, context=O2, file_format=file_format)
     rows = dumped("rows", network, feeds, context=WITH_ROWS[mode], **ROWS)
 

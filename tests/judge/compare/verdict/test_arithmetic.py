@@ -1,4 +1,4 @@
-"""What kernels of two systems make differently without a fault: sums that cancel, NaN, arguments, views."""
+"""Differences of two systems' kernels that are no fault: sums that cancel, NaN, arguments, views."""
 
 from __future__ import annotations
 
