@@ -400,8 +400,8 @@ def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[
     """Return whether two graphs are forms of one network, maybe with other weights.
 
     They are if they share weights, or else if enough operators are paired one to one, and the pairs with
-    weights have weights of the same shapes; a rare property counts more. A pair of groups alone proves nothing:
-    two unrelated networks, from inputs to outputs, form such a pair.
+    weights have weights of the same shapes; a rare property counts more. A pair of groups alone proves
+    nothing: two unrelated networks, from inputs to outputs, form such a pair.
     """
     contents = [
         {each.label for item in side for each in item.sources if each.is_content and each.shape}

@@ -93,7 +93,7 @@ _RUNNING: Final = re.compile(r"\d+(?=\D*$)")
 
 
 class Source(NamedTuple):
-    """The identity of an input: an item's output (``place`` and ``slot``), or else a label, None if it is unknown.
+    """The identity of an input: an item's output (``place`` and ``slot``), or else a label, None if unknown.
 
     ``passed`` is the place of the cast, or the like, that is read directly; -1 for none.
     """

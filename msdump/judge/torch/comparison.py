@@ -172,8 +172,8 @@ class _Row:
 class _Run:
     """One run: each operator waits until golden has computed all that it reads and writes, and then runs.
 
-    It reads golden's values where golden has some of its inputs' names, and else the outputs that the operators before
-    it computed of golden's values. So its difference from golden's value is its own error.
+    It reads golden's values where golden has some of its inputs' names, and else outputs that
+    earlier operators computed of golden's values. So its difference from golden's value is its own error.
     """
 
     def __init__(
