@@ -42,7 +42,7 @@ def test_entry_points_are_installed(program):
     done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=60, check=False)
 
     assert (0, "") == (done.returncode, done.stderr)
-    assert "compare" in done.stdout
+    assert "convert" in done.stdout
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, Final
 
-from msdump.capture import refuse_by_name
-from msdump.config import saved
+from msdump import capture, config  # modules: their doors load pydantic and ONNX where they are used
 from msdump.device import INSERTED_PREFIX
 from msdump.errors import DumpReadError, MsdumpError
 from msdump.graph import written_inputs
@@ -61,7 +60,7 @@ class DumpExpectation:
             return None
         is_limited = plan.watch.writes_hits_alone or plan.watch.history or plan.files.max_bytes
         is_always = plan.when.trigger is Trigger.ALWAYS and plan.compiled.scene is None
-        return is_always and not is_limited and refuse_by_name(plan, "") is None
+        return is_always and not is_limited and capture.refuse_by_name(plan, "") is None
 
     @property
     def sides(self) -> frozenset[IO] | None:
@@ -69,7 +68,7 @@ class DumpExpectation:
         plan = self.plan
         if plan is None:
             return None
-        return frozenset(io for io in IO if refuse_by_name(plan, "", io) is not Reason.SIDE_NOT_ASKED)
+        return frozenset(io for io in IO if capture.refuse_by_name(plan, "", io) is not Reason.SIDE_NOT_ASKED)
 
     def has_chosen(self, full_name: str, op_type: str) -> bool:
         """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
@@ -77,14 +76,14 @@ class DumpExpectation:
         The full name is "" if unknown.
         """
         subject, plan = full_name or f"{op_type}{_NUMBER}", self.plan
-        is_listed = plan is not None and self.is_selective and refuse_by_name(plan, subject) is None
+        is_listed = plan is not None and self.is_selective and capture.refuse_by_name(plan, subject) is None
         return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
 
     @property
     def is_selective(self) -> bool:
         """Whether the configuration lists operators."""
         plan = self.plan
-        return plan is not None and refuse_by_name(plan, "") is Reason.NOT_IN_KERNELS
+        return plan is not None and capture.refuse_by_name(plan, "") is Reason.NOT_IN_KERNELS
 
     def excludes(self, full_name: str, op_type: str) -> bool:
         """Return whether a configuration leaves an operator out."""
@@ -296,7 +295,7 @@ def _plan(dump: Dump, iteration: Iteration) -> DumpPlan | None:
         context = Context(DeviceTarget(named or DeviceTarget.ASCEND))
         if context.device_target is DeviceTarget.ASCEND:
             context = replace(context, jit_level=JitLevel.O0)
-        with saved.silence():
-            return saved.parse(read_bytes(path), path, context, dump.path)
+        with config.saved.silence():
+            return config.saved.parse(read_bytes(path), path, context, dump.path)
     except (MsdumpError, ValueError):  # counts as no configuration
         return None

@@ -263,7 +263,7 @@ class Finding:
     """One execution of an operator: a row of evidence that a source makes, and the verdict of the judge.
 
     A source (files, rows of statistics, two runs in lockstep, an operator that runs again, another framework)
-    gives the rows of one run in the order of execution. It fills in the fields that it knows; the
+    gives the rows of one run in the order of execution. It fills in the known fields; the
     default of another field means unknown, or no difference.
 
     Attributes:

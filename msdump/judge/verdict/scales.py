@@ -1,4 +1,4 @@
-"""The noise of a quantised tensor's scale and zero point, beside a scale that fits the range of the tensor."""
+"""The noise of a quantised tensor's scale and zero point, beside a scale that fits the tensor's range."""
 
 from __future__ import annotations
 
