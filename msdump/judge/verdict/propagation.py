@@ -521,6 +521,7 @@ def judge_tensor(  # noqa: C901 - one branch for each kind of difference
         is_near = error.distance <= limit and error.cosine >= limits.cosine
         is_near &= error.scaled <= limit * limits.peak
         is_rounding = 0 < error.ulps <= limits.units(types) or 0 < error.largest <= floor
+        is_rounding &= limits.distance is None or bool(limits.explanation)  # not below a limit of the user
         verdict = TensorVerdict.AGREES if is_near or is_rounding else TensorVerdict.DIFFERS
         if verdict is TensorVerdict.DIFFERS and 0 < error.norm <= limit * tensor.summed:
             verdict, notes = TensorVerdict.AGREES, ["within the rounding of the summands", *notes]
