@@ -133,8 +133,14 @@ SOUND = {
 }
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "CPU"])
-@pytest.mark.parametrize("other", ["CPU", "Ascend:allow_fp32_to_bf16"])
+@pytest.mark.parametrize(
+    ("other", "mode"),
+    [
+        *(("CPU", mode) for mode in MODES if mode != "CPU"),
+        # without a graph file nothing says that float16 and bfloat16 round one weight: not beside O2
+        *(("Ascend:allow_fp32_to_bf16", mode) for mode in MODES if mode != "CPU" and "O2" not in mode),
+    ],
+)
 @pytest.mark.parametrize("case", SOUND)
 def test_rounding_in_the_type_that_computed_is_no_own_error(door, case, other, mode):
     """Sums that cancel and ties that rounding moves accuse nothing, in any type that golden computed in."""

@@ -161,14 +161,16 @@ class Rerunning:
         if operator is None or (rerun.weights and place.label in self._evaluations):
             return evidence  # an evaluation's weights differ from the training step's
         node = None if operator.site is None else operator.site.node
-        nodes = "" if node is None or node.is_added else "+".join(part.name for part in node.members)
+        is_known = node is not None and not node.is_added
+        nodes = "+".join(part.name for part in node.members) if node is not None and is_known else ""
+        # a dump without a graph file has no full names
+        full_name = node.operator.full_name if node is not None and is_known else ""
         # a tensor with golden's bits is no fault of the examined side
         same = {(each.io, each.slot) for each in evidence.tensors if each.error and each.error.is_same}
         read = {(each.io, each.slot) for each in evidence.tensors if each.io is IO.INPUT and each.error}
         return replace(
             evidence,
-            # operators of a compiled graph have the compiler's names, not the model's
-            place=replace(place, onnx_name=place.onnx_name or nodes),
+            place=replace(place, onnx_name=place.onnx_name or nodes, full_name=place.full_name or full_name),
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=tuple(each for each in rerun.own if (each.io, each.slot) not in same),
             propagated=_propagated(evidence, rerun),

@@ -174,16 +174,17 @@ class Operator:
     def own(self) -> OwnError | None:
         """The first own error that rounding does not explain, and that golden does not contradict.
 
-        Outputs that agree contradict an own error within their limit. They also do if something before
-        has differed: files then do not hold the values that the operator read.
+        Outputs with golden's bits contradict it, and outputs that agree one within an epsilon of their type.
+        Outputs that agree also do if something before has differed: files then do not hold the values that
+        it read.
         """
         found = next((each for each in self.row.own if not each.is_explained), None)
         if found is None or self.row.replaces or self.bad_outputs or not self.outputs:
             return found
-        limit = max((each.limit or 0.0 for each in self.outputs), default=0.0)
-        is_near = not found.error.misplaced and found.error.distance <= limit
+        epsilon = max((each.limit or 0.0 for each in self.outputs), default=0.0) / _OF_LIMIT
+        is_rounding = not found.error.misplaced and found.error.distance <= epsilon
         are_same = all(each.error is not None and each.error.is_same for each in self.outputs)
-        return None if are_same or is_near or self.before.differs else found
+        return None if are_same or is_rounding or self.before.differs else found
 
     @property
     def is_contradicted(self) -> bool:

@@ -433,11 +433,11 @@ CASES = {
     "an own error of golden's bits": case(
         "equal", operator(inputs=[0], outputs=[0], own=own(FAR, is_explained=False))
     ),
-    "an own error within the limit of outputs that agree": case(
+    "an own error within an epsilon of outputs that agree": case(
         "agrees", operator(inputs=[0], outputs=[NEAR], own=own(NEAR, is_explained=False))
     ),
     "an own error beyond it": case(
-        "own", operator(inputs=[0], outputs=[NEAR], own=own(FAR, is_explained=False))
+        "own", operator(inputs=[0], outputs=[NEAR], own=own(1e-4, is_explained=False))
     ),
     # an inherited error is no larger than the inputs make it
     "a sum of inputs that differ": case(
