@@ -37,10 +37,8 @@ from msdump.judge.diff import (
     sharing_weights,
 )
 from msdump.judge.torch import PREFIX, TorchGolden, load_source, torch_comparison
-from msdump.judge.verdict import FEW_BITS, QUANTISED, Limits, coarser
+from msdump.judge.verdict import Limits, coarser
 from msdump.plan import DeviceTarget
-
-_BYTE: Final = 8  # bits
 
 
 def _badness(output: OutputDifference) -> float:
@@ -299,9 +297,11 @@ def _widened(comparison: LockstepComparison) -> Limits:
     limits, models = comparison.limits, (comparison.mine.model, comparison.golden.model)
     reason, bits = apart(*models), fewest_bits(*models)
     if reason:
-        distance = QUANTISED if bits >= _BYTE else FEW_BITS
-        messages.say(f"note: {reason}: the limit of the relative distance is {distance:g} (--distance)")
-        return replace(limits, distance=distance, explanation=f"{bits} bits")
+        limits = limits.of_bits(bits)
+        messages.say(
+            f"note: {reason}: the limit of the relative distance is {limits.distance:g} (--distance)"
+        )
+        return limits
     held = rounded_to(comparison.pairing.models)
     if held:
         messages.say(

@@ -308,9 +308,10 @@ class _Run:
         evidence = [self._with_scale(each) for each in sorted(evidence, key=lambda each: each.place.time)]
         facts = {fact: folder for folder in folders for fact in self._comparison.facts(folder)}
         self._report.facts += (each for each in facts if each not in self._report.facts)
+        limits, bits = self._comparison.limits, [each.bits for each in folders if each.bits]
         judged = judge(
             evidence,
-            self._comparison.limits,
+            limits.of_bits(min(bits)) if bits and limits.distance is None else limits,
             [*facts],
             place_of=lambda fact: facts[fact].place_of(fact),
             is_continued=self._is_continued,

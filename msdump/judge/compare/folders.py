@@ -26,12 +26,17 @@ from msdump.judge.compare.surroundings import (
 from msdump.judge.pair import is_quantised
 from msdump.judge.verdict import (
     CLAMPS,
+    PACKED,
     Finding,
     OperatorPlace,
+    ScaledOperator,
     TensorEvidence,
     TensorVerdict,
     Verdict,
     coarser,
+    kind,
+    packed_fault,
+    unlike_scales,
 )
 from msdump.read import (
     ABSENT,
@@ -51,6 +56,8 @@ _ONE_BY_ONE: Final = frozenset({FolderKind.TENSORS, FolderKind.COMPILED})
 """Kinds of the directories that have a file for each tensor."""
 
 _Slot = tuple[IO, int]
+
+_BYTE: Final = 8  # bits
 
 _QUANTISING: Final = ((IO.INPUT, 0), (IO.OUTPUT, 0), (IO.INPUT, 1), (IO.INPUT, 2))
 """What QuantizeLinear reads, writes, and takes for scale and zero point."""
@@ -349,14 +356,76 @@ class ComparedFolder:
             arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
             is_random=_is_random(mine, theirs),
+            wiring="" if _are_golden(known) else self.scales.get(name) or self._packed_fault(execution, mine),
             returned=frozenset([each.slot for each in self.returned if each.name == name]),
             unread=self.mine.unread(mine) | self._leftover(execution),
         )
 
     @cached_property
-    def _is_golden_quantised(self) -> bool:
-        operators = {} if self.theirs.graph is None else self.theirs.graph.operators
-        return is_quantised(each.op_type for each in operators.values())
+    def bits(self) -> int | None:
+        """Fewest bits of quantised numbers if one side alone computes with such; None otherwise."""
+        graphs = [each.graph for each in (self.mine, self.theirs) if each.graph is not None]
+        operators = [(each, graph) for graph in graphs for each in graph.operators.values()]
+        if len(graphs) < len((self.mine, self.theirs)) or self._are_quantised[0] == self._are_quantised[1]:
+            return None
+        packed = (parse_attributes(each.attributes).get("bits") for each, _ in operators if each.attributes)
+        read = (graph.form_of(each.inputs[0]).dtype for each, graph in operators if _dequantises(each))
+        found = [each for each in (*packed, *(dtype.strip("uint") for dtype in read)) if each]
+        return min([_BYTE, *(int(each) for each in found if str(each).isdecimal())])
+
+    @cached_property
+    def _are_quantised(self) -> tuple[bool, bool]:
+        mine, golden = (
+            is_quantised(each.op_type for each in ({} if graph is None else graph.operators).values())
+            for graph in (self.mine.graph, self.theirs.graph)
+        )
+        return mine, golden
+
+    def is_clamp(self, operator: GraphOperator | None) -> bool:
+        """Return whether the range of the examined side's integers stands for a golden operator."""
+        if self.mine.graph is None or operator is None or operator.op_type not in CLAMPS:
+            return False
+        kinds = {each.op_type for each in self.mine.graph.operators.values()}
+        return self._are_quantised == (True, False) and operator.op_type not in kinds
+
+    @cached_property
+    def scales(self) -> Mapping[str, str]:
+        """Sentences on operators that read integers by another scale than they were written with, by name."""
+        graph = self.mine.graph
+        return {} if graph is None else unlike_scales(map(self._scaled, graph.operators.values()))
+
+    def _packed_fault(self, execution: OperatorExecution, operator: GraphOperator | None) -> str:
+        """Return a sentence on a weight of few bits that is not golden's rounded to them, "" for none."""
+        if operator is None or operator.op_type != PACKED or self.bits is None:
+            return ""
+        partner = execution.counterparts.get((IO.OUTPUT, 0))
+        found = () if partner is None else self.golden.operators.get(partner.name.op_name, ())
+        weights = [each for each in found if (each.io, each.slot) == (IO.INPUT, 1)]
+        read = [execution.tensor(IO.INPUT, slot) for slot in range(1, len(operator.inputs))]
+        if not weights or None in read[:2]:
+            return ""
+        try:
+            own = [each.on_host() for each in read[:3] if each is not None]
+            return packed_fault(own, parse_attributes(operator.attributes), weights[0].on_host())
+        except (DumpReadError, FormatError):  # said where the tensors themselves are compared
+            return ""
+
+    def _scaled(self, operator: GraphOperator) -> ScaledOperator:
+        execution = self._executions.get(names.sanitize(operator.full_name))
+
+        def constant(slot: int) -> np.ndarray | None:
+            tensor = None if execution is None else execution.tensor(IO.INPUT, slot)
+            try:
+                return None if tensor is None else tensor.on_host()
+            except (DumpReadError, FormatError):  # said where the tensors themselves are compared
+                return None
+
+        name = operator.full_name
+        read = [
+            (each.name, each.slot) if each.kind is SourceKind.OPERATOR else None for each in operator.inputs
+        ]
+        written = [(name, slot) for slot in range(len(operator.outputs))]
+        return ScaledOperator(name, name, operator.op_type, read, written, constant)
 
     def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
         """Return the arrays of an operator that quantises a tensor, if golden computes without quantising.
@@ -367,7 +436,7 @@ class ComparedFolder:
             missing.
         """
         graph, golden = self.mine.graph, self.theirs.graph
-        if graph is None or golden is None or self._is_golden_quantised:
+        if graph is None or golden is None or self._are_quantised[1]:
             return None
         execution = self.matched.executions[number]
         operands = [execution.tensor(io, slot) for io, slot in _QUANTISING]
@@ -417,7 +486,9 @@ class ComparedFolder:
     def _told(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
     ) -> TensorEvidence:
-        """Return a tensor, as unchecked if the kernel does not write it."""
+        """Return a tensor, as unchecked if the kernel does not write it, or one side alone has integers."""
+        if self.bits and {kind(tensor.dtype), kind(tensor.golden_dtype)} == {"int", "float"}:
+            return replace(tensor, error=None, verdict=TensorVerdict.UNCHECKED, note="one is quantised")
         writer, slot = execution, tensor.slot
         if tensor.io is IO.INPUT:
             found = self._executions.get(names.sanitize(source.name))
@@ -544,6 +615,16 @@ def _with_lost(
     )
 
 
+def _dequantises(operator: GraphOperator) -> bool:
+    return operator.op_type == "DequantizeLinear" and bool(operator.inputs)
+
+
+def _are_golden(tensors: Sequence[TensorEvidence]) -> bool:
+    """Return whether all compared outputs have golden's bits."""
+    found = [each.error for each in tensors if each.io is IO.OUTPUT and each.error is not None]
+    return bool(found) and all(each.is_same for each in found)
+
+
 def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:
     if operator is None:
         return frozenset()
@@ -601,18 +682,19 @@ def absence_findings(folder: ComparedFolder) -> Iterator[Finding]:
 def is_expected(folder: ComparedFolder, name: str) -> bool:
     """Return whether the examined side should have a golden operator.
 
-    Operators that the device inserts have no counterpart; compiled graphs have no task for operators that
-    only pass tensors on, and contain folded results of operators that only read weights.
+    Operators that the device inserts have no counterpart, nor have clamps beside integers; compiled graphs
+    have no task for operators that only pass tensors on, and contain folded results of operators that only
+    read weights.
     """
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
-    if folder.is_torn or _is_left_out(folder, name):
+    operator = folder.theirs.operator(name)
+    if folder.is_torn or _is_left_out(folder, name) or folder.is_clamp(operator):
         return False
     if folder.dumped.kind.is_compiled is not folder.golden.kind.is_compiled and folder.unread_graphs:
         return False  # names of fused kernels and of single operators differ
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
         return True
-    operator = folder.theirs.operator(name)
     is_run = operator is None or not is_settled(operator.op_type)
     return is_run and not folder.theirs.is_fixed(name)
 

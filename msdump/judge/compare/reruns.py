@@ -174,7 +174,7 @@ class Rerunning:
             tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
             own=tuple(each for each in rerun.own if (each.io, each.slot) not in same),
             propagated=_propagated(evidence, rerun),
-            wiring="" if read and read <= same and not rerun.replaces else rerun.wiring,
+            wiring=evidence.wiring or ("" if read and read <= same and not rerun.replaces else rerun.wiring),
             replaces=evidence.replaces or rerun.replaces,
             is_in_golden=operator.is_in_golden and bool(rerun.replaces) and not evidence.replaces,
             wrong_weights={

@@ -20,7 +20,7 @@ from msdump.judge.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, S
 from msdump.judge.diff.models import Places, Side
 from msdump.judge.diff.own_errors import GoldenOperators
 from msdump.judge.diff.pairing import Pairing, golden_inputs, output_names
-from msdump.judge.diff.quantised import Quantisation, as_real, unlike_scales
+from msdump.judge.diff.quantised import Quantisation, as_real, scaled_operators
 from msdump.judge.rerun import OperatorRunners
 from msdump.judge.verdict import (
     CLAMPS,
@@ -37,6 +37,7 @@ from msdump.judge.verdict import (
     judge,
     judge_tensor,
     scale_noise,
+    unlike_scales,
 )
 from msdump.record import IO
 from msdump.store import names
@@ -98,7 +99,7 @@ class LockstepComparison:
     def __post_init__(self) -> None:
         """Report the facts about the two models, and golden operators that one lacks."""
         for graph in self.mine.graph.walk():
-            self.scales |= unlike_scales(graph)
+            self.scales |= unlike_scales(scaled_operators(graph))
         self.runners = OperatorRunners(self.mine.copies, self.mine.runtime)
         self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
         models = self.pairing.models

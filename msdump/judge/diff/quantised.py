@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,39 +11,8 @@ import numpy as np
 
 from msdump.graph import Graph, Node
 from msdump.judge.pair import is_quantised as are_quantised
+from msdump.judge.verdict import MOVING, SCALED, ScaledOperator
 from msdump.observer import Array, Arrays
-
-_SCALED: Final[Mapping[str, tuple[int, int]]] = {
-    "QuantizeLinear": (1, 2),
-    "QLinearConv": (6, 7),
-    "QLinearMatMul": (6, 7),
-    "QLinearAdd": (6, 7),
-    "QLinearMul": (6, 7),
-    "QGemm": (7, 8),
-    "QLinearConcat": (0, 1),
-    "QLinearSigmoid": (3, 4),
-    "QLinearLeakyRelu": (3, 4),
-    "QLinearSoftmax": (3, 4),
-    "QLinearAveragePool": (3, 4),
-    "QLinearGlobalAveragePool": (3, 4),
-    "QLinearReduceMean": (3, 4),
-}
-"""Inputs that are scale and zero point of the output, by operator; of ONNX and of onnxruntime's domain."""
-
-_READING: Final[Mapping[str, tuple[tuple[int, int, int], ...]]] = {
-    **dict.fromkeys(_SCALED, ((0, 1, 2),)),
-    "QuantizeLinear": (),
-    "QLinearConcat": (),
-    "DequantizeLinear": ((0, 1, 2),),
-    **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul", "QGemm"), ((0, 1, 2), (3, 4, 5))),
-}
-"""Inputs of integers, each with those of its scale and zero point, by operator."""
-
-_MOVING: Final = frozenset(
-    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "DepthToSpace", "SpaceToDepth"}
-    | {"Slice", "Split", "Gather", "Expand", "Tile", "MaxPool", "Relu", "Clip"}
-)
-"""Operators that return elements of their first input, and so have its scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,34 +93,12 @@ def _is_weight(graph: Graph, node: Node) -> bool:
     return node.op_type == "DequantizeLinear" and node.inputs[0] in graph.weights
 
 
-def unlike_scales(graph: Graph) -> dict[str, str]:
-    """Return a sentence on each operator that reads integers by another scale than they were written with."""
-    made: dict[str, tuple[Node, list[np.ndarray]]] = {}
-    found: dict[str, str] = {}
-
-    def how(node: Node, slots: Sequence[int]) -> list[np.ndarray]:
-        names = [node.inputs[slot] if slot < len(node.inputs) else "" for slot in slots]
-        return [
-            np.asarray(graph.weights[name]).reshape(-1) if name in graph.weights else _NONE for name in names
-        ]
-
+def scaled_operators(graph: Graph) -> Iterator[ScaledOperator]:
+    """Yield the operators of a graph, with the values of their scales."""
     for node in graph.nodes:
-        for slot, *slots in _READING.get(node.op_type, ()):
-            if node.inputs[slot] not in made:
-                continue
-            writer, written = made[node.inputs[slot]]
-            pairs = zip(("scale", "zero point"), how(node, slots), written, strict=True)
-            for kind, own, other in pairs:
-                if own.size == other.size == 1 and own[0] != other[0]:
-                    found[node.name] = (
-                        f"{kind} {own[0]:.3g} of input {slot}, which {writer.operator.full_name}"
-                        f" wrote with {other[0]:.3g}"
-                    )
-        if node.op_type in _SCALED:
-            made[node.outputs[0]] = node, how(node, _SCALED[node.op_type])
-        elif node.op_type in _MOVING and node.inputs[0] in made:
-            made |= dict.fromkeys(filter(None, node.outputs), made[node.inputs[0]])
-    return found
+        weights = [graph.weights.get(name) for name in node.inputs]
+        operator = node.operator.full_name, node.op_type
+        yield ScaledOperator(node.name, *operator, node.inputs, node.outputs, weights.__getitem__)
 
 
 def quantisations(graph: Graph) -> dict[str, Quantisation]:
@@ -165,9 +112,9 @@ def quantisations(graph: Graph) -> dict[str, Quantisation]:
 
 
 def _of_output(graph: Graph, node: Node, known: Mapping[str, Quantisation]) -> Quantisation | None:
-    if node.op_type in _MOVING:
+    if node.op_type in MOVING:
         return known.get(node.inputs[0])
-    slots = _SCALED.get(node.op_type)
+    slots = SCALED.get(node.op_type)
     if slots is None:
         return None
     scale, zero = (

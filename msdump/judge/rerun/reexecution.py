@@ -24,7 +24,7 @@ from msdump.judge.rerun.own import OperatorRunners, OwnErrors, RerunOutput, is_n
 from msdump.judge.rerun.sites import CompiledModel, ModelOperator, RerunOperator, file_names
 from msdump.judge.rerun.values import UNREADABLE, DumpedValues, Holder
 from msdump.judge.rerun.wiring import SWAPPED, DumpedInputs, wrong_weights
-from msdump.judge.verdict import OwnError
+from msdump.judge.verdict import PACKED, OwnError
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.threads import thread_count
@@ -183,6 +183,8 @@ class Reexecution:
         if operator.is_inserted:
             return self._handed_on(operator)
         site, replaces = operator.site, operator.replaces
+        if operator.op_type == PACKED and (site is None or site.node.op_type != PACKED):
+            site, replaces = None, ""  # a product with the model's weight in few bits
         if site is None:
             text = f"in place of {replaces}" if replaces else ""
             return Rerun(wiring=text, replaces=replaces, note="the model lacks this operator")

@@ -84,6 +84,8 @@ mostly small elements, are off by a few of them."""
 FEW_BITS: Final = 2**-1
 """The same with fewer than 8 bits: each product of such weights is off by a tenth."""
 
+_BYTE: Final = 8
+
 GAIN: Final = 16.0
 """How many times the distance of its inputs an operator's output inherits; beyond, it amplifies."""
 
@@ -186,6 +188,10 @@ class Limits:
         if self.distance is None:
             return "the limit of rounding is"
         return f"the limit of {self.explanation} is" if self.explanation else "the given limit is"
+
+    def of_bits(self, bits: int) -> Limits:
+        """Return the limits of a model that computes with so few bits, beside one that does not."""
+        return replace(self, distance=FEW_BITS if bits < _BYTE else QUANTISED, explanation=f"{bits} bits")
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest allowed distance of two tensors, None if they must be the same.

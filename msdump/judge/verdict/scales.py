@@ -1,11 +1,11 @@
-"""The noise of a quantised tensor's scale and zero point, beside a scale that fits the tensor's range."""
+"""Scales and zero points of quantised tensors: their noise, and operators that disagree on them."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -77,3 +77,121 @@ def _noise(numbers: np.ndarray, lowest: float, highest: float, scale: float) -> 
         clipped = np.zeros(1)
     noise = math.hypot(scale, math.sqrt(12 * float(np.mean(np.square(clipped)))))
     return (noise / least if least else 0.0), low, high
+
+
+SCALED: Final[Mapping[str, tuple[int, int]]] = {
+    "QuantizeLinear": (1, 2),
+    "QLinearConv": (6, 7),
+    "QLinearMatMul": (6, 7),
+    "QLinearAdd": (6, 7),
+    "QLinearMul": (6, 7),
+    "QGemm": (7, 8),
+    "QLinearConcat": (0, 1),
+    "QLinearSigmoid": (3, 4),
+    "QLinearLeakyRelu": (3, 4),
+    "QLinearSoftmax": (3, 4),
+    "QLinearAveragePool": (3, 4),
+    "QLinearGlobalAveragePool": (3, 4),
+    "QLinearReduceMean": (3, 4),
+}
+"""Inputs that are scale and zero point of the output, by operator; of ONNX and of onnxruntime's domain."""
+
+_READING: Final[Mapping[str, tuple[tuple[int, int, int], ...]]] = {
+    **dict.fromkeys(SCALED, ((0, 1, 2),)),
+    "QuantizeLinear": (),
+    "QLinearConcat": (),
+    "DequantizeLinear": ((0, 1, 2),),
+    **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul", "QGemm"), ((0, 1, 2), (3, 4, 5))),
+}
+"""Inputs of integers, each with those of its scale and zero point, by operator."""
+
+MOVING: Final = frozenset(
+    {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "DepthToSpace", "SpaceToDepth"}
+    | {"Slice", "Split", "Gather", "Expand", "Tile", "MaxPool", "Relu", "ReLU", "Clip", "ExpandDims"}
+    | {"StridedSlice", "BroadcastTo"}
+)
+"""Operators that return elements of their first input, and so have its scale."""
+
+
+class ScaledOperator(NamedTuple):
+    """An operator that may read or write quantised tensors.
+
+    Attributes:
+        name: Its name.
+        full_name: Its scoped name.
+        op_type: Its type, in ONNX.
+        inputs: Keys of the values that it reads.
+        outputs: Keys of the values that it writes.
+        constant: Returns the elements of a constant input by number; None where they are not known.
+    """
+
+    name: str
+    full_name: str
+    op_type: str
+    inputs: Sequence[Hashable]
+    outputs: Sequence[Hashable]
+    constant: Callable[[int], np.ndarray | None]
+
+
+def unlike_scales(operators: Iterable[ScaledOperator]) -> dict[str, str]:
+    """Return a sentence on each operator that reads integers by another scale than they were written with."""
+    made: dict[Hashable, tuple[str, list[np.ndarray]]] = {}
+    found: dict[str, str] = {}
+
+    def how(operator: ScaledOperator, slots: Sequence[int]) -> list[np.ndarray]:
+        arrays = [operator.constant(slot) if slot < len(operator.inputs) else None for slot in slots]
+        return [np.zeros(0) if each is None else np.asarray(each).reshape(-1) for each in arrays]
+
+    for operator in operators:
+        for slot, *slots in _READING.get(operator.op_type, ()):
+            if slot >= len(operator.inputs) or operator.inputs[slot] not in made:
+                continue
+            writer, written = made[operator.inputs[slot]]
+            pairs = zip(("scale", "zero point"), how(operator, slots), written, strict=True)
+            for kind, own, other in pairs:
+                if own.size == other.size == 1 and own[0] != other[0]:
+                    found[operator.name] = (
+                        f"{kind} {own[0]:.3g} of input {slot}, which {writer} wrote with {other[0]:.3g}"
+                    )
+        if operator.op_type in SCALED:
+            made[operator.outputs[0]] = operator.full_name, how(operator, SCALED[operator.op_type])
+        elif operator.op_type in MOVING and operator.inputs and operator.inputs[0] in made:
+            made |= dict.fromkeys(filter(None, operator.outputs), made[operator.inputs[0]])
+    return found
+
+
+PACKED: Final = "MatMulNBits"
+"""Operator of onnxruntime with a weight of few bits, packed in bytes."""
+
+_ROUNDED: Final = 0.4
+"""Steps by which weights that are rounded to the nearest number may be off: 0.29, and few are cut off."""
+
+
+def packed_fault(read: Sequence[np.ndarray], attributes: Mapping[str, Any], golden: np.ndarray) -> str:
+    """Return a sentence on a weight of few bits that is not golden's rounded to them; "" where it is.
+
+    Args:
+        read: Packed integers, scales and, where there are some, zero points.
+        attributes: Attributes of the operator that reads them.
+        golden: Golden's weight, K x N.
+    """
+    size, count, bits = (int(attributes[name]) for name in ("K", "N", "bits"))
+
+    def integers(packed: np.ndarray) -> np.ndarray:
+        each = np.unpackbits(packed.reshape(count, -1), axis=1, bitorder="little").reshape(count, -1, bits)
+        return (each @ (1 << np.arange(bits))).astype(np.float64)
+
+    packed, scales, *points = read
+    scales = scales.reshape(count, -1).astype(np.float64)
+    zero = np.full_like(scales, 1 << (bits - 1))
+    if points:
+        zero = integers(points[0]) if points[0].dtype == np.uint8 else points[0].reshape(count, -1)
+    block = int(attributes["block_size"])
+    spread = (np.repeat(each[:, : scales.shape[1]], block, axis=1)[:, :size] for each in (zero, scales))
+    zero, scales = spread
+    if golden.shape != (size, count):
+        return ""
+    off = (integers(packed)[:, :size] - zero) * scales - golden.T
+    steps = float(np.sqrt(np.mean(np.square(off)) / np.mean(np.square(scales))))
+    told = f"input 1 is off golden's weight by {steps:.2g} of its steps, 0.29 by rounding"
+    return "" if steps <= _ROUNDED else told

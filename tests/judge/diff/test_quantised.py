@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -12,7 +13,10 @@ from onnx import numpy_helper
 from onnxruntime import quantization
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
+from msdump.capture import Process
 from msdump.cli import main
+from msdump.frontends import mindspore
+from tests.dump import settings
 from tests.faults.networks import network
 from tests.texts import parsed
 
@@ -245,6 +249,23 @@ def test_what_onnxruntime_fuses_agrees_at_its_borders(golden, quantised):
     assert (0, []) == (code, document["accused"])
 
 
+def save_four_bits(folder, form, factor):
+    """Save two products, and their form with 4 bits; the scales of the second one are multiplied."""
+    rng = np.random.default_rng(5)
+    weights = {"w0": rng.standard_normal((64, 64)) / 8, "w1": rng.standard_normal((64, 32)) / 8}
+    body = "a = MatMul(x, w0) b = Relu(a) c = Neg(b) d = Neg(c) y = MatMul(d, w1)"
+    text = f"g (float[4,64] x) => (float[4,32] y) {{ {body} }}"
+    model = parsed(text, **{name: array.astype(np.float32) for name, array in weights.items()})
+    onnx.save(model, folder / "float.onnx")
+    quantizer = MatMulNBitsQuantizer(model, block_size=32, is_symmetric=True, quant_format=form)
+    quantizer.process()
+    made = quantizer.model.model
+    (scales,) = [
+        each.name for each in made.graph.initializer if "scale" in each.name and each.name.startswith("w1")
+    ]
+    onnx.save(changed(made, scales, np.float32(factor)), folder / "four.onnx")
+
+
 FOUR_BITS = {"sound": (1.0, []), "by a fifth": (1.2, ["op1"]), "twice": (2.0, ["op1"])}
 
 
@@ -252,23 +273,73 @@ FOUR_BITS = {"sound": (1.0, []), "by a fifth": (1.2, ["op1"]), "twice": (2.0, ["
 @pytest.mark.parametrize("form", quantization.QuantFormat)
 def test_weights_of_four_bits(form, factor, expected, tmp_path):
     """Rounding to 4 bits is no fault, and a wrong scale of one layer is named."""
-    rng = np.random.default_rng(5)
-    weights = {"w0": rng.standard_normal((64, 64)) / 8, "w1": rng.standard_normal((64, 32)) / 8}
-    text = "g (float[4,64] x) => (float[4,32] y) { a = MatMul(x, w0) b = Relu(a) y = MatMul(b, w1) }"
-    model = parsed(text, **{name: array.astype(np.float32) for name, array in weights.items()})
-    onnx.save(model, tmp_path / "float.onnx")
-    quantizer = MatMulNBitsQuantizer(model, block_size=32, is_symmetric=True, quant_format=form)
-    quantizer.process()
-    made = quantizer.model.model
-    (scales,) = [
-        each.name for each in made.graph.initializer if "scale" in each.name and each.name.startswith("w1")
-    ]
-    onnx.save(changed(made, scales, np.float32(factor)), tmp_path / "four.onnx")
+    save_four_bits(tmp_path, form, factor)
 
     code, document, said = diff(tmp_path / "four.onnx", tmp_path / "float.onnx")
 
     assert "the limit of the relative distance is 0.5" in said
     assert (bool(expected), expected) == (bool(code), [each[-3:] for each in document["accused"]])
+
+
+PACKED_BITS = {"sound": (1.0, []), "twice": (2.0, ["MatMulNBits-op1"])}
+
+
+@pytest.mark.parametrize(("factor", "expected"), PACKED_BITS.values(), ids=PACKED_BITS)
+@pytest.mark.parametrize("has_model", [False, True])
+def test_files_of_packed_weights(has_model, factor, expected, accused, tmp_path):
+    """Files of a model with packed weights agree with the original's; a wrong scale of a layer is named."""
+    save_four_bits(tmp_path, quantization.QuantFormat.QOperator, factor)
+
+    options = ["--model", f"{tmp_path}/float.onnx"] if has_model else []
+    assert expected == accused(tmp_path, "four", *options)
+
+
+WRONG_SCALES = {
+    "sound": (1, 0, []),
+    "scale": (1.5, 0, ["DequantizeLinear"]),
+    "zero point": (1, 9, ["DequantizeLinear"]),
+}
+
+
+@pytest.mark.parametrize(("factor", "summand", "expected"), WRONG_SCALES.values(), ids=WRONG_SCALES)
+def test_files_of_unlike_scales(factor, summand, expected, accused, quantised, tmp_path):
+    """Files of a model with an operator that reads integers by a wrong scale name it beside the original."""
+    model = onnx.load(quantised / "qdq.onnx")
+    reader = next(each for each in model.graph.node if each.output[0] == "b_DequantizeLinear_Output")
+    slot = 2 if summand else 1
+    own = next(each for each in model.graph.initializer if each.name == reader.input[slot])
+    array = numpy_helper.to_array(own) * factor + summand
+    model.graph.initializer.append(
+        numpy_helper.from_array(array.astype(numpy_helper.to_array(own).dtype), "own")
+    )
+    reader.input[slot] = "own"
+    onnx.save(model, tmp_path / "mine.onnx")
+    onnx.save(onnx.load(quantised / "float.onnx"), tmp_path / "float.onnx")
+
+    assert expected == [each.partition("-")[0] for each in accused(tmp_path, "mine")]
+
+
+@pytest.fixture
+def accused(monkeypatch):
+    """Return a function that dumps a model and float.onnx and returns the accused operators."""
+    return functools.partial(dump_and_compare, monkeypatch)
+
+
+def dump_and_compare(monkeypatch, folder, mine, *options):
+    """Dump a model and float.onnx on the same inputs; return the operators that ``compare`` accuses."""
+    for name in (mine, "float"):
+        monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))  # iterations from 0
+        common = settings.common(f"{folder}/{name}", iteration="all")
+        config = folder / f"{name}.json"
+        blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
+        config.write_text(json.dumps(blocks))
+        line = ["run", f"{folder}/{name}.onnx", "--config", str(config), "--seed", "3"]
+        done = CliRunner().invoke(main, line)
+        assert 0 == done.exit_code, done.output
+    line = ["compare", f"{folder}/{mine}", f"{folder}/float", "-out", str(folder), "--json", *options]
+    done = CliRunner().invoke(main, line)
+    found = json.loads(done.stdout)["accused"]
+    return [each.rpartition("/")[2] for each in found]
 
 
 def test_a_result_near_zero_is_rounded_to_it(tmp_path):
