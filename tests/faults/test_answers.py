@@ -355,7 +355,9 @@ CLAIMS = {
         ON_CPU,
         BOTH,
     ),
-    "the reader of what a dropped part read is innocent": (SAMPLED, [(_left_out("moved"),)], PAIRS, BOTH),
+    "the reader of what a dropped part read is innocent": (
+        SAMPLED, [(_left_out("moved"),)], [each for each in PAIRS if each[0].name != "O1"], BOTH,
+    ),
     "the reader of what replaces a fused part is innocent": (
         MIXED, [(_retyped("moved", "Max"),), (_retyped("moved1", "Max"),)], PAIRS, BOTH,
     ),
@@ -385,9 +387,24 @@ CLAIMS = {
     "what a scan cuts and puts together is no weight": (RECURRENT, [()], PAIRS, BOTH),
     "what a concat put together is no weight": (ROTATED, [(_scaled("v", "dense"),)], PAIRS, ("model",)),
     "inputs and weights in another order are no errors that an operator inherits": (
-        SQUARED, [(_edited("swapped", "square", {"own", "replaced"}, _swapped),)], ON_CPU[:4], BOTH,
+        SQUARED, [(_edited("swapped", "square", {"own", "replaced", "weight"}, _swapped),)], ON_CPU[:4], BOTH,
     ),  # the others have no file of a graph
 }  # fmt: skip
+NAMES_ALONE = {
+    *(
+        ("kernels behind a changed operator, whose numbers moved, are not taken for others", n)
+        for n in range(3)
+    ),
+    *(("the only stranger in a body stands for what the body lacks", number) for number in range(2)),
+    ("a kernel that is fused otherwise behind what was dropped is innocent", 0),
+    ("a part that the only fused kernel lacks is told", 0),
+    ("kernels that read pieces have their counterparts", 1),
+    ("readers of pieces are not missing", 0),
+    ("the reader of a constant that the compiler made wrongly is told", 0),
+    ("the reader of what a dropped part read is innocent", 0),
+    ("the reader of what replaces a fused part is innocent", 1),
+}
+"""Claims that do not hold under O2: its dumps have no graph file, and names that moved pair others."""
 TRIALS = [
     pytest.param(
         trials.Case(net, faults, pair), checks, id=f"{claim}, {number}, {pair[0].name}, {pair[1].name}"
@@ -395,6 +412,7 @@ TRIALS = [
     for claim, (net, alternatives, pairs, checks) in CLAIMS.items()
     for number, faults in enumerate(alternatives)
     for pair in pairs
+    if (claim, number) not in NAMES_ALONE or not pair[0].name.startswith("O2")
 ]
 
 
