@@ -73,8 +73,7 @@ def test_wrong_kernels_are_named_by_the_model(door, wrong, expected, mode):
 
     _, told = document(mine, golden, "--model", f"{golden}.onnx")
 
-    # a compiled graph without a graph file has the names of its files
-    assert [f"Default_{expected}"] * bool(expected) == [each.replace("/", "_") for each in told["accused"]]
+    assert [f"Default/{expected}"] * bool(expected) == told["accused"]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -86,7 +85,7 @@ def test_a_softmax_over_another_axis_is_named(door, mode):
 
     _, told = document(mine, golden, "--model", f"{golden}.onnx")
 
-    assert ["Default_Softmax-op0"] == [each.replace("/", "_") for each in told["accused"]]
+    assert ["Default/Softmax-op0"] == told["accused"]
 
 
 SHIFTED = {"x": normal(8, 64)}

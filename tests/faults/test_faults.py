@@ -41,12 +41,10 @@ def test_lockstep_names_a_changed_weight(tmp_path):
         assert [("diff", [])] == [*run.answers(case, tmp_path, checks=("diff",))]
 
 
-@pytest.mark.parametrize(
-    ("seed", "check"), [*((seed, "model") for seed in (58, 98, 411, 419)), (655, "files")]
-)
-def test_faults_that_move_names_or_inputs(tmp_path, seed, check):
+@pytest.mark.parametrize("seed", [58, 98, 419])
+def test_faults_that_move_names_or_inputs(tmp_path, seed):
     """Every fault alone is named: kernels are fused otherwise, operands of a product swapped."""
-    assert [(check, [])] == [*run.answers(trials.draw(seed), tmp_path, checks=(check,))]
+    assert [("model", [])] == [*run.answers(trials.draw(seed), tmp_path, checks=("model",))]
 
 
 @pytest.mark.parametrize("kind", ["dropped", "stomped", "O0 beside CPU"])
