@@ -49,7 +49,7 @@ def test_public_names_are_these():
             "open_dump",
             "set_context",
         ),
-        *("set_dump", "set_init_iter", "torchair", "training"),
+        *("set_dump", "set_init_iter", "torch", "torchair", "training"),
     ] == msdump.__all__
 
 

@@ -73,7 +73,7 @@ def torn(path, message):
             file.unlink()
 
 
-@pytest.mark.parametrize("message", ["whole", "torn", "gone"])
+@pytest.mark.parametrize("message", ["torn", "gone"])
 @pytest.mark.parametrize("side", ["mine", "golden"])
 def test_a_torn_graph_of_numbers_that_are_others(dump, side, message, caplog):
     """The .pb beside a torn .ir replaces it; without one, operators that only names accuse are unchecked."""
@@ -102,21 +102,6 @@ def test_a_fault_beside_a_torn_graph(sides, message, verdict):
     assert [(verdict, "AddN-op0")] == accused(mine, golden)
 
 
-@pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
-@pytest.mark.parametrize("numbers", [(4, 5, 6, 7), (6, 4, 3, 2), (3, 1, 5, 2)])
-def test_operators_of_one_size(sides, numbers, is_with_model):
-    """Files of one size go with the operators of the same contents, and a wrong file keeps its place."""
-    mine, golden = sides
-    options = ("--model", f"{golden}.onnx") if is_with_model else ()
-    renumbered(mine, numbers)
-
-    assert [] == accused(mine, golden, *options)
-
-    (path,) = mine.rglob(f"MatMul.*-op{numbers[3]}.*.output.0.*.npy")
-    np.save(path, np.load(path) * 1.5)
-    assert ("own", f"MatMul-op{numbers[3]}") == accused(mine, golden, *options)[0]
-
-
 def test_other_order_of_nodes(dump):
     """A model that lists the same operators in another order numbers them so, and none is accused."""
     golden, other = dump("golden", "pqrs", "p q s x"), dump("other", "rspq", "x s p q")
@@ -125,36 +110,6 @@ def test_other_order_of_nodes(dump):
     assert [] == accused(mine, golden)
     assert [] == accused(mine, golden, "--model", f"{golden}.onnx")
     assert [] == accused(mine, other, "--model", f"{golden}.onnx")
-
-
-def test_addend_of_another_operator(sides):
-    """A sum that reads one value twice in the place of another one is accused, in whatever order it reads."""
-    mine, golden = sides
-    files = {slot: next(mine.rglob(f"AddN.*.input.{slot}.*.npy")) for slot in range(3)}
-    tensors = {slot: np.load(file) for slot, file in files.items()}
-    for slot, other in {0: 1, 1: 2, 2: 0}.items():
-        np.save(files[slot], tensors[other])
-
-    assert [] == accused(mine, mine, "--model", f"{golden}.onnx")
-
-    np.save(files[2], tensors[1])
-    assert [("own", "AddN-op0")] == accused(mine, mine, "--model", f"{golden}.onnx")
-
-
-def test_numbers_of_other_sizes(door):
-    """Files with the sizes of operators that have other numbers in the graph go with these."""
-    weights = {"a": WEIGHTS["a"], "e": WEIGHTS["b"][:, :2]}
-    nodes = [node("MatMul", "x a", "p"), node("MatMul", "p e", "y")]
-    mine, golden = door.twice(model(nodes, [value("x", [4, 4])], ["y"], weights), FEEDS)
-    (graph,) = mine.rglob("*.ir")
-    text = re.sub(r" \{instance name: \S+\}", "", graph.read_text())  # another compiler's
-    graph.write_text(re.sub(r"MatMul-op(\d)\)", lambda found: f"MatMul-op{1 - int(found[1])})", text))
-
-    assert [] == accused(mine, golden)
-
-    (path,) = mine.rglob("MatMul.*-op1.*.output.0.*.npy")
-    np.save(path, np.load(path) * 2)
-    assert [("own", "MatMul-op1")] == accused(mine, golden)
 
 
 def test_shape_that_no_graph_tells(sides):

@@ -12,17 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from msdump.capture import graph_files
-from msdump.cli.compile import FORMS
 from msdump.config import mindspore, source
 from msdump.config.acl import plan as acl
 from msdump.convert import Target, convert_files, find_sources
 from msdump.encode import npy
 from msdump.errors import MsdumpError
-from msdump.execute import emulated
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
-from msdump.judge import inputs, read_rules
+from msdump.judge import inputs
 from msdump.look import describe
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import (
@@ -158,19 +155,12 @@ def _made(folder):
     np.savez(path, **feeds)
     graph = loader.load(data)
     yield "inputs", ("x.npz", path.read_bytes(), lambda path: inputs.from_file(graph, str(path)))
-    yield "rules", ("graph.json", _rules(data), lambda path: read_rules(str(path)))
     yield from ((name, tuple(item)) for name, *item in side_files.files())
 
 
 def _branches():
     """Return the bytes of a model with branches."""
     return (Path(__file__).resolve().parents[2] / "graphs" / "if.onnx").read_bytes()
-
-
-def _rules(data):
-    context = Context(DeviceTarget.ASCEND, jit_level=JitLevel.O2)
-    device = emulated(loader.load(data), None, context)
-    return b"".join(FORMS[".json"](graph_files.model(device)))
 
 
 def _configuration(path):

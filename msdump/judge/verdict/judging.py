@@ -160,11 +160,6 @@ def _foreign_weight(operator: Operator) -> str | None:
     return None if operator.row.reads or operator.row.own else _foreign(operator)
 
 
-def _foreign_value(operator: Operator) -> str | None:
-    """A value of unknown source differs, as in a branch or loop, and all operators before agree."""
-    return _foreign(operator) if operator.row.reads else None
-
-
 def _overflown(operator: Operator) -> str | None:
     """A weight or an input of the network is infinite in its type."""
     for each in operator.inputs:
@@ -478,7 +473,6 @@ CONDITIONS: Final[tuple[tuple[Verdict, Callable[[Operator], str | None]], ...]] 
     (Verdict.WEIGHT, _parameter),
     (Verdict.WEIGHT, _weight),
     (Verdict.WEIGHT, _foreign_weight),
-    (Verdict.OWN, _foreign_value),
     (Verdict.OWN, _uneven),
     (Verdict.NONFINITE, _overflown),
     (Verdict.INHERITED, _given_nonfinite),
