@@ -384,7 +384,7 @@ class Operator:
             differs=self.before.differs
             or is_suspect
             or any(each.is_bad for each in outputs)
-            or bool(self.bad_inputs and not self.outputs),  # of a loop, whose body comes next
+            or bool(self.bad_inputs and not self.outputs),  # a loop: its body comes next
             is_suspect=is_suspect,
             is_exact=self.before.is_exact and all(each.verdict is TensorVerdict.EQUAL for each in outputs),
             is_whole=self.before.is_whole and not any(each.verdict in UNCOMPARED for each in outputs),
