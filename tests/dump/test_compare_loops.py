@@ -76,6 +76,7 @@ CASES = {
     "start of a loop is zero": (loop(), loop(ZEROS), ["Default/Loop-op0"]),
     "start of a scan": (scan(), scan("0.1, 0.2, 0.35, 0.4"), ["Default/Scan-op0"]),
     "start of a scan is zero": (scan(), scan(ZEROS), ["Default/Scan-op0"]),
+    "one pass too many": (loop(), loop(most=5), ["Default/Loop-op0"]),
     "edge": (branches(), branches("0.999"), ["Default/Greater-op0"]),
 }
 """Golden's model, the examined one, and the accused operator."""

@@ -304,7 +304,8 @@ class _Run:
         """Yield the verdicts as tables list them, judged in the order of execution."""
         folders = [*self._folders.values()]
         evidence = [each for folder in folders for each in self._comparison.evidence(folder)]
-        evidence += control_evidence(folders, evidence)
+        # branches and loops stand before the operators of their bodies, which have the same times
+        evidence = [*control_evidence(folders, evidence), *evidence]
         evidence = [self._with_scale(each) for each in sorted(evidence, key=lambda each: each.place.time)]
         facts = {fact: folder for folder in folders for fact in self._comparison.facts(folder)}
         self._report.facts += (each for each in facts if each not in self._report.facts)

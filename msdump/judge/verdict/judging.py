@@ -160,6 +160,11 @@ def _foreign_weight(operator: Operator) -> str | None:
     return None if operator.row.reads or operator.row.own else _foreign(operator)
 
 
+def _foreign_value(operator: Operator) -> str | None:
+    """A value of unknown source differs, as in a branch or loop, and all operators before agree."""
+    return _foreign(operator) if operator.row.reads else None
+
+
 def _overflown(operator: Operator) -> str | None:
     """A weight or an input of the network is infinite in its type."""
     for each in operator.inputs:
@@ -495,6 +500,7 @@ CONDITIONS: Final[tuple[tuple[Verdict, Callable[[Operator], str | None]], ...]] 
     (Verdict.OWN, _attribute),
     (Verdict.DTYPE, _declared),
     (Verdict.OWN, _changed),
+    (Verdict.OWN, _foreign_value),
     (Verdict.UNCHECKED, _alone),
     (Verdict.HEALED, _healed),
     (Verdict.INHERITED, _without_outputs),

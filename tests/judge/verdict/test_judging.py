@@ -401,6 +401,11 @@ CASES = {
         words="^from input 1, A$",
     ),
     # branches and loops: a value handed in is an input like any other
+    "a state that differs in a pass": case(
+        "own",
+        *(A, B, operator("X", [0, FAR], [FAR], order=3, reads=(of("B"), ABSENT), number=1)),
+        words="^input 1 differs .* although all earlier operators agree$",
+    ),
     "a state behind a difference": case(
         "inherited",
         operator("A", [FAR], [FAR]),
