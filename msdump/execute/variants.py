@@ -54,7 +54,7 @@ _MINUS_ONE: Final = frozenset({"Elu", "Selu", "Celu"})
 """Operators that subtract 1 from an exponential, with the rounding of a number of about 1."""
 
 Change = Callable[[Node, Mapping[str, Array]], Mapping[str, Array]]
-"""Takes an original operator and its results by name; returns what those that read it get."""
+"""Takes an original operator and its results by name; returns the values that its readers get."""
 
 
 def _size(array: Array | None) -> Array | None:

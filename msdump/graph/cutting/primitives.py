@@ -22,7 +22,7 @@ _OPSET: Final = 21
 _IR: Final = 10
 
 _ALIKE: Final = {"Conv1D": "Conv2D", "MaxPool1D": "MaxPool", "AvgPool1D": "AvgPool"}
-"""Operators of series, which are computed as those of images."""
+"""Operators on signals of one dimension, which run as the ones on images of one row."""
 
 _OTHER_NAMES: Final = {"perm": "order", "multiples": "sizes", "shape": "sizes"}
 """Attributes of graph files that MindSpore's newer versions call otherwise."""

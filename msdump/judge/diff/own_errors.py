@@ -89,9 +89,8 @@ class GoldenOperators:
             if array is not None and again is not None and array.shape == again.shape:
                 own.append(self._own_error(tensor, array, again, (mine, ran), own_errors))
             other = written.get(pair.values.get(tensor.name, tensor.name))
-            if (
-                again is not None and not np.isfinite(again).all()
-            ):  # a shorter type than golden's may overflow
+            # a shorter type than golden's may overflow
+            if again is not None and not np.isfinite(again).all():
                 again = self._by_golden(ran, given, tensor.slot)
             if other is not None and again is not None and other.shape == again.shape:
                 propagated.append(measure_pair(again, other, np.inf).distance)
@@ -161,7 +160,9 @@ class GoldenOperators:
         for name in reads(ran.node):
             source = sources.get(name, "")
             array, is_weight = arrays.get(source), name in graph.weights and name not in graph.variables
-            if is_weight and (source in pair.weights or not self._agrees(mine, source, graph.weights[name])):
+            if is_weight and (
+                source in pair.weights or not self._agrees(mine, source, array, graph.weights[name])
+            ):
                 continue
             if array is None and name in graph.weights:
                 continue
@@ -172,9 +173,8 @@ class GoldenOperators:
             given[name] = array.astype(np.float32) if is_held else array
         return given
 
-    def _agrees(self, mine: Ran, name: str, weight: np.ndarray) -> bool:
+    def _agrees(self, mine: Ran, name: str, array: Array, weight: np.ndarray) -> bool:
         """Return whether a weight that operators of the leading side compute agrees with golden's."""
-        array = self._read(mine).get(name)
         if array is None or array.shape != weight.shape or array.dtype != weight.dtype:
             return False
         step = steps(mine.graph, mine.node, name)

@@ -61,9 +61,6 @@ ACCUSING: Final = frozenset(
 )
 """Verdicts that say: the fault is here."""
 
-INNOCENT: Final = frozenset({Verdict.EQUAL, Verdict.AGREES, Verdict.HEALED, Verdict.UNCHECKED})
-"""Verdicts on operators whose outputs do not differ, as far as they were compared."""
-
 
 class TensorVerdict(enum.StrEnum):
     """The verdict on a tensor beside its counterpart, from the best to the worst."""
@@ -358,11 +355,6 @@ class Finding:
     def is_bad(self) -> bool:
         """Whether it is accused, or one of its tensors differs or could not be compared."""
         return self.is_accused or any(tensor.is_bad for tensor in self.tensors)
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether all of its outputs were compared."""
-        return not any(tensor.verdict in UNCOMPARED for tensor in self.outputs)
 
     @property
     def own_error(self) -> float:
