@@ -18,6 +18,7 @@ from typing import Final
 
 from msdump import reading
 from msdump.errors import cause_of, passing_over
+from msdump.threads import new_lock
 
 DIRECTORY_MODE: Final = 0o700  # as MindSpore and CANN make theirs: tensors may hold users' data
 
@@ -177,10 +178,14 @@ def _is_link(parent: int, name: str) -> bool:
 _held: Final[dict[str, tuple[int, bool]]] = {}
 """Descriptors by directory, which hold the locks, and whether no other process held the directory before."""
 
+_holding: Final = new_lock()
+
 
 @contextlib.contextmanager
 def holding(directory: str, root: str) -> Iterator[bool]:
     """Lock a directory until it is released or the process ends; it is made where it is missing.
+
+    Threads of this process, which may be ranks, do so one after the other.
 
     Yields:
         Whether no other process held the directory when this one began to; True, too, on file systems without
@@ -191,23 +196,24 @@ def holding(directory: str, root: str) -> Iterator[bool]:
         OSError: The directory cannot be opened or made.
     """
     place = os.path.realpath(directory)
-    if place in _held and not _stands_at(place, _held[place][0]):
-        release(place)
-    if place in _held:
-        yield _held[place][1]
-        return
-    with contextlib.closing(Root(root)) as top:
-        fd = open_directory(directory, top)
-    is_alone = _lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    if not is_alone:
+    with _holding:
+        if place in _held and not _stands_at(place, _held[place][0]):
+            release(place)
+        if place in _held:
+            yield _held[place][1]
+            return
+        with contextlib.closing(Root(root)) as top:
+            fd = open_directory(directory, top)
+        is_alone = _lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not is_alone:
+            _lock(fd, fcntl.LOCK_SH)
+        _held[place] = fd, is_alone
+        try:
+            yield is_alone
+        except BaseException:
+            release(place)
+            raise
         _lock(fd, fcntl.LOCK_SH)
-    _held[place] = fd, is_alone
-    try:
-        yield is_alone
-    except BaseException:
-        release(place)
-        raise
-    _lock(fd, fcntl.LOCK_SH)
 
 
 def release(place: str) -> None:
