@@ -69,8 +69,8 @@ DOCUMENT: Final = Document(
     Shape(CheckedPlan, "plan model found", name="CheckDocument"),
     Shape(
         ModelPreview,
-        "source=graph.source operators compiled dumped=selected.kernels parameters=selected.parameters"
-        " unmatched=selected.unmatched forecast=amounts left_out cannot_run mixed_types",
+        "source=graph.source operators compiled dumped=kernels parameters unmatched forecast=amounts left_out"
+        " cannot_run mixed_types",
         name="ModelCheck",
     ),
     Shape(Unmatched, "item hint?"),
@@ -92,11 +92,10 @@ _OTHER_DEVICE: Final = "support_device does not contain this device"
 
 
 def _print_model(checked: ModelPreview) -> None:
-    selected = checked.selected
     compiled = "" if checked.compiled is None else f", compiled into {plural(checked.compiled, 'kernel')}"
-    count = f"{plural(checked.operators, 'operator')}{compiled}, {len(selected.kernels)} dumped"
+    count = f"{plural(checked.operators, 'operator')}{compiled}, {len(checked.kernels)} dumped"
     print(f"\nmodel:      {checked.graph.source}, {count}")
-    shown = selected.kernels if messages.verbosity() else selected.kernels[:_SHOWN]
+    shown = checked.kernels if messages.verbosity() else checked.kernels[:_SHOWN]
     print("\n".join((*map(_operator_line, shown), *_lines_below(checked, len(shown)))))
 
 
@@ -105,14 +104,14 @@ def _operator_line(operator: OperatorRef) -> str:
 
 
 def _lines_below(checked: ModelPreview, shown: int) -> Iterator[str]:
-    plan, selected = checked.plan, checked.selected
-    if shown < len(selected.kernels):
-        yield f"  ... and {len(selected.kernels) - shown} more; -v lists all"
-    if selected.parameters:
-        yield f"parameters: {len(selected.parameters)}, at the end of each dumped iteration"
+    plan = checked.plan
+    if shown < len(checked.kernels):
+        yield f"  ... and {len(checked.kernels) - shown} more; -v lists all"
+    if checked.parameters:
+        yield f"parameters: {len(checked.parameters)}, at the end of each dumped iteration"
     if plan.what.selector.mode is DumpMode.MARKED:
         yield "the forecast leaves out the operators that set_dump marks during the run"
-    for item in selected.unmatched:
+    for item in checked.unmatched:
         yield f"matches nothing: {item.item!r}" + (f" ({item.hint})" if item.hint else "")
     yield from _forecast_lines(checked.amounts, plan)
     title = "left out:"

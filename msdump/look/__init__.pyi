@@ -7,13 +7,13 @@ from .check import Amount as Amount
 from .check import Forecast as Forecast
 from .check import LeftOut as LeftOut
 from .check import ModelPreview as ModelPreview
-from .check import UnfilledTensors as UnfilledTensors
 from .check import Unmatched as Unmatched
 from .check import Unrunnable as Unrunnable
 from .check import describe as describe
 from .check import forecast as forecast
 from .check import preview_model as preview_model
 from .check import subjects as subjects
+from .check import unfilled as unfilled
 from .check import unrunnable as unrunnable
 from .overflow import OperatorOverflow as OperatorOverflow
 from .overflow import OverflowUnit as OverflowUnit

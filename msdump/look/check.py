@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -57,7 +57,7 @@ from msdump.plan import (
 )
 from msdump.reasons import Reason
 from msdump.record import IO, Buffer, OperatorRef
-from msdump.selector import DumpMode, KernelPattern, PatternKind
+from msdump.selector import DumpMode, PatternKind
 from msdump.store import Key, PathKind, outline
 from msdump.store.write import DiskFiles, Sink, SyncSink, size_of
 
@@ -76,64 +76,6 @@ class Unmatched:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
-    """The operators of a model that a plan selects.
-
-    Attributes:
-        kernels: Selected operators in execution order; branches and loops follow the main graph.
-        parameters: Names of selected weights and graph inputs (CPU and GPU).
-        unmatched: Items that select nothing.
-        count: Number of operators that run on the device, dumped or not.
-        is_compiled: Whether the operators are of a graph compiled by the device, not of the model.
-    """
-
-    kernels: tuple[OperatorRef, ...]
-    parameters: tuple[str, ...]
-    unmatched: tuple[Unmatched, ...]
-    count: int
-    is_compiled: bool
-
-
-def _matches(graph: Graph, plan: DumpPlan, device: Ascend | None) -> Matches:
-    """Return the operators of a model that a plan selects, also in branches and loops.
-
-    Operators that a program would mark by ``set_dump`` are not selected: it does not run here.
-    """
-    parameters: tuple[str, ...] = ()
-    listed: Sequence[Node]
-    if plan.files.tree is Tree.RANKS:
-        graph = graph if device is None else device.graph
-        graphs = [*graph.walk()]
-        selections = [select(inner, plan, frozenset()) for inner in graphs]
-        # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
-        if plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND:
-            parameters = tuple(name for chosen in selections for name in chosen.parameters)
-        nodes = [node for inner in graphs for node in inner.nodes]
-        watched = [is_watched for chosen in selections for is_watched in chosen.watched]
-        names, listed = [*selection.selectable(graph, plan)], operators(graph)
-        count = sum(len(inner.operators) for inner in graphs)
-    else:
-        from msdump.capture.compiled import full_names, select_compiled
-
-        assert device is not None, "only Ascend compiles whole graphs"
-        devices = tuple(device.walk())
-        listed = nodes = [node for inner in devices for node in inner.graph.nodes]
-        compiled = select_compiled(devices, plan, frozenset(), graph.file_stem)
-        watched = [is_watched for each in compiled for is_watched in each.watched]
-        names = [name for node in nodes for name in full_names(node)]
-        # An operator without a task, such as a reshape, does not run and never has a file.
-        count = sum(task is not None for inner in devices for task in inner.tasks)
-    pairs = unmatched(plan.what.selector.patterns, selection.used_items(plan, names), listed)
-    return Matches(
-        tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
-        parameters,
-        tuple(Unmatched(pattern.item, hint) for pattern, hint in pairs),
-        count,
-        is_compiled=plan.files.tree is not Tree.RANKS or plan.context.jit_level is JitLevel.O1,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class LeftOut:
     """Operators, inputs or outputs that get no file, for one reason.
 
@@ -146,23 +88,6 @@ class LeftOut:
     noun: str
     reason: str
     count: int
-
-
-def _left_out(graph: Graph, plan: DumpPlan, device: Ascend | None) -> list[LeftOut]:
-    """Return numbers of operators without files, and of inputs and outputs of the others, by noun and reason.
-
-    Branches and loops count, too. Operators that only ``set_dump`` marks count as left out.
-    """
-    counts: Counter[tuple[str, Reason]] = Counter()
-    for table in refusals(graph, device, plan, file_name=graph.file_stem):
-        for position, refusal in enumerate(table.operators):
-            if refusal is not None:
-                counts["operator", refusal] += 1
-                continue
-            for (io, _), reason in table.slots(position):
-                if reason is not None and reason is not Reason.ABSENT:
-                    counts[io, reason] += 1
-    return [LeftOut(noun, reason, count) for (noun, reason), count in counts.items()]
 
 
 _MOST: Final = 1 << 16  # most elements of a stand-in; larger tensors have a stand-in of one element
@@ -181,6 +106,19 @@ class Unrunnable:
     node: Node
     is_certain: bool
     reason: str
+
+
+def _stand_in(graph: Graph, name: str) -> Any:
+    """Return zeros of the type of a value; None where it is not known, or no tensor."""
+    declared = graph.type_of(name)
+    if declared.dtype is None or declared.kind != "tensor":
+        return None
+    if declared.dtype is STRING:
+        return values.from_array(np.array([""], declared.dtype.numpy))
+    shape = [dim if isinstance(dim, int) else 1 for dim in declared.shape or ()]
+    is_small = is_array(shape, 1) and math.prod(shape) <= _MOST
+    stand_in_shape = shape if is_small else [1] * min(len(shape), MOST_DIMENSIONS)
+    return values.owned(np.zeros(stand_in_shape, declared.dtype.numpy))
 
 
 def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
@@ -205,39 +143,21 @@ def unrunnable(graph: Graph) -> Iterator[Unrunnable]:
             key = (*kind, node.proto.overload, attributes, *types)
             # A network repeats few kinds of operators many times, and compiling one takes milliseconds.
             if key not in refusal_of:
-                refusal_of[key] = _refusal(inner, node, stand_ins, sessions)
+                weights = WeightStore(inner.weights)
+                unweighted = {name: value for name, value in stand_ins.items() if name not in weights}
+                # some kernels compile only with their weights
+                for store, given in ((WeightStore({}), stand_ins), (weights, unweighted)):
+                    try:
+                        KernelFactory(inner, store, sessions, as_the_model_says).make(node, given)
+                    except UnsupportedOpError as error:
+                        # The message names the model and the operator first, which the reader sees anyway.
+                        refusal = str(error).partition(f"node {node.name!r}: ")[2] or str(error)
+                    else:
+                        refusal = ""
+                        break
+                refusal_of[key] = refusal
             if refusal_of[key]:
                 yield Unrunnable(node, inner is graph, refusal_of[key])
-
-
-def _refusal(graph: Graph, node: Node, stand_ins: dict[str, Any], sessions: Runtime) -> str:
-    """Return why an operator cannot be compiled, "" where it can."""
-    weights = WeightStore(graph.weights)
-    unweighted = {name: value for name, value in stand_ins.items() if name not in weights}
-    refusal = ""
-    # some kernels compile only with their weights
-    for store, given in ((WeightStore({}), stand_ins), (weights, unweighted)):
-        try:
-            KernelFactory(graph, store, sessions, as_the_model_says).make(node, given)
-        except UnsupportedOpError as error:
-            # The message names the model and the operator first, which the reader sees anyway.
-            refusal = str(error).partition(f"node {node.name!r}: ")[2] or str(error)
-        else:
-            return ""
-    return refusal
-
-
-def _stand_in(graph: Graph, name: str) -> Any:
-    """Return zeros of the type of a value; None where it is not known, or no tensor."""
-    declared = graph.type_of(name)
-    if declared.dtype is None or declared.kind != "tensor":
-        return None
-    if declared.dtype is STRING:
-        return values.from_array(np.array([""], declared.dtype.numpy))
-    shape = [dim if isinstance(dim, int) else 1 for dim in declared.shape or ()]
-    is_small = is_array(shape, 1) and math.prod(shape) <= _MOST
-    stand_in_shape = shape if is_small else [1] * min(len(shape), MOST_DIMENSIONS)
-    return values.owned(np.zeros(stand_in_shape, declared.dtype.numpy))
 
 
 _NAMES: Final = {
@@ -263,6 +183,12 @@ def subjects(plan: DumpPlan) -> dict[str, str]:
         Trigger.EXCEPTION: "only the operator that fails",
         Trigger.OVERFLOW: f"only operators that overflow{limit}",
     }
+    if plan.files.is_async:
+        writing = f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} in the queue"
+    else:
+        is_held = plan.watch.writes_hits_alone or plan.watch.history
+        moment = "when the step returns" if is_held else "before the next segment starts"
+        writing = f"synchronous, the files are complete {moment}"
     is_off = f"off, because device {context.device_id} is not in support_device"
     # first the dumped tensors, then how they are written
     words = {
@@ -274,9 +200,9 @@ def subjects(plan: DumpPlan) -> dict[str, str]:
         "trigger": triggers.get(when.trigger, ""),
         "tensors": _tensors(plan),
         "statistics": _statistics(plan),
-        "writing": _writing(plan),
-        "watch": _watch(plan),
-        "also": _limits(plan),
+        "writing": writing,
+        "watch": _joined("; ", _watch(plan)),
+        "also": _joined(", ", _limits(plan)),
     }
     return {subject: text for subject, text in words.items() if text}
 
@@ -298,15 +224,14 @@ def _operators(plan: DumpPlan) -> str:
         return f"the operators that set_dump marks{unused}"
     if selector.mode is DumpMode.ALL or not selector.patterns:
         return f"all{unused}"
-    return "; ".join(map(_pattern, selector.patterns))
-
-
-def _pattern(pattern: KernelPattern) -> str:
-    if pattern.kind is PatternKind.NAME:
-        return pattern.text
-    if pattern.kind is PatternKind.TYPE:
-        return f"types that contain {pattern.text!r} in any case"
-    return f"names that {'contain' if pattern.searches else 'match'} /{pattern.text}/"
+    texts = {
+        PatternKind.NAME: "{0.text}",
+        PatternKind.TYPE: "types that contain {0.text!r} in any case",
+        PatternKind.REGEX: "names that {1} /{0.text}/",
+    }
+    return "; ".join(
+        texts[each.kind].format(each, "contain" if each.searches else "match") for each in selector.patterns
+    )
 
 
 def _tensors(plan: DumpPlan) -> str:
@@ -332,33 +257,32 @@ def _statistics(plan: DumpPlan) -> str:
     return f"{names}, on the device {precision}"
 
 
-def _writing(plan: DumpPlan) -> str:
-    if plan.files.is_async:
-        return f"asynchronous, at most {_bytes_text(plan.files.queue_bytes)} in the queue"
-    if plan.watch.writes_hits_alone or plan.watch.history:
-        return "synchronous, the files are complete when the step returns"
-    return "synchronous, the files are complete before the next segment starts"
+_Parts = Sequence[tuple[str, object]]
+"""Words, and whether they are said."""
 
 
-def _watch(plan: DumpPlan) -> str:
+def _joined(between: str, parts: _Parts) -> str:
+    return between.join(words for words, is_said in parts if is_said)
+
+
+def _watch(plan: DumpPlan) -> _Parts:
     watch = plan.watch
     steps = "step" if watch.history == 1 else f"{watch.history} steps"
     causes = "a failure" if not watch.rules or watch.on_hit is OnHit.LOG else "a hit or a failure"
     memory = f"in memory, at most {_bytes_text(watch.history_bytes)}"
-    parts = (
+    return (
         (f"rules {', '.join(rule.name for rule in watch.rules)}", watch.rules),
         ("a hit only warns", watch.rules and watch.on_hit is OnHit.LOG),
         ("only operators with a hit are written", watch.writes_hits_alone),
         ("a hit ends the run", watch.rules and watch.on_hit is OnHit.STOP),
         (f"the last {steps} {memory}; written after {causes}", watch.history),
     )
-    return "; ".join(words for words, is_said in parts if is_said)
 
 
-def _limits(plan: DumpPlan) -> str:
+def _limits(plan: DumpPlan) -> _Parts:
     own = plan.operator_dtypes
     count = len(own.kept) + len(own.customized) + (len(own.lists.types) if own.lists else 0)
-    limits = (
+    return (
         (f"at most {_bytes_text(plan.files.max_bytes)} of tensor files", plan.files.max_bytes),
         (f"{plan.files.writer_threads} writer threads", plan.files.writer_threads > 1),
         ("a failed write only warns", plan.files.on_write_error is OnWriteError.WARN),
@@ -373,7 +297,6 @@ def _limits(plan: DumpPlan) -> str:
         ("no operators are fused", not plan.context.fuses),
         ("kernel arguments are saved", plan.what.saves_kernel_args),
     )
-    return ", ".join(words for words, is_said in limits if is_said)
 
 
 def _bytes_text(count: int) -> str:
@@ -440,9 +363,9 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     rehearsal = _Rehearsal(graph if device is None else device.graph, plan, settled, device)
     # The first iteration also writes the files of the whole run; each later one writes as much as the second.
     rehearsal.play(0)
-    amount, skipped = rehearsal.amount, rehearsal.skipped
+    amount, skipped = rehearsal.amount, Counter(rehearsal.sink.summary.skipped)
     absent, branches = rehearsal.play(1)
-    unfit = [size for size in absent if size is not None]
+    unfit = [size for size in absent if size >= 0]
     each = rehearsal.amount - amount
     once = amount - each
     when, target = plan.when, plan.context.device_target
@@ -459,7 +382,7 @@ def forecast(graph: Graph, plan: DumpPlan, settled: Graph) -> Forecast:
     return Forecast(
         once=once,
         per_iteration=each,
-        skipped=rehearsal.skipped - skipped,
+        skipped=Counter(rehearsal.sink.summary.skipped) - skipped,
         unknown=len(absent) - len(unfit),
         unfit=Amount(len(unfit), sum(unfit)),
         branches=branches,
@@ -475,7 +398,10 @@ class ModelPreview:
     Attributes:
         plan: The configuration.
         graph: The model, or its training step.
-        selected: The operators that are dumped.
+        kernels: Selected operators in execution order; branches and loops follow the main graph.
+        parameters: Names of selected weights and graph inputs (CPU and GPU).
+        unmatched: Items that select nothing.
+        compiled: Number of kernels that the device compiles them into; None where it does not.
         amounts: The files that a dump writes; None where it writes none.
         left_out: Operators, inputs and outputs that get no file, by reason.
         cannot_run: Operators that no kernel of this machine can run.
@@ -484,7 +410,10 @@ class ModelPreview:
 
     plan: DumpPlan
     graph: Graph
-    selected: Matches
+    kernels: tuple[OperatorRef, ...]
+    parameters: tuple[str, ...]
+    unmatched: tuple[Unmatched, ...]
+    compiled: int | None
     amounts: Forecast | None
     left_out: list[LeftOut]
     cannot_run: list[Unrunnable]
@@ -496,26 +425,60 @@ class ModelPreview:
         return sum(len(inner.operators) for inner in self.graph.walk())
 
     @property
-    def compiled(self) -> int | None:
-        """Number of kernels that the device compiles them into; null where it does not."""
-        return self.selected.count if self.selected.is_compiled else None
-
-    @property
     def may_succeed(self) -> bool:
         """Whether a run may succeed: a branch or a loop with an operator that has no kernel may not run."""
         return not any(each.is_certain for each in self.cannot_run)
 
 
-def preview_model(graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> ModelPreview:
-    """Return the effects of a plan on a model; ``settled`` has the sizes of its dynamic dimensions."""
+def preview_model(model: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> ModelPreview:
+    """Return the effects of a plan on a model; ``settled`` has the sizes of its dynamic dimensions.
+
+    Operators that a program would mark by ``set_dump`` are not selected: it does not run here.
+    """
+    parameters: tuple[str, ...] = ()
+    listed: Sequence[Node]
+    is_of_ranks = plan.files.tree is Tree.RANKS
+    if is_of_ranks:
+        graph = model if device is None else device.graph
+        graphs = [*graph.walk()]
+        selections = [select(inner, plan, frozenset()) for inner in graphs]
+        # Ascend dumps parameters as inputs of operators only; CPU and GPU at the end of each iteration, too.
+        if plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND:
+            parameters = tuple(name for chosen in selections for name in chosen.parameters)
+        nodes = [node for inner in graphs for node in inner.nodes]
+        watched = [is_watched for chosen in selections for is_watched in chosen.watched]
+        names, listed = [*selection.selectable(graph, plan)], operators(graph)
+        count = sum(len(inner.operators) for inner in graphs)
+    else:
+        from msdump.capture.compiled import full_names, select_compiled
+
+        assert device is not None, "only Ascend compiles whole graphs"
+        devices = tuple(device.walk())
+        listed = nodes = [node for inner in devices for node in inner.graph.nodes]
+        compiled = select_compiled(devices, plan, frozenset(), model.file_stem)
+        watched = [is_watched for each in compiled for is_watched in each.watched]
+        names = [name for node in nodes for name in full_names(node)]
+        # An operator without a task, such as a reshape, does not run and never has a file.
+        count = sum(task is not None for inner in devices for task in inner.tasks)
+    counts: Counter[tuple[str, Reason]] = Counter()
+    for table in refusals(model, device, plan, file_name=model.file_stem):
+        for position, refusal in enumerate(table.operators):
+            slots = [((str(io), slot), reason) for (io, slot), reason in table.slots(position)]
+            for (noun, _), reason in slots if refusal is None else [(("operator", 0), refusal)]:
+                if reason is not None and reason is not Reason.ABSENT:
+                    counts[noun, reason] += 1
+    pairs = unmatched(plan.what.selector.patterns, selection.used_items(plan, names), listed)
     return ModelPreview(
         plan,
-        graph,
-        _matches(graph, plan, device),
-        forecast(graph, plan, settled) if plan.is_enabled and graph.nodes else None,
-        _left_out(graph, plan, device),
+        model,
+        tuple(node.operator for node, is_watched in zip(nodes, watched, strict=True) if is_watched),
+        parameters,
+        tuple(Unmatched(pattern.item, hint) for pattern, hint in pairs),
+        count if not is_of_ranks or plan.context.jit_level is JitLevel.O1 else None,
+        forecast(model, plan, settled) if plan.is_enabled and model.nodes else None,
+        [LeftOut(noun, reason, number) for (noun, reason), number in counts.items()],
         [*unrunnable(settled)],
-        [*mixed_types(graph)],
+        [*mixed_types(model)],
     )
 
 
@@ -537,21 +500,24 @@ class _Rehearsal:
 
     The real dump code gets tensors of the known shapes, with memory that is never touched, and writes to
     files that only count bytes: so the forecast follows every rule of the dump.
+
+    Attributes:
+        sink: Counts the tensors that get no file.
     """
 
     def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
         self._graph = graph
-        self._tensors = UnfilledTensors(graph, settled)
+        self._settled = settled
         self._is_certain = plan.when.trigger is Trigger.ALWAYS
         # weights and inputs that have files of their own after an iteration
         has_files = plan.context.device_target is not DeviceTarget.ASCEND and plan.what.keeps_outputs
         self._parameters = {*select(graph, plan, frozenset()).parameters} if has_files else set[str]()
         self._files = _CountingFiles()
-        self._sink = SyncSink(plan.files.on_write_error, files=self._files)
+        self.sink = SyncSink(plan.files.on_write_error, files=self._files)
         self._dump = dump_of(
             graph,
             plan,
-            _OneSinkProcess(self._sink),
+            _OneSinkProcess(self.sink),
             device,
             memory=lambda: _OnePlaceMemory(graph),
             model=ModelIdentity(),
@@ -563,26 +529,28 @@ class _Rehearsal:
         """Files and bytes so far."""
         return Amount(len(self._files.sizes), sum(self._files.sizes.values()))
 
-    @property
-    def skipped(self) -> Counter[str]:
-        """Tensors that got no file so far, by reason."""
-        return Counter(self._sink.summary.skipped)
-
-    def play(self, iteration: int) -> tuple[list[int | None], int]:
+    def play(self, iteration: int) -> tuple[list[int], int]:
         """Dump one iteration; return the bytes of absent tensors, and the number of tensors in branches."""
+        absent: list[int] = []
+
+        def tensors(names: Iterable[str]) -> list[np.ndarray | None]:
+            made = [unfilled(self._graph, name, self._settled) if name else None for name in names]
+            absent.extend(each for each in made if isinstance(each, int))
+            return [None if isinstance(each, int) else each for each in made]
+
         names = [value.name for value in self._graph.inputs]
-        absent: list[Absent] = []
-        feeds = dict(zip(names, self._tensors.of(names, absent), strict=True))
-        absent = [each for each in absent if each.name in self._parameters]
+        feeds = dict(zip(names, tensors(names), strict=True))
+        absent.clear()  # an input counts that has a file of its own
+        tensors(name for name in names if name in self._parameters)
         capture = self._dump.begin(Run(iteration, iteration), feeds)
         interest = capture.interest
         for position, node in enumerate(self._graph.nodes):
             if interest.shows(position) and self._is_certain:
-                inputs = self._tensors.of(node.inputs * interest.inputs, absent)
-                outputs = self._tensors.of(node.declared_outputs * interest.outputs, absent)
+                inputs = tensors(node.inputs * interest.inputs)
+                outputs = tensors(node.declared_outputs * interest.outputs)
                 capture.ran((NodeRun(position, inputs, outputs),))
         self._dump.end()
-        return [each.bytes for each in absent], self._inside(self._graph, capture)
+        return absent, self._inside(self._graph, capture)
 
     def _inside(self, graph: Graph, capture: Observer) -> int:
         """Return the number of tensors that the branches and loops in a graph write if each runs once."""
@@ -628,44 +596,28 @@ _SOME_TIME: Final = "20000101000000"
 _ONE_PLACE: Final = Block(BASE, 0)
 
 
-class Absent(NamedTuple):
-    """A value that no array is made of (too large, or of unknown size); ``bytes`` is None if unknown."""
+def unfilled(graph: Graph, name: str, settled: Graph | None = None) -> np.ndarray | int | None:
+    """Return a tensor of a value's type and shape for rehearsals; its memory is reserved, but never touched.
 
-    name: str
-    bytes: int | None
-
-
-class UnfilledTensors:
-    """Makes tensors of a graph's shapes for rehearsals; their memory is reserved, but never touched."""
-
-    def __init__(self, graph: Graph, settled: Graph) -> None:
-        """Take shapes from a graph, dynamic ones from ``settled``, the same graph with all sizes known."""
-        self._graph = graph
-        self._settled = settled
-
-    def of(self, names: Sequence[str], absent: list[Absent]) -> list[np.ndarray | None]:
-        """Return a tensor for each value; None where no array can be made, such values go to ``absent``."""
-        return [self._of(name, absent) if name else None for name in names]
-
-    def _of(self, name: str, absent: list[Absent]) -> np.ndarray | None:
-        if name in self._graph.weights:
-            return self._graph.weights[name]
-        value_type = self._graph.type_of(name)
-        if not value_type.is_settled and self._settled.type_of(name).is_settled:
-            value_type = self._settled.type_of(name)
-        if value_type.kind in {"sequence", "map"}:
-            return None  # the dump holds tensors only
-        if value_type.dtype is STRING:
-            return np.empty(1, value_type.dtype.numpy)  # gets no file, whatever its shape
-        sizes = tuple(size for size in value_type.shape or () if isinstance(size, int))
-        if value_type.dtype is None or not value_type.is_settled:
-            absent.append(Absent(name, None))
-            return None
-        item_bytes = value_type.dtype.numpy.itemsize
-        if not is_array(sizes, item_bytes):
-            absent.append(Absent(name, math.prod(sizes) * item_bytes))
-            return None
-        return np.zeros(sizes, value_type.dtype.numpy)  # Linux gives zeroed pages only when they are touched
+    Where no array can be made it is the number of bytes of the elements, -1 if their number is not known;
+    None for a value that is no tensor. ``settled`` is the same graph with all sizes known.
+    """
+    if name in graph.weights:
+        return graph.weights[name]
+    value_type = graph.type_of(name)
+    if not value_type.is_settled and settled is not None and settled.type_of(name).is_settled:
+        value_type = settled.type_of(name)
+    if value_type.kind in {"sequence", "map"}:
+        return None  # the dump holds tensors only
+    if value_type.dtype is STRING:
+        return np.empty(1, value_type.dtype.numpy)  # gets no file, whatever its shape
+    sizes = tuple(size for size in value_type.shape or () if isinstance(size, int))
+    if value_type.dtype is None or not value_type.is_settled:
+        return -1
+    item_bytes = value_type.dtype.numpy.itemsize
+    if not is_array(sizes, item_bytes):
+        return math.prod(sizes) * item_bytes
+    return np.zeros(sizes, value_type.dtype.numpy)  # Linux gives zeroed pages only when they are touched
 
 
 class _OneSinkProcess(Process):

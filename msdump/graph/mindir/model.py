@@ -472,7 +472,7 @@ class TranslatedModel:
             return [self._scope.current.get(tree, tree)]
         return [name for item in tree for name in self._newest(item)]
 
-    def _tree(self, operand: Operand) -> Tree:  # noqa: C901, PLR0911 - one for each kind of operand
+    def _tree(self, operand: Operand) -> Tree:  # noqa: PLR0911 - one for each kind of operand
         if is_monad(operand):
             return ""
         if isinstance(operand, Constant):

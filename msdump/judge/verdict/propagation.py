@@ -477,7 +477,7 @@ def _rounded_types(row: Finding) -> set[str]:
     return {name for each in differing for name in (each.dtype, each.golden_dtype, each.rounded_to)}
 
 
-def judge_tensor(  # noqa: C901 - one branch for each kind of difference
+def judge_tensor(
     tensor: TensorEvidence,
     limits: Limits,
     coarsest: str = "",

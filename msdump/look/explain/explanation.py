@@ -16,7 +16,7 @@ from msdump.capture import GraphRefusals, dropping, refusals, refuse_by_name, wa
 from msdump.dtypes import STRING
 from msdump.execute import emulated
 from msdump.graph import Graph
-from msdump.look import UnfilledTensors
+from msdump.look import unfilled
 from msdump.look.explain import subjects
 from msdump.look.explain.subjects import DumpedIteration, Subject
 from msdump.plan import DumpPlan, Tree, Trigger
@@ -139,8 +139,8 @@ class Explainer:
             for io, slot in (place for place, _ in table.slots(position)):
                 name = (node.inputs if io is IO.INPUT else node.outputs)[slot]
                 reason = table.refusal(position, io, slot)
-                array = None if reason is not None else _unfilled(table, name)
-                if array is not None:
+                array = None if reason is not None else unfilled(table.graph, name)
+                if isinstance(array, np.ndarray):
                     dtype = dtypes.from_numpy(array.dtype)
                     outcome = walk(TensorRecord(node.operator, io, slot, dtype, array, 0), steps)
                     reason = outcome if isinstance(outcome, Reason) else None
@@ -209,8 +209,8 @@ class Explainer:
         elif table.graph.index and _names(table).isdisjoint(moment.op_names):
             reason = Reason.BRANCH_NOT_RUN
         else:  # the limit or a failed write: if there is room for the file, it was not the limit
-            most, array = self._plan.files.max_bytes, _unfilled(table, slot.value)
-            is_full = most > 0 and (array is None or self._used + array.nbytes > most)
+            most, array = self._plan.files.max_bytes, unfilled(table.graph, slot.value)
+            is_full = most > 0 and not (isinstance(array, np.ndarray) and self._used + array.nbytes <= most)
             reason = Reason.OVER_LIMIT if is_full else Reason.WRITE_ERROR
         return reason
 
@@ -231,11 +231,6 @@ class Explainer:
         folders = (*self._dump.all_iterations, *self._dump.constants)
         paths = {path for folder in folders for _, path in folder.named_files}
         return sum(Path(path).stat().st_size for path in paths)
-
-
-def _unfilled(table: GraphRefusals, name: str) -> np.ndarray | None:
-    """Return a tensor of the type and shape of a value, None where the model does not declare them."""
-    return UnfilledTensors(table.graph, table.graph).of([name], [])[0]
 
 
 def _names(table: GraphRefusals) -> frozenset[str]:

@@ -4,4 +4,3 @@ from .csv_tables import sections as sections
 from .session import Answer as Answer
 from .session import Pack as Pack
 from .session import Session as Session
-from .views import packed_size as packed_size

@@ -8,11 +8,11 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -31,7 +31,7 @@ from msdump.look.query.sources import (
     select_pack,
 )
 from msdump.look.query.views import OpenedDump
-from msdump.read import Iteration, check_whole, open_dump
+from msdump.read import check_whole, open_dump
 from msdump.return_codes import ReturnCode
 from msdump.store import STATISTICS
 from msdump.store.write import make_output
@@ -157,7 +157,7 @@ class Session:
             for source in self._of(QuestionedKind.PACK):
                 check_pack(source.path)
             if is_read_only:
-                with _told():
+                with _tool_errors():
                     self._prepare(" ".join(VIEWS))
                 self._connection.execute("set enable_external_access = false; set lock_configuration = true")
             self._open = self._open.pop_all()
@@ -177,11 +177,15 @@ class Session:
             ToolError: The text is no SQL, or names a view or column that is not there.
             DumpReadError: A source cannot be read.
         """
-        with _told():
+        with _tool_errors():
             statements = self._connection.extract_statements(question)
-            if any(map(_is_of_extensions, statements)):
-                message = "a question installs, updates and loads no extensions"
-                raise ToolError(ReturnCode.PARAMETER, message)
+            for statement in statements:
+                kind = None  # UPDATE EXTENSIONS is not among the library's types
+                with suppress(ValueError):
+                    kind = statement.type
+                if kind in {None, engine.library().StatementType.LOAD}:
+                    message = "a question installs, updates and loads no extensions"
+                    raise ToolError(ReturnCode.PARAMETER, message)
             if not statements:
                 raise ToolError(ReturnCode.PARAMETER, "the question is empty")
             self._prepare(question)
@@ -280,7 +284,7 @@ class Session:
             result = self._connection.execute(f"select * replace ({in_utc}) from _answer")
 
         def fetch(count: int) -> list[tuple[Any, ...]]:
-            with _told():
+            with _tool_errors():
                 rows: list[tuple[Any, ...]] = result.fetchmany(count)
                 return rows
 
@@ -297,20 +301,18 @@ class Session:
         for view in VIEWS:
             if view in words and view not in self._made:
                 self._make(view)
-        if not self._is_checked and not self._made.keys().isdisjoint(("statistics", "tensors")):
-            self._is_checked = True
-            self._check_whole()
-
-    def _check_whole(self) -> None:
-        """Log the tensors of the dumps that lost their file or their row of statistics."""
-        filed = {
-            (each.label, each.below(directory.path)): directory
-            for each in self._dumps
-            for directory in each.iterations()
-            if _has_both(directory)
-        }
+        if self._is_checked or self._made.keys().isdisjoint(("statistics", "tensors")):
+            return
+        self._is_checked = True
+        filed = {}
+        for each in self._dumps:
+            for directory in each.iterations():
+                with suppress(DumpReadError):  # reported by the view of tensors
+                    if os.path.isfile(f"{directory.path}/{STATISTICS}") and directory.tensor_files:
+                        filed[each.label, each.below(directory.path)] = directory
         if not filed:
             return
+        # the tensors that lost their file or their row of statistics are logged
         self._prepare("statistics")
         rows: defaultdict[tuple[str, str], set[tuple[Any, ...]]] = defaultdict(set)
         (statement,) = self._connection.extract_statements(_SAVED)
@@ -328,18 +330,17 @@ class Session:
             if self._is_read_only:
                 self._make_plain()
             if self._measures:
-                rows = (row for each in self._dumps for row in self._measured(each))
-                self._insert("_measured", VIEWS[view], rows)
+                self._insert("_measured", VIEWS[view], chain.from_iterable(map(self._measured, self._dumps)))
             self._make_statistics()
-        elif view == "comparisons":
+            return
+        rows: Iterable[engine.Cells]
+        if view == "comparisons":
             results = self._of(QuestionedKind.COMPARISON)
-            rows = (row for each in results for row in sources.comparison_rows(each.path, each.label))
-            self._insert("_comparisons", VIEWS[view], rows)
-            self._view(view, ["select * from _comparisons"])
+            rows = chain.from_iterable(sources.comparison_rows(each.path, each.label) for each in results)
         else:
-            of_dumps = (row for each in self._dumps for row in _ROWS[view](each))
-            self._insert(f"_{view}", VIEWS[view], of_dumps)
-            self._view(view, [_UNTIMED if view == "runs" else f"select * from _{view}"])
+            rows = chain.from_iterable(map(_ROWS[view], self._dumps))
+        self._insert(f"_{view}", VIEWS[view], rows)
+        self._view(view, [_UNTIMED if view == "runs" else f"select * from _{view}"])
 
     def _make_statistics(self) -> None:
         groups: dict[tuple[str, ...], list[Table]] = {}
@@ -347,26 +348,27 @@ class Session:
             groups.setdefault(table.titles, []).append(table)
         parts = ["select * from _measured"] if self._measures else []
         for number, (titles, group) in enumerate(groups.items()):
-            told = _OF_PLACE if "Op Name" in titles else _OF_PLACE | _OF_OPERATOR
+            known = _OF_PLACE if "Op Name" in titles else _OF_PLACE | _OF_OPERATOR
             readable = Column("readable", TEXT, "the path that it is read by")
-            names = (readable, *(each for each in VIEWS["statistics"] if each.name in told))
+            names = (readable, *(each for each in VIEWS["statistics"] if each.name in known))
             rows = ({**table.place, "readable": table.readable} for table in group)
             self._insert(f"_places_{number}", names, rows)
             parts.append(csv_tables.select(group, f"_places_{number}"))
         self._view("statistics", parts)
 
     def _insert(self, table: str, columns: Sequence[Column], rows: Iterable[engine.Cells]) -> None:
-        engine.insert(self._connection, table, columns, filter(self._fits, rows))
+        """Make a table of rows; one with a number that the database cannot hold is a fault, and left out."""
 
-    def _fits(self, row: engine.Cells) -> bool:
-        """Return whether the database can hold the numbers of a row; a fault names the place of any other."""
-        for name, cell in row.items():
-            for each in cell if isinstance(cell, list | tuple) else (cell,):
-                if isinstance(each, int) and abs(each) >> _BITS:
-                    place = "/".join(str(row[part]) for part in ("dump", "directory") if part in row)
-                    self._fault(f"{place}: {name} {each} is no number of 64 bits; it is left out")
-                    return False
-        return True
+        def fits(row: engine.Cells) -> bool:
+            for name, cell in row.items():
+                for each in cell if isinstance(cell, list | tuple) else (cell,):
+                    if isinstance(each, int) and abs(each) >> _BITS:
+                        place = "/".join(str(row[part]) for part in ("dump", "directory") if part in row)
+                        self._fault(f"{place}: {name} {each} is no number of 64 bits; it is left out")
+                        return False
+            return True
+
+        engine.insert(self._connection, table, columns, filter(fits, rows))
 
     def _view(self, view: str, parts: list[str]) -> None:
         """Make a view of parts, and of packs; a column that a part lacks is NULL."""
@@ -374,7 +376,12 @@ class Session:
             select_pack(source.path, view, self._fault, self._find_fault)
             for source in self._of(QuestionedKind.PACK)
         )
-        selects = [*(self._typed(view, part) for part in parts), *filter(None, of_packs)]
+        selects = []
+        for part in parts:
+            titles = {title for title, *_ in self._connection.execute(f"{part} limit 0").description}
+            cells = (f'"{each.name}"' if each.name in titles else _null(each) for each in VIEWS[view])
+            selects.append(f"select {', '.join(cells)} from ({part})")
+        selects += filter(None, of_packs)
         text = " union all ".join(selects) or _nothing(view)
         kind = "temp table" if self._is_read_only else "view"
         try:
@@ -386,37 +393,17 @@ class Session:
             self._view(view, parts)
         self._made[view] = parts
 
-    def _typed(self, view: str, part: str) -> str:
-        told = {title for title, *_ in self._connection.execute(f"{part} limit 0").description}
-        cells = (f'"{each.name}"' if each.name in told else _null(each) for each in VIEWS[view])
-        return f"select {', '.join(cells)} from ({part})"
-
     def _fault(self, message: str) -> None:
         self.faults[message] = None
 
 
-def _has_both(directory: Iteration) -> bool:
-    """Return whether a directory holds a table of statistics beside files of tensors."""
-    try:
-        return os.path.isfile(f"{directory.path}/{STATISTICS}") and bool(directory.tensor_files)
-    except DumpReadError:  # reported by the view of tensors
-        return False
-
-
 @contextmanager
-def _told() -> Iterator[None]:
+def _tool_errors() -> Iterator[None]:
     """Raise errors of DuckDB, and of cells that Python has no value for, as a ToolError."""
     try:
         yield
     except (engine.library().Error, UnicodeEncodeError, OverflowError) as error:
         raise ToolError(ReturnCode.PARAMETER, f"the question fails: {engine.message(error)}") from error
-
-
-def _is_of_extensions(statement: Any) -> bool:
-    try:
-        return bool(statement.type == engine.library().StatementType.LOAD)
-    except ValueError:  # UPDATE EXTENSIONS is not among the library's types
-        return True
 
 
 def _null(column: Column) -> str:

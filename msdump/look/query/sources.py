@@ -55,9 +55,19 @@ def parse_sources(texts: Sequence[str]) -> tuple[QuestionedSource, ...]:
     for text in texts:
         labelled = None if os.path.lexists(text) else _LABELLED.fullmatch(text)
         label, path = labelled.group("label", "path") if labelled else (text.rstrip("/") or "/", text)
-        source = QuestionedSource(label, path, _kind(path))
-        if sources.setdefault(source.label, source).path != source.path:
-            message = f"two sources are called {source.label!r}; give each another name: NAME=PATH"
+        if os.path.isdir(path):
+            is_pack = os.path.lexists(os.path.join(path, MANIFEST))  # noqa: PTH118 - the text as it was given
+            kind = QuestionedKind.PACK if is_pack else QuestionedKind.DUMP
+        elif not os.path.lexists(path):
+            message = "no such file or directory; a dump, a pack or a result of compare is needed"
+            raise DumpReadError(path, message)
+        elif Path(path).suffix == ".json":
+            kind = QuestionedKind.COMPARISON
+        else:
+            message = "no directory of a dump or pack, and no .json file of msdump compare"
+            raise DumpReadError(path, message)
+        if sources.setdefault(label, QuestionedSource(label, path, kind)).path != path:
+            message = f"two sources are called {label!r}; give each another name: NAME=PATH"
             raise ToolError(ReturnCode.PARAMETER, message)
     return tuple(sources.values())
 
@@ -68,20 +78,6 @@ def is_named(text: str) -> bool:
     return labelled is not None and os.path.lexists(labelled["path"])
 
 
-def _kind(path: str) -> QuestionedKind:
-    if os.path.isdir(path):
-        is_pack = os.path.lexists(os.path.join(path, MANIFEST))  # noqa: PTH118 - the text as it was given
-        return QuestionedKind.PACK if is_pack else QuestionedKind.DUMP
-    if not os.path.lexists(path):
-        raise DumpReadError(
-            path, "no such file or directory; a dump, a pack or a result of compare is needed"
-        )
-    if Path(path).suffix == ".json":
-        return QuestionedKind.COMPARISON
-    message = "no directory of a dump or pack, and no .json file of msdump compare"
-    raise DumpReadError(path, message)
-
-
 FORMAT: Final = 1
 """Version of the form of packs."""
 
@@ -89,8 +85,8 @@ FORMAT: Final = 1
 def check_pack(folder: str) -> None:
     """Refuse (DumpReadError) a directory that is no pack of this form."""
     path = f"{folder}/{MANIFEST}"
-    told = read_json(path)
-    form = told.get("format") if isinstance(told, dict) else None
+    manifest = read_json(path)
+    form = manifest.get("format") if isinstance(manifest, dict) else None
     if form != FORMAT:
         message = f"a pack of form {form!r}; this msdump reads form {FORMAT}: pack the dump again"
         raise DumpReadError(path, message)
@@ -141,24 +137,20 @@ def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
         DumpReadError: The file cannot be read, or is no result of a comparison.
     """
     try:
-        yield from ({"comparison": label} | row for row in _of_document(read_json(path)))
+        for operator in read_json(path)["operators"]:
+            cells = {"comparison": label} | _renamed(operator, _OF_OPERATOR)
+            cells["op_name"] = names.sanitize(operator["operator"])
+            own = {f"output:{each['output']}": each["error"]["distance"] for each in operator["own"]}
+            tensors = (*operator["inputs"], *operator["outputs"])
+            for tensor in tensors:
+                error = _renamed(tensor["error"] or {}, _OF_ERROR)
+                numbers = {"own_distance": own.get(tensor["tensor"])} | error
+                io, _, slot = tensor["tensor"].partition(":")
+                yield cells | numbers | _renamed(tensor, _OF_TENSOR) | {"io": io, "slot": int(slot)}
+            if not tensors:
+                yield cells | {"verdict": operator["verdict"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DumpReadError(path, "no result of msdump compare: its --json document is needed") from error
-
-
-def _of_document(document: Any) -> Iterator[dict[str, Any]]:
-    for operator in document["operators"]:
-        told = _renamed(operator, _OF_OPERATOR)
-        told["op_name"] = names.sanitize(operator["operator"])
-        own = {f"output:{each['output']}": each["error"]["distance"] for each in operator["own"]}
-        tensors = (*operator["inputs"], *operator["outputs"])
-        for tensor in tensors:
-            error = _renamed(tensor["error"] or {}, _OF_ERROR)
-            numbers = {"own_distance": own.get(tensor["tensor"])} | error
-            io, _, slot = tensor["tensor"].partition(":")
-            yield told | numbers | _renamed(tensor, _OF_TENSOR) | {"io": io, "slot": int(slot)}
-        if not tensors:
-            yield told | {"verdict": operator["verdict"]}
 
 
 def _renamed(fields: Mapping[str, Any], columns: str) -> dict[str, Any]:

@@ -16,19 +16,12 @@ from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.look.query import engine
 from msdump.look.query.columns import column_of
 from msdump.look.query.csv_tables import Table, first_names, tables_of
-from msdump.read import (
-    Dump,
-    Execution,
-    GraphOperator,
-    Iteration,
-    OperatorGraph,
-    Rank,
-    Record,
-    locate,
-    locate_below,
-)
+from msdump.read import Dump, Execution, Iteration, OperatorGraph, Record, locate, locate_below
 from msdump.statistics import STATISTICS
 from msdump.store import Key, OperatorName, PathKind, TensorName, layouts, names
+
+Row = dict[str, Any]
+"""Cells by the names of columns; a column that it lacks is NULL."""
 
 
 @dataclass
@@ -52,22 +45,14 @@ class OpenedDump:
         self.faults[message] = None
 
     def iterations(self) -> Iterator[Iteration]:
-        """Yield the directories of iterations, as ``directories`` does."""
+        """Yield a new object for each iteration: its cached lists and tensors are freed with it."""
         return map(replace, self.dump.all_iterations)
 
-    def directories(self) -> Iterator[Iteration]:
-        """Yield the directories of tensors: iterations, executions of models, constants.
-
-        Each is a new object: its cached lists and tensors are freed with it, so memory stays bounded.
-        """
-        yield from self.iterations()
-        yield from map(replace, self.dump.constants)
-
-    def place(self, directory: Iteration) -> dict[str, Any]:
+    def place(self, directory: Iteration) -> Row:
         """Return the columns of a directory of tensors."""
         return self.place_of(directory.key) | {"directory": self.below(directory.path)}
 
-    def place_of(self, key: Key) -> dict[str, Any]:
+    def place_of(self, key: Key) -> Row:
         """Return the columns dump, rank, network, graph and iteration of a place in a dump's tree."""
         is_model = key.net is None
         return {
@@ -83,17 +68,16 @@ class OpenedDump:
         return os.path.relpath(path, self.dump.path)
 
 
-def tensor_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+def tensor_rows(opened: OpenedDump) -> Iterator[Row]:
     """Yield a row for each tensor that was saved, execution by execution, in their order."""
-    for directory in opened.directories():
+    for directory in (*opened.iterations(), *map(replace, opened.dump.constants)):
         place = opened.place(directory)
         for execution in executions(directory, opened.fault):
             for record in execution.records:
                 yield place | tensor_row(record, opened.fault)
     for file in opened.dump.failures:  # exception dumps of failing operators
-        place = opened.place_of(file.directory.key) | {
-            "directory": opened.below(file.path.rpartition("/")[0])
-        }
+        below = opened.below(file.path.rpartition("/")[0])
+        place = opened.place_of(file.directory.key) | {"directory": below}
         try:
             for record in file.records:
                 yield place | tensor_row(record, opened.fault)
@@ -110,11 +94,14 @@ def executions(directory: Iteration, fault: Callable[[str], object]) -> tuple[Ex
         return ()
 
 
-def tensor_row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]:
+def tensor_row(record: Record, fault: Callable[[str], object]) -> Row:
     """Return the columns of a tensor; a torn file has no shape, and is a fault."""
-    dtype, shape = None, None
+    dtype, shape, size = None, None, None
     try:
         dtype, shape = record.dtype, record.shape
+        size = dtypes.from_name(dtype).packed_size(math.prod(shape))  # small types packed as on a device
+    except FormatError:  # texts, and unknown types
+        pass
     except DumpReadError as error:
         fault(str(error))
     return _name_columns(record.name) | {
@@ -127,38 +114,40 @@ def tensor_row(record: Record, fault: Callable[[str], object]) -> dict[str, Any]
         "dtype": dtype,
         "shape": shape,
         "format": record.format,
-        "bytes": None if dtype is None or shape is None else packed_size(dtype, shape),
+        "bytes": size,
         "path": record.path,
     }
 
 
-def _name_columns(name: TensorName | OperatorName) -> dict[str, Any]:
+def _name_columns(name: TensorName | OperatorName) -> Row:
     fields = ("op_type", "op_name", "task_id", "stream_id", "timestamp")
     return {field: getattr(name, field) for field in fields}
 
 
-def packed_size(dtype: str, shape: tuple[int, ...]) -> int | None:
-    """Return the bytes of a tensor, small types packed as on a device; None for texts and unknown types."""
-    try:
-        return dtypes.from_name(dtype).packed_size(math.prod(shape))
-    except FormatError:
-        return None
-
-
-def run_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+def run_rows(opened: OpenedDump) -> Iterator[Row]:
     """Yield a row for each execution that left tensors in a directory, and for each directory without any."""
     for directory in opened.iterations():
-        place = opened.place(directory) | _run_columns(opened, directory)
+        key = directory.key
+        rank = None if key.rank is None else opened.dump.ranks.get(key.rank)
+        device, config = None, None
+        try:
+            device, config = (None, None) if rank is None else (rank.device, rank.config)
+        except DumpReadError as error:
+            opened.fault(str(error))
+        known = device if isinstance(device, dict) else {}
+        place = opened.place(directory) | {
+            "step": key.step,
+            "time": key.time,
+            "device_target": known.get("device_target"),
+            "version": known.get("ms_version"),
+            "config": None if config is None else json.dumps(config),
+            "path": directory.path,
+        }
         saved = [each for each in executions(directory, opened.fault) if each.records]
         for execution in saved:
             times = [record.timestamp for record in execution.records]
-            yield place | {
-                "execution": execution.number,
-                "is_whole": execution.is_whole,
-                "started": moment(min(times)),
-                "ended": moment(max(times)),
-                "tensors": len(times),
-            }
+            span = {"started": moment(min(times)), "ended": moment(max(times)), "tensors": len(times)}
+            yield place | {"execution": execution.number, "is_whole": execution.is_whole} | span
         if not saved:
             yield place | {"tensors": 0}
 
@@ -172,27 +161,7 @@ def moment(microseconds: int) -> str:
     return (datetime(1970, 1, 1) + timedelta(microseconds=microseconds)).isoformat()  # noqa: DTZ001 - UTC
 
 
-def _run_columns(opened: OpenedDump, directory: Iteration) -> dict[str, Any]:
-    """Return the columns from the path of a directory and the metadata of its rank."""
-    key = directory.key
-    rank = None if key.rank is None else opened.dump.ranks.get(key.rank)
-    device, config = None, None
-    try:
-        device, config = (None, None) if rank is None else (rank.device, rank.config)
-    except DumpReadError as error:
-        opened.fault(str(error))
-    known = device if isinstance(device, dict) else {}
-    return {
-        "step": key.step,
-        "time": key.time,
-        "device_target": known.get("device_target"),
-        "version": known.get("ms_version"),
-        "config": None if config is None else json.dumps(config),
-        "path": directory.path,
-    }
-
-
-def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+def file_rows(opened: OpenedDump) -> Iterator[Row]:
     """Yield a row for each file below a dump, sorted by directory and name."""
     top = opened.dump.path
     place = locate(top) or locate_below(top)
@@ -206,51 +175,42 @@ def file_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
         prefix = "" if below == "." else f"{below}/"
         directory = None if not prefix else layouts.parse(below, is_directory=True)
         where = {"dump": opened.label} if directory is None else opened.place_of(directory)
-        told = where | {"directory": opened.below(folder)}
+        where["directory"] = opened.below(folder)
         for name in listed:
-            yield told | _file(f"{folder}/{name}", layouts.parse(prefix + name, is_directory=False), opened)
+            path, key = f"{folder}/{name}", layouts.parse(prefix + name, is_directory=False)
+            known = {} if key is None else opened.place_of(key)
+            row = where | {column: cell for column, cell in known.items() if cell is not None}
+            row |= {"kind": "foreign" if key is None else key.kind.name.lower(), "name": name, "path": path}
+            try:
+                status = os.lstat(path)
+                row |= {"bytes": status.st_size, "modified": moment(status.st_mtime_ns // 1000)}
+            except OSError as error:  # a run in progress may have replaced it
+                opened.fault(f"{path}: {error.strerror or error}")
+            yield row
 
 
-def _file(path: str, key: Key | None, opened: OpenedDump) -> dict[str, Any]:
-    """Return the columns of a file: its place (``key``, None for a foreign file), kind, name and size."""
-    told = {} if key is None else {k: v for k, v in opened.place_of(key).items() if v is not None}
-    kind = "foreign" if key is None else key.kind.name.lower()
-    row = told | {"kind": kind, "name": path.rpartition("/")[2], "path": path}
-    try:
-        status = os.lstat(path)
-    except OSError as error:  # a run in progress may have replaced it
-        opened.fault(f"{path}: {error.strerror or error}")
-        return row
-    return row | {"bytes": status.st_size, "modified": moment(status.st_mtime_ns // 1000)}
-
-
-def operator_rows(opened: OpenedDump) -> Iterator[dict[str, Any]]:
+def operator_rows(opened: OpenedDump) -> Iterator[Row]:
     """Yield a row for each operator of the graph files; without one, of the execution order's names."""
     for rank in opened.dump.ranks.values():
-        yield from _of_rank(opened, rank)
+        graphs = {
+            number: graph for network in rank.networks.values() for number, graph in network.graphs.items()
+        }
+        # a graph without a dump belongs to the rank's network if there is only one
+        only = next(iter(rank.networks)) if len(rank.networks) == 1 else None
+        for number in rank.compiled_graphs:
+            dumped = graphs.get(number)
+            network = only if dumped is None else dumped.network
+            place = {"dump": opened.label, "rank": rank.number, "network": network, "graph": number}
+            spelled = _names_in_files(() if dumped is None else dumped.iterations.values())
+            if number in rank.operator_graphs:
+                yield from _graph_rows(rank.operator_graphs[number], place, spelled)
+            else:
+                for position, full_name in enumerate(rank.order_unless_damaged(number) or ()):
+                    yield place | {"execution_order": position} | _named(full_name, spelled)
     for model in (*opened.dump.all_models, *opened.dump.captured):
         place = {"dump": opened.label, "rank": model.device, "network": model.name, "graph": model.model_id}
-        graph = model.operator_graph
-        if graph is not None:
-            yield from _operators(graph, place, _names_in_files(model.iterations))
-
-
-def _of_rank(opened: OpenedDump, rank: Rank) -> Iterator[dict[str, Any]]:
-    with_tensors = {
-        number: graph for network in rank.networks.values() for number, graph in network.graphs.items()
-    }
-    # a graph without a dump belongs to the rank's network if there is only one
-    only = next(iter(rank.networks)) if len(rank.networks) == 1 else None
-    for number in rank.compiled_graphs:
-        dumped = with_tensors.get(number)
-        network = only if dumped is None else dumped.network
-        place = {"dump": opened.label, "rank": rank.number, "network": network, "graph": number}
-        spelled = _names_in_files(() if dumped is None else dumped.iterations.values())
-        if number in rank.operator_graphs:
-            yield from _operators(rank.operator_graphs[number], place, spelled)
-        else:
-            for position, full_name in enumerate(rank.order_unless_damaged(number) or ()):
-                yield place | {"execution_order": position} | _named(full_name, spelled)
+        if (graph := model.operator_graph) is not None:
+            yield from _graph_rows(graph, place, _names_in_files(model.iterations))
 
 
 def _names_in_files(iterations: Iterable[Iteration]) -> frozenset[str]:
@@ -264,7 +224,7 @@ def _names_in_files(iterations: Iterable[Iteration]) -> frozenset[str]:
     return frozenset()
 
 
-def _named(full_name: str, spelled: frozenset[str]) -> dict[str, Any]:
+def _named(full_name: str, spelled: frozenset[str]) -> Row:
     """Return the columns of an operator's names; ``op_name`` is the name that files have."""
     scope, _, last = full_name.rpartition("/")
     full, last = names.sanitize(full_name), names.sanitize(last)
@@ -272,25 +232,24 @@ def _named(full_name: str, spelled: frozenset[str]) -> dict[str, Any]:
     return {"full_name": full_name, "scope": scope, "op_name": op_name}
 
 
-def _operators(
-    graph: OperatorGraph, place: dict[str, Any], spelled: frozenset[str]
-) -> Iterator[dict[str, Any]]:
+def _graph_rows(graph: OperatorGraph, place: Row, spelled: frozenset[str]) -> Iterator[Row]:
     for position, operator in enumerate(graph.operators.values()):
-        numbers = {"execution_order": position, "caller": graph.caller or None}
-        yield place | numbers | _named(operator.full_name, spelled) | _operator_columns(operator)
-
-
-def _operator_columns(operator: GraphOperator) -> dict[str, Any]:
-    return {
-        "op_type": operator.op_type,
-        "source": operator.source_line or None,
-        "inputs": [source.name for source in operator.inputs],
-        "input_kinds": [str(source.kind) for source in operator.inputs],
-        "input_slots": [source.slot for source in operator.inputs],
-        "output_dtypes": [form.dtype for form in operator.outputs],
-        "onnx_name": operator.onnx_name or None,
-        "attributes": operator.attributes or None,
-    }
+        yield (
+            place
+            | _named(operator.full_name, spelled)
+            | {
+                "execution_order": position,
+                "caller": graph.caller or None,
+                "op_type": operator.op_type,
+                "source": operator.source_line or None,
+                "inputs": [source.name for source in operator.inputs],
+                "input_kinds": [str(source.kind) for source in operator.inputs],
+                "input_slots": [source.slot for source in operator.inputs],
+                "output_dtypes": [form.dtype for form in operator.outputs],
+                "onnx_name": operator.onnx_name or None,
+                "attributes": operator.attributes or None,
+            }
+        )
 
 
 def statistic_tables(opened: OpenedDump, memory: engine.MemoryFiles) -> Iterator[Table]:
@@ -303,15 +262,13 @@ def statistic_tables(opened: OpenedDump, memory: engine.MemoryFiles) -> Iterator
             opened.fault(str(error))
             continue
         for operator, path in paths.items():
-            told = place | {"path": path} | ({} if operator is None else _name_columns(operator))
-            yield from tables_of(path, told, memory, opened.fault)
+            columns = {} if operator is None else _name_columns(operator)
+            yield from tables_of(path, place | columns | {"path": path}, memory, opened.fault)
 
 
 def measured_rows(
-    opened: OpenedDump,
-    executor: ExecutorChoice,
-    progress: Callable[[int], object],
-) -> Iterator[dict[str, Any]]:
+    opened: OpenedDump, executor: ExecutorChoice, progress: Callable[[int], object]
+) -> Iterator[Row]:
     """Yield a row for each tensor without a row of statistics, which reads its file."""
     directories = opened.dump.all_iterations
     everything = map_items(
@@ -323,17 +280,15 @@ def measured_rows(
         paths=(opened.path,),
         progress=progress,
     )
-    for directory, found in zip(directories, everything, strict=True):
-        rows, faults = found
-        for fault in faults:
-            opened.fault(fault)
+    for directory, (rows, faults) in zip(directories, everything, strict=True):
+        opened.faults |= faults
         place = opened.place(directory)
         yield from (place | row for row in rows)
 
 
-def _measured(directory: Iteration) -> tuple[list[dict[str, Any]], list[str]]:
+def _measured(directory: Iteration) -> tuple[list[Row], dict[str, None]]:
     """Return rows of measured tensors, and faults; called in worker processes."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     faults: dict[str, None] = {}
     for execution in executions(directory, faults.setdefault):
         for record in execution.records:
@@ -343,4 +298,4 @@ def _measured(directory: Iteration) -> tuple[list[dict[str, Any]], list[str]]:
                     rows.append(tensor_row(record, faults.setdefault) | numbers)
             except DumpReadError as error:
                 faults.setdefault(str(error))
-    return rows, [*faults]
+    return rows, faults
