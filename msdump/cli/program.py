@@ -53,10 +53,9 @@ GROUPS: Final = {
         "extract": "Write one operator of a dump as a model.",
         "baseline": "Write the statistics of a dump as a golden baseline.",
     },
-    "Files and shell": {
+    "Files": {
         "convert": "Convert dump files to arrays or to another format.",
         "pack": "Write dumps as Parquet files for fast queries.",
-        "completion": "Print the script that completes commands in a shell.",
     },
 }
 """Commands by group, each with the first sentence of its help.
