@@ -28,6 +28,8 @@ _FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
 """Stands for the missing counterpart of an input that only one side's kernel has."""
 
+_ARGUMENT: Final = frozenset({SourceKind.ABSENT, SourceKind.CONSTANT})
+
 _SAME_NUMBER: Final = 2e-3
 """Largest relative difference of two attributes that rounding to float16 or bfloat16 explains."""
 
@@ -242,6 +244,7 @@ class _Comparison:
             is_quantised(each.op_type for each in side.graph.operators.values()) for side in (mine, golden)
         )
         self._is_mixed = own != other
+        self._is_foreign = mine.graph.is_ours != golden.graph.is_ours
         passing = _PASSING | _CLAMPS if self._is_mixed else _PASSING
         label, golden_label = labels(mine, golden)
         self._mine = _Side(mine, label, matching.mine_alone, passing)
@@ -395,7 +398,8 @@ class _Comparison:
         is_lacking = self._golden.lacks(self._mine, own, other) or self._mine.lacks(self._golden, other, own)
         if _NOTHING in {own, other}:
             return is_lacking
-        if own.varies or other.varies:
+        is_default = self._is_foreign and {own.kind, other.kind} == _ARGUMENT  # others may write it
+        if own.varies or other.varies or is_default:
             return False
         if own.kind is other.kind is SourceKind.WEIGHT:  # its bits are compared by ``_of_pair``
             keys = self._mine.key(own), self._golden.key(other)

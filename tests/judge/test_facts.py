@@ -176,3 +176,44 @@ def test_an_operator_among_constants_is_a_fact():
     pair = pair_models(*(loader.load(parsed(each, w=weight)) for each in (wider, text)))
 
     assert [("extra", "t")] == [(fact.kind, fact.onnx_name) for fact in pair.facts]
+
+
+CONSTANTS = {  # as msdump's graph files and as MindSpore's have them
+    "a number": ("Tensor(shape=[], dtype=Int64, value=7)", "I64(7)", "I64(8)"),
+    "a flag": ("Tensor(shape=[], dtype=Bool, value=False)", "Bool(0)", "Bool(1)"),
+    "a float": ("Tensor(shape=[], dtype=Float32, value=1e-05)", "F32(1e-05)", "F32(1e-06)"),
+    "a tuple": ("Tensor(shape=[2], dtype=Int64, value=[2 -3])", "(I64(2), I64(-3))", "(I64(2), I64(3))"),
+    "a nested tuple": ("((0, 1), (2, 3))", "((I64(0), I64(1)), (I64(2), I64(3)))", "((I64(0)), (I64(1)))"),
+    "an empty tuple": ("Tensor(shape=[0], dtype=Int64, value=[])", "()", "(I64(1))"),
+    "a text": ("same", "same", "valid"),
+}
+
+
+@pytest.mark.parametrize("written", CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_are_compared_by_their_numbers(written):
+    """Two ways to write one constant are no fact, other numbers are one, and ones left out are unknown."""
+    ours, same, other = written
+
+    assert () == facts_of(reading(ours), reading(same))
+    assert ["wiring"] == [fact.kind for fact in facts_of(reading(ours), reading(other))]
+    assert () == facts_of(reading(ours), reading("Tensor(shape=[64], dtype=Int64, value=[1 2 ... 9])"))
+
+
+@pytest.mark.parametrize(("is_ours", "expected"), [(True, ["wiring"]), (False, [])])
+def test_arguments_that_one_system_leaves_out_are_no_facts(is_ours, expected):
+    """A constant beside no argument is a fact between graphs of msdump alone: others may write defaults."""
+    facts = facts_of(reading(None), reading("I64(7)", is_ours=is_ours))
+
+    assert expected == [fact.kind for fact in facts]
+
+
+def reading(constant, *, is_ours=True):
+    """Return a graph of an operator that reads an input and a constant, and of one behind."""
+    source = ValueSource(SourceKind.CONSTANT, constant) if constant else ValueSource(SourceKind.ABSENT, "")
+    form = (ValueForm("float32", (4, 8)),)
+    first = GraphOperator("Default/First-op0", "Resize", (ValueSource(SourceKind.INPUT, "x"), source), form)
+    inner = ValueSource(SourceKind.OPERATOR, first.full_name)
+    last = GraphOperator("Default/Last-op0", "Sigmoid", (inner,), form, place=1)
+    operators = {each.full_name: each for each in (first, last)}
+    outputs = (ValueSource(SourceKind.OPERATOR, last.full_name),)
+    return GraphSide(OperatorGraph(operators, {"x": form[0]}, outputs=outputs, is_ours=is_ours))

@@ -121,7 +121,7 @@ def _labels(side: GraphSide, other: GraphSide) -> LabelOf:
         if source.kind is SourceKind.ABSENT:
             return "absent"
         if source.kind is SourceKind.CONSTANT:
-            return ("constant", name)
+            return _constant(name)
         is_input = source.kind is SourceKind.INPUT and name in graph.inputs
         if source.kind is SourceKind.WEIGHT or (is_input and are_weights):
             digest = side.digest_of(name)
@@ -132,6 +132,26 @@ def _labels(side: GraphSide, other: GraphSide) -> LabelOf:
         return ("input", places.get(name, name)) if is_input else None
 
     return label
+
+
+_TYPE: Final = re.compile(r"\b(?:Tensor\(shape=.*?\bvalue=|[A-Z][A-Za-z]*\d*(?=\())", re.DOTALL)
+_BETWEEN: Final = re.compile(r"[\s(),\[\]]+")
+
+
+def _constant(text: str) -> Hashable | None:
+    """Return the label of a constant: its numbers, which systems write in several ways; None if not shown.
+
+    >>> _constant("(I64(2), I64(3))") == _constant("Tensor(shape=[2], dtype=Int64, value=[2 3])")
+    True
+    """
+    if "..." in text or text.endswith("value="):  # the elements are left out, or stand in further lines
+        return None
+    plain = _TYPE.sub(" ", text).lower().replace("true", "1").replace("false", "0")
+    try:
+        # graph files round floats to about six digits
+        return ("constant", *(f"{float(each):.5g}" for each in _BETWEEN.split(plain) if each))
+    except ValueError:
+        return ("constant", text)
 
 
 LabelOf = Callable[[ValueSource], Hashable | None]
