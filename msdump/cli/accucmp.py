@@ -58,42 +58,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its return code."""
+    """Run a command; return its return code, or that of the error that ended it."""
     options = parser().parse_args(arguments)
-    _show_log()
-    started = time.monotonic()
-    code = _execute(options)
-    _log.info("The command was completed and took %d seconds.", time.monotonic() - started)
-    return code
-
-
-def _show_log() -> None:
-    """Show the package's log on stderr, in the lines of the vendor's tool."""
-    handler = logging.StreamHandler()
+    handler = logging.StreamHandler()  # shows the package's log in the lines of the vendor's tool
     handler.setFormatter(logging.Formatter(_LINE, _TIME))
     log = logging.getLogger("msdump")
     # The handlers are replaced: a second one would print each line of a second run in this process twice.
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
-
-
-def _execute(options: argparse.Namespace) -> int:
-    """Run the chosen command; return its return code, or that of the error that ended it."""
+    started = time.monotonic()
     try:
-        return int(_convert(options))
-    except ToolError as error:
-        _log.error("%s", error)
-        return error.code
+        code = int(_convert(options))
     except KeyboardInterrupt:
         _log.error("interrupted")
-        return INTERRUPTED
+        code = INTERRUPTED
     except MsdumpError as error:
         _log.error("%s", error)
         fitting = (code for kind, code in _CODES.items() if isinstance(error, kind))
-        return int(next(fitting, ReturnCode.UNKNOWN))
+        code = error.code if isinstance(error, ToolError) else int(next(fitting, ReturnCode.UNKNOWN))
     except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
         _log.exception("internal error: %s", type(error).__name__)
-        return int(ReturnCode.UNKNOWN)
+        code = int(ReturnCode.UNKNOWN)
+    _log.info("The command was completed and took %d seconds.", time.monotonic() - started)
+    return code
 
 
 def _convert(options: argparse.Namespace) -> ReturnCode:
@@ -101,10 +88,13 @@ def _convert(options: argparse.Namespace) -> ReturnCode:
     if text and not (text.isascii() and text.isdigit()):
         raise ToolError(ReturnCode.PARAMETER, f"-o/-i {text!r}: the number of an output or input")
     only = ("output" if options.output_tensor else "input", int(text)) if text else None
+    shape = () if options.shape is None else options.shape.split(",")
+    if not all(part.isascii() and part.isdigit() for part in shape):
+        raise ToolError(ReturnCode.PARAMETER, f"-s {options.shape!r} is not a shape such as 1,3,224,224")
     target = Target(
         options.format or "",
         OutputKind(options.type),
-        _shape(options.shape),
+        tuple(map(int, shape)),
         only,
         options.custom_script_path,
         options.version,
@@ -120,12 +110,3 @@ def _convert(options: argparse.Namespace) -> ReturnCode:
     if report.failed:
         _log.warning("%d dump files failed; see %s/%s", len(report.failed), output, FAILED_LIST)
     return ReturnCode(report.code)
-
-
-def _shape(text: str | None) -> tuple[int, ...]:
-    if text is None:
-        return ()
-    parts = text.split(",")
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise ToolError(ReturnCode.PARAMETER, f"-s {text!r} is not a shape such as 1,3,224,224")
-    return tuple(map(int, parts))

@@ -85,13 +85,29 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
     total = advice.variants.rounded
     yield f"{answer.model}: {answer.variant} rounds {plural(total, 'operator')}"
     if advice.kept is None:
-        yield from _without_a_set(advice)
+        to = advice.variants.to.name
+        if advice.outcome is SearchEnd.INTERRUPTED:
+            yield "no set was found before the interruption"
+        else:
+            yield f"no set of operators kept in {to} brings every output below {advice.bound:g}"
+            if max(error.after for error in advice.errors) > advice.bound:
+                yield f"the bound is smaller than the error of {to} itself"
     elif not advice.kept:
         yield f"no operator needs to be kept: the error of every output is below {advice.bound:g}"
         yield "no file is written"
     else:
         yield f"keep {len(advice.nodes)} of them in {advice.variants.to.name}:"
-        yield from _operators(advice, Path(answer.files[0]).name if answer.files else "")
+        nodes = advice.nodes
+        shown = len(nodes) if messages.verbosity() else _SHOWN
+        for node in nodes[:shown]:
+            yield f"  {node.name}  ({node.operator.full_name})"
+        if len(nodes) > shown:
+            more = f"  ... and {len(nodes) - shown} more (-v)"
+            has_all = f"; {Path(answer.files[0]).name} has all {len(nodes)}" if answer.files else ""
+            yield more + (has_all or ", or --output DIR")
+        if count := len(advice.nameless):
+            noun = plural(count, "name")
+            yield f"{noun} not in the model file; give other tools the file that --output writes"
         yield _SIZES[advice.is_smallest].format(f"{advice.limit:.3g}")
     yield from _errors(advice)
     if advice.outcome in _CONFIRMATIONS:
@@ -110,27 +126,6 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
             f" {types.size}, with an error of {types.error:.3g}{beyond}"
         )
     yield from (f"written: {path} ({FILES.get(Path(path).name, _NAMED)})" for path in answer.files)
-
-
-def _without_a_set(advice: KeepAdvice) -> Iterator[str]:
-    to = advice.variants.to.name
-    if advice.outcome is SearchEnd.INTERRUPTED:
-        yield "no set was found before the interruption"
-        return
-    yield f"no set of operators kept in {to} brings every output below {advice.bound:g}"
-    if max(error.after for error in advice.errors) > advice.bound:
-        yield f"the bound is smaller than the error of {to} itself"
-
-
-def _operators(advice: KeepAdvice, written: str) -> Iterator[str]:
-    shown = len(advice.nodes) if messages.verbosity() else _SHOWN
-    for node in advice.nodes[:shown]:
-        yield f"  {node.name}  ({node.operator.full_name})"
-    if len(advice.nodes) > shown:
-        more = f"  ... and {len(advice.nodes) - shown} more (-v)"
-        yield f"{more}; {written} has all {len(advice.nodes)}" if written else f"{more}, or --output DIR"
-    if count := len(advice.nameless):
-        yield f"{plural(count, 'name')} not in the model file; give other tools the file that --output writes"
 
 
 _USES: Final = {

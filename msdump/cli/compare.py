@@ -128,13 +128,7 @@ graph_option: Final = sections.selection(
 
 
 def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
-    """Run the operators of the examined side again, and hand the results to the comparison.
-
-    Args:
-        comparison: The comparison, its directories measured.
-        model: The model's file.
-        arithmetic: Variant in which the golden side computed.
-    """
+    """Run the operators of the examined side again, and hand the results to the comparison."""
     # Imported late: loading the packages that run operators takes longer than comparing a few files.
     from msdump.judge.compare import Rerunning
     from msdump.judge.diff import Engine, models

@@ -34,11 +34,6 @@ FORMS: Final[Mapping[str, _Form]] = {
 def write_graph_file(graph: Graph, path: str, context: Context) -> None:
     """Compile a model for Ascend O2 and write its graph, which has the operator names that dumps use.
 
-    Args:
-        graph: The model.
-        path: The file; its suffix chooses the form.
-        context: Where the network runs: an Ascend at O2.
-
     Raises:
         InputError: The suffix is unknown.
         DumpWriteError: The file cannot be written.

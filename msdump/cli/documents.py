@@ -92,13 +92,7 @@ def error_text(error: str) -> str:
 
 
 def text(document: Document, shown: object, error: str | None = None) -> str:
-    """Return the document of an object as it is printed: ASCII, one line for each value.
-
-    Args:
-        document: The document.
-        shown: The object.
-        error: The command's messages on errors, None where it had none.
-    """
+    """Return the document of an object as it is printed: ASCII, one line for each value."""
     fields = _plain(shown, document.shapes)
     return _printed(model(document).model_validate({"error": error, **fields}))
 

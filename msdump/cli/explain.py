@@ -38,7 +38,7 @@ def context_of(dump: Dump, options_given: dict[str, Any]) -> Context:
     return mindspore.current_context()
 
 
-def _kept_config(dump: Dump) -> str | None:
+def kept_config(dump: Dump) -> str | None:
     """Return the path of the copy of the configuration in a dump, None where there is none."""
     return next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
 
@@ -167,7 +167,7 @@ def command(
     config_path = config or env.read(env.DUMP_CONFIG)
     opened = _opened(dump, is_explained_without=bool(config_path and model))
     dump_context = context_of(opened, context)
-    path = config or _kept_config(opened) or config_path
+    path = config or kept_config(opened) or config_path
     plan = None if path is None else plan_of(path, dump_context, opened)
     situation = Situation(
         None if model is None else loader.load(model, context=dump_context),

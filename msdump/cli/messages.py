@@ -131,12 +131,7 @@ class Bar:
 
 @contextmanager
 def bar(noun: str, total: int) -> Iterator[Bar]:
-    """Show a progress bar on a terminal, and yield the function that advances it by one.
-
-    Args:
-        noun: Plural of the counted things.
-        total: Number of steps, 0: not known (yet).
-    """
+    """Show a progress bar on a terminal, and yield the function that advances it by one."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield Bar()
         return
@@ -191,12 +186,7 @@ def has_damages() -> bool:
 
 
 def say_each(kind: str, faults: Sequence[str]) -> None:
-    """Print why input could not be read whole, the first few faults alone without -v: there may be 100,000.
-
-    Args:
-        kind: "error" or "warning".
-        faults: Texts without the kind.
-    """
+    """Print why input could not be read whole, the first faults alone without -v: there may be 100,000."""
     _damages.extend(faults)
     most = len(faults) if verbosity() else _MOST_FAULTS
     for fault in faults[:most]:

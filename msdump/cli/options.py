@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -12,6 +13,7 @@ from msdump import env
 from msdump.cli import sections
 
 if TYPE_CHECKING:
+    from msdump.executors import ExecutorChoice
     from msdump.plan import DumpPlan
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -58,6 +60,24 @@ def applied(*options: _Option) -> Callable[[_Command], _Command]:
     return decorate
 
 
+def gathered(
+    name: str, make: Callable[..., Any], options: Sequence[_Option]
+) -> Callable[[_Command], Callable[..., Any]]:
+    """Return a decorator that gives a command options as one argument, made of their values."""
+
+    def decorate(command: _Command) -> Callable[..., Any]:
+        wanted = inspect.signature(make).parameters
+
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            made = make(**{each: given.pop(each) for each in wanted if each in given})
+            return command(**{name: made}, **given)
+
+        return applied(*options)(called)
+
+    return decorate
+
+
 def context(command: _Command) -> _Command:
     """Give a command the options of the emulated device."""
     # not above: commands without these options need none of the imports of settings
@@ -87,20 +107,17 @@ def context(command: _Command) -> _Command:
     return decorate(command)
 
 
-def executor(command: _Command) -> Callable[..., Any]:
-    """Give a command the options for processes and Dask; it gets them as ``executor``."""
+def _choose_executor(jobs: int | None, scheduler: str) -> ExecutorChoice:
+    # not above: most commands have no such option
+    from msdump.executors import ExecutorChoice
 
-    @functools.wraps(command)
-    def chosen(*, jobs: int | None, scheduler: str, **others: Any) -> Any:
-        # not above: most commands have no such option
-        from msdump.executors import ExecutorChoice
+    choice = ExecutorChoice(jobs or 0, scheduler)
+    choice.check()
+    return choice
 
-        choice = ExecutorChoice(jobs or 0, scheduler)
-        choice.check()
-        return command(executor=choice, **others)
 
-    return applied(*_EXECUTOR)(chosen)
-
+executor: Final = gathered("executor", _choose_executor, _EXECUTOR)
+"""The options for processes and Dask; a command gets them as ``executor``."""
 
 execution: Final = sections.selection(
     "--execution",

@@ -99,12 +99,7 @@ def show(document: Document, shown: object, lines: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def one_document(ctx: click.Context, arguments: Sequence[str]) -> Iterator[None]:
-    """Print one document after a command with ``--json``; text that the command prints goes to stderr.
-
-    Args:
-        ctx: Context of the program.
-        arguments: The arguments of the command.
-    """
+    """Print one document after a command with ``--json``; text that the command prints goes to stderr."""
     if _FLAG not in arguments or _HELP & {*arguments}:
         yield
         return

@@ -150,11 +150,11 @@ def _gather(request: ReportRequest) -> DumpReport:
 
 def _plan(dump: Dump, request: ReportRequest) -> DumpPlan | None:
     """Return the plan of the given configuration, else of the dump's copy; None without either."""
-    path = request.config or next((path for rank in dump.ranks.values() if (path := rank.config_file)), None)
-    if path is None:
-        return None
     from msdump.cli import explain  # imported late: most dumps of an Ascend have no copy
 
+    path = request.config or explain.kept_config(dump)
+    if path is None:
+        return None
     try:
         return explain.plan_of(path, explain.context_of(dump, {}), dump)
     except ConfigError as error:

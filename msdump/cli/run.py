@@ -377,16 +377,11 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         yield f"skipped  {_counts(dump.skipped, 'tensor')}"
     if dump.lost:
         yield f"lost     {_counts(dump.lost, 'file')}"
-    yield from _hints(run, dump)
-
-
-def _hints(run: ModelRun, dump: DumpedFiles) -> Iterator[str]:
-    """Yield the lines on selected iterations that did not run, and on a variable without effect."""
     if dump.not_run is not None:
         noun = "iteration" if dump.not_run.isdecimal() else "iterations"
         yield f"not run  selected {noun} {dump.not_run} (option: --steps {dump.needed_steps})"
-    if run.request.path is None and run.network.plan is not None:
-        yield from (f"variable {text}" for text in options.unused_variable(run.network.plan).values())
+    if run.request.path is None:
+        yield from (f"variable {text}" for text in options.unused_variable(plan).values())
 
 
 def _values(run: ModelRun) -> Iterator[str]:
@@ -569,7 +564,12 @@ def command(
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     if request.save_state is not None and not request.train:
         raise click.UsageError("--save-state needs --train: only training changes a state")
-    _check_mode(mode, request.path, is_configured=is_configured)
+    if request.path == "":
+        raise click.UsageError("--path needs a directory")
+    if mode is not None and is_configured:
+        raise click.UsageError(f"--dump excludes --config and {env.DUMP_CONFIG}: a configuration has a mode")
+    if mode is not None and request.path is None:
+        raise click.UsageError(f"--dump {mode} needs --path DIR, the directory of the dump")
     _check_ranks(ranks, device_id)
     if mode not in {None, _SYNC} and env.read(env.DEVICE_TARGET) is None:
         device_target = device_target or DeviceTarget.ASCEND
@@ -578,8 +578,10 @@ def command(
         mindspore.set_config(config, "--config")
     if request.path is not None:
         mindspore.set_path(request.path)
-        if not is_configured:
-            _set_mode(mode or _SYNC, request.path)
+        if not is_configured:  # the configuration that ``msdump init`` writes for the mode
+            answers = templates.Answers(str(Path(request.path).absolute()))
+            text = templates.render(templates.MODES[mode or _SYNC], answers)
+            mindspore.set_config(json.loads(text), f"--dump {mode or _SYNC}")
     with contextlib.nullcontext() if trace is None else _traced(trace):
         if ranks is not None:
             _run_ranks(request, ranks)
@@ -621,22 +623,6 @@ def _traced(path: str) -> Iterator[None]:
         tracing.end()
         title = f"msdump, rank {current().identity.rank}"
         write_file(_of_rank(path), tracing.chrome_pieces(trace, title))
-
-
-def _check_mode(mode: str | None, path: str | None, *, is_configured: bool) -> None:
-    """Refuse --path without a directory, and --dump beside a configuration or without --path."""
-    if path == "":
-        raise click.UsageError("--path needs a directory")
-    if mode is not None and is_configured:
-        raise click.UsageError(f"--dump excludes --config and {env.DUMP_CONFIG}: a configuration has a mode")
-    if mode is not None and path is None:
-        raise click.UsageError(f"--dump {mode} needs --path DIR, the directory of the dump")
-
-
-def _set_mode(mode: str, path: str) -> None:
-    """Dump by the configuration that ``msdump init`` writes for a mode."""
-    text = templates.render(templates.MODES[mode], templates.Answers(str(Path(path).absolute())))
-    mindspore.set_config(json.loads(text), f"--dump {mode}")
 
 
 def _check_ranks(ranks: int | None, device_id: int | None) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import click
 
 from msdump.cli import messages, sections, streams
-from msdump.cli.options import applied
+from msdump.cli.options import gathered
 from msdump.cli.output import Shape
 from msdump.errors import ToolError
 from msdump.judge import SCORES, Fact, TensorError, answer, errors
@@ -39,20 +38,22 @@ from msdump.return_codes import ReturnCode
 from msdump.statistics import STATISTICS
 
 _COLUMNS: Final = ("#", "operator", "type", "shape", "source", "distance", "max error", "ulps", "verdict")
-_FOLDED: Final = frozenset({"operator", "source", "verdict"})
+_FOLDED: Final = frozenset({"directory", "operator", "source", "verdict"})
 _HEIRS: Final = frozenset({Verdict.INHERITED, Verdict.AMPLIFIED, Verdict.ACCUMULATED, Verdict.HEALED})
 
 
 def _print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
-    """Print operators, each with the tensor that agrees least."""
+    """Print operators, each with the tensor that agrees least; columns of one value are left out."""
     from rich.table import Table
 
     rows = [*map(_cells, shown)]
-    columns = _columns(rows, has_labels=has_labels)
+    moments = tuple(title for title in ("rank", "iteration") if len({row[title] for row in rows}) > 1)
+    labels = ("directory",) if has_labels and not moments else ()
+    has_source = any(row["source"] for row in rows)
+    columns = (*labels, *moments, *(title for title in _COLUMNS if title != "source" or has_source))
     table = Table()
     for title in columns:
-        is_folded = title in _FOLDED or title == "directory"
-        table.add_column(title, overflow="fold", no_wrap=not is_folded)
+        table.add_column(title, overflow="fold", no_wrap=title not in _FOLDED)
     for finding, row in zip(shown, rows, strict=True):
         table.add_row(*map(row.__getitem__, columns), style=_style(finding))
     streams.print_table(table)
@@ -76,14 +77,6 @@ def _print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> N
     streams.print_table(table)
 
 
-def _columns(rows: Sequence[Mapping[str, str]], *, has_labels: bool) -> tuple[str, ...]:
-    """Return the titles of the columns; columns with one value for all operators are left out."""
-    moments = tuple(title for title in ("rank", "iteration") if len({row[title] for row in rows}) > 1)
-    labels = ("directory",) if has_labels and not moments else ()
-    has_source = any(row["source"] for row in rows)
-    return (*labels, *moments, *(title for title in _COLUMNS if title != "source" or has_source))
-
-
 def _style(finding: Finding) -> str:
     if finding.is_accused or finding.verdict is Verdict.UNREADABLE:
         return "red"
@@ -95,6 +88,10 @@ def _style(finding: Finding) -> str:
 def _cells(finding: Finding) -> dict[str, str]:
     place, worst = finding.place, finding.worst
     error = None if worst is None else worst.error
+    shown = ""  # the verdict on the tensor that agrees least
+    if worst is not None and (worst.io, worst.slot) != (IO.OUTPUT, 0):
+        shown = f"{worst.io} {worst.slot} {worst.verdict}"
+    reason = finding.note if worst is None else tensor_reason(finding, worst)
     return {
         "directory": place.label,
         "rank": "" if place.rank is None else str(place.rank),
@@ -107,18 +104,8 @@ def _cells(finding: Finding) -> dict[str, str]:
         "distance": "" if error is None else f"{error.distance:.3g}",
         "max error": "" if error is None else f"{error.largest:.3g}",
         "ulps": "" if error is None or math.isnan(error.ulps) else f"{error.ulps:.3g}",
-        "verdict": _verdict(finding),
+        "verdict": ": ".join(filter(None, (finding.verdict, shown, reason))),
     }
-
-
-def _verdict(finding: Finding) -> str:
-    """Return the verdict on an operator, and that on the tensor that agrees least."""
-    worst = finding.worst
-    reason = finding.note if worst is None else tensor_reason(finding, worst)
-    shown = ""
-    if worst is not None and (worst.io, worst.slot) != (IO.OUTPUT, 0):
-        shown = f"{worst.io} {worst.slot} {worst.verdict}"
-    return ": ".join(filter(None, (finding.verdict, shown, reason)))
 
 
 _SHOWN: Final = 30  # operators; the table in the file has them all
@@ -148,9 +135,11 @@ def print_listing(report: Report, view: ComparisonView) -> int:
     """
     findings = report.below(view.scope) if view.scope else report.findings
     if view.scope and not findings:
+        scopes = sorted({finding.place.scope for finding in report.findings if finding.place.scope})
+        names = ", ".join(scopes[:_EXAMPLES]) + (" and more" if len(scopes) > _EXAMPLES else "")
+        known = names or "unknown, because no graph file lists them"
         raise ToolError(
-            ReturnCode.PARAMETER,
-            f"no operator is in the scope {view.scope}; the scopes are {_scopes(report)}",
+            ReturnCode.PARAMETER, f"no operator is in the scope {view.scope}; the scopes are {known}"
         )
     if view.by in {Arrangement.SCOPE, Arrangement.TYPE}:
         _print_groups(grouped_findings(findings, view.by)[: view.top], view.by)
@@ -175,50 +164,21 @@ def _chosen(findings: Sequence[Finding], view: ComparisonView) -> list[Finding]:
     return (sources or bad[:1])[:_SHOWN]
 
 
-def _scopes(report: Report) -> str:
-    scopes = sorted({finding.place.scope for finding in report.findings if finding.place.scope})
-    more = " and more" if len(scopes) > _EXAMPLES else ""
-    return f"{', '.join(scopes[:_EXAMPLES])}{more}" if scopes else "unknown, because no graph file lists them"
-
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def limits(command: _Command) -> Callable[..., Any]:
-    """Give a command the options of the limits; it gets them as ``limits``."""
-
-    @functools.wraps(command)
-    def limited(
-        *,
-        cosine: float | None,
-        distance: float | None,
-        precision: str | None,
-        limits_file: str | None,
-        by_category: Mapping[str, float] = MappingProxyType({}),
-        **others: Any,
-    ) -> Any:
-        written = read_limits(limits_file) if limits_file else Limits()
-        chosen = replace(
-            written,
-            cosine=written.cosine if cosine is None else cosine,
-            distance=written.distance if distance is None else distance,
-            precision=precision or written.precision,
-            statistics={**written.statistics, **by_category},
-        )
-        return command(limits=chosen, **others)
-
-    return applied(*_LIMITS)(limited)
-
-
-def view(command: _Command) -> Callable[..., Any]:
-    """Give a command the options of its listing; it gets them as ``view``."""
-
-    @functools.wraps(command)
-    def viewed(*, by: str | None, scope: str, top: int | None, **others: Any) -> Any:
-        arrangement = None if by is None else Arrangement(by)
-        return command(view=ComparisonView(arrangement, scope, top), **others)
-
-    return applied(*_VIEW)(viewed)
+def _chosen_limits(
+    cosine: float | None,
+    distance: float | None,
+    precision: str | None,
+    limits_file: str | None,
+    by_category: Mapping[str, float] = MappingProxyType({}),
+) -> Limits:
+    written = read_limits(limits_file) if limits_file else Limits()
+    return replace(
+        written,
+        cosine=written.cosine if cosine is None else cosine,
+        distance=written.distance if distance is None else distance,
+        precision=precision or written.precision,
+        statistics={**written.statistics, **by_category},
+    )
 
 
 def _parse(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
@@ -276,6 +236,14 @@ _VIEW: Final = (
     ),
     sections.output("--top", type=click.IntRange(min=1), metavar="N", help="List only the N largest errors."),
 )
+
+limits: Final = gathered("limits", _chosen_limits, _LIMITS)
+"""The options of the limits; a command gets them as ``limits``."""
+
+view: Final = gathered(
+    "view", lambda by, scope, top: ComparisonView(by and Arrangement(by), scope, top), _VIEW
+)
+"""The options of a listing; a command gets them as ``view``."""
 
 statistic_limits: Final = sections.limits(
     "--statistic",

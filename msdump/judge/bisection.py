@@ -109,10 +109,6 @@ def minimise(items: Sequence[_Item], holds: Callable[[Sequence[_Item]], bool]) -
 
     >>> minimise(range(100), lambda part: {7, 42} <= set(part))
     [7, 42]
-
-    Args:
-        items: The list, for which the test holds.
-        holds: The test; it is called once for each part.
     """
 
     @functools.cache
@@ -323,7 +319,17 @@ class Bisection:
         self._computed_in, self._mixed = computed_in, mixed(computed_in)
         self._scales = pairing.golden_quantised.get(golden.index, {}), pairing.quantised.get(mine.index, {})
         self._results = output_names(mine, golden, pairing.graphs[mine.index].values)
-        self._values = {**_exchanged(pairing.graphs[mine.index].values, mine, golden), **self._results}
+        # Values where the two may be spliced, by golden's counterpart. A value that only that model
+        # computes, such as a quantised weight, is exchanged with its readers.
+        computed = {name for node in golden.nodes for name in node.outputs}
+        known = computed | {value.name for value in golden.inputs} | {*golden.weights}
+        own = {name for node in mine.nodes for name in node.outputs}
+        exchanged = {
+            name: common
+            for name, common in pairing.graphs[mine.index].values.items()
+            if common in known and (common in computed or name not in own)
+        }
+        self._values = {**exchanged, **self._results}
         self._inputs = inputs
         self._fed = golden_inputs(mine, golden, inputs)
         self._copies = WeightCopies()
@@ -336,10 +342,21 @@ class Bisection:
             InputError: The two agree, or the difference lies in operators without counterpart.
             MsdumpError: The examined model cannot run.
         """
-        whole = self._distance(self._own_outputs())
+        # outputs of the examined model in golden's order; None where it has no counterpart
+        run = self._run(self._computed_in[0], self._mine, self._inputs)
+        own = as_real([value.name for value in self._mine.outputs], run, self._scales[1])
+        names = (self._results.get(value.name) for value in self._mine.outputs)
+        by_common = dict(zip(names, own, strict=True))
+        whole = self._distance([by_common.get(value.name) for value in self._golden.outputs])
         if not whole:
             raise InputError("both models give the same outputs")
-        units = self._units()
+        # the values of golden that can be computed by the other model, operator by operator
+        last, units = forms(self._mine, self._values), []
+        for node in self._mine.nodes:
+            common = {name: self._values[name] for name in node.outputs if name in self._values}
+            made = frozenset(value for name, value in common.items() if last[value] == name)
+            if made and exchangeable(self._golden, self._mine, node):
+                units.append(made)
         if not self._explains(units, whole):
             raise InputError(
                 "the exchange of all operators with a counterpart does not explain the difference:"
@@ -347,25 +364,14 @@ class Bisection:
             )
         smallest = minimise(units, lambda part: self._explains(part, whole))
         spliced, difference = self._spliced(smallest), self._difference(smallest)
-        names = {*external_values(spliced.taken), *external_values(spliced.given)}
-        computed = [name for node in self._golden.nodes for name in node.outputs if name in names]
+        edge_names = {*external_values(spliced.taken), *external_values(spliced.given)}
+        computed = [name for node in self._golden.nodes for name in node.outputs if name in edge_names]
         outputs = tuple(Value(name, self._golden.type_of(name)) for name in computed)
         results = self._run(self._mixed, replace(self._golden, outputs=outputs), self._fed)
         # the values known before the run come first: weights and inputs
         edges = {**self._golden.weights, **self._fed, **dict(zip(computed, results, strict=True))}
-        edges = {name: edges[name] for name in names if isinstance(edges.get(name), np.ndarray)}
+        edges = {name: edges[name] for name in edge_names if isinstance(edges.get(name), np.ndarray)}
         return ExchangedPart(spliced, difference, whole, edges, self._computed_in)
-
-    def _units(self) -> list[frozenset[str]]:
-        """Return the values of golden that can be computed by the other model, operator by operator."""
-        last = forms(self._mine, self._values)
-        units = []
-        for node in self._mine.nodes:
-            common = {name: self._values[name] for name in node.outputs if name in self._values}
-            made = frozenset(value for name, value in common.items() if last[value] == name)
-            if made and exchangeable(self._golden, self._mine, node):
-                units.append(made)
-        return units
 
     def _explains(self, units: Sequence[frozenset[str]], whole: float) -> bool:
         difference = self._difference(units)
@@ -397,14 +403,6 @@ class Bisection:
         names = [value.name for value in graph.outputs]
         return as_real(names, self._run(self._mixed, graph, self._fed), self._scales[0])
 
-    def _own_outputs(self) -> list[Any]:
-        """Return the outputs of the examined model in golden's order; None where it has no counterpart."""
-        run = self._run(self._computed_in[0], self._mine, self._inputs)
-        own = as_real([value.name for value in self._mine.outputs], run, self._scales[1])
-        names = (self._results.get(value.name) for value in self._mine.outputs)
-        by_common = dict(zip(names, own, strict=True))
-        return [by_common.get(value.name) for value in self._golden.outputs]
-
     def _distance(self, outputs: Sequence[Any]) -> float:
         """Return the largest relative distance of outputs from golden's."""
         pairs = zip(outputs, self._outputs, strict=True)
@@ -413,18 +411,3 @@ class Bisection:
             (errors.measure(a, b).distance if a.shape == b.shape else math.inf for a, b in tensors),
             default=0.0,
         )
-
-
-def _exchanged(values: Mapping[str, str], mine: Graph, golden: Graph) -> dict[str, str]:
-    """Return golden's counterpart of each value of the examined model at which the two may be spliced.
-
-    A value that only the examined model computes, such as a quantised weight, is exchanged with its readers.
-    """
-    computed = {name for node in golden.nodes for name in node.outputs}
-    known = computed | {value.name for value in golden.inputs} | {*golden.weights}
-    own = {name for node in mine.nodes for name in node.outputs}
-    return {
-        name: common
-        for name, common in values.items()
-        if common in known and (common in computed or name not in own)
-    }

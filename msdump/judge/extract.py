@@ -109,7 +109,12 @@ def find_run(
         if rank is not None and rank not in ranks:
             missing = f"rank {rank}, but {_ranges(ranks)}"
         raise InputError(f"{dump.path}: the dump has no {missing}")
-    known = {folder.path: _by_name(folder) for folder in folders}
+    # the tensors of operators by name, but for tensors of which only statistics were saved
+    known: dict[str, dict[str, list[Record]]] = {folder.path: {} for folder in folders}
+    for folder in folders:
+        for record in folder.records:
+            if not record.is_parameter and record.path:
+                known[folder.path].setdefault(record.full_name or record.op_name, []).append(record)
     name = _name_in_dump(operator, (name for listed in known.values() for name in listed), folders)
     having = [folder for folder in folders if name in known[folder.path]]
     # the last iteration of the first rank
@@ -142,15 +147,6 @@ def _by_pass(records: Iterable[Record]) -> dict[int, list[Record]]:
     return passes
 
 
-def _by_name(folder: Iteration) -> dict[str, list[Record]]:
-    """Return the tensors of operators by name, but for tensors of which only statistics were saved."""
-    by_name: dict[str, list[Record]] = {}
-    for record in folder.records:
-        if not record.is_parameter and record.path:
-            by_name.setdefault(record.full_name or record.op_name, []).append(record)
-    return by_name
-
-
 def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration]) -> str:
     """Return the operator's name in the dump; InputError where there is none, or several."""
     known: dict[str, set[str]] = {name: set() for name in listed}
@@ -173,12 +169,7 @@ _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
 
 
 def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
-    """Return the elements of a tensor in the host's layout.
-
-    Args:
-        record: The tensor.
-        shape: Its shape on the host, None where that is not known.
-        groups: Groups of the convolution that reads it.
+    """Return the elements of a tensor in the host's layout, where its shape is ``shape`` (None: not known).
 
     Raises:
         InputError: Its layout cannot be undone, or it holds text.
@@ -231,27 +222,22 @@ def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
     Raises:
         InputError: No input or no output of it was dumped, or a tensor holds text.
     """
+    kept = []
     for io in IO:
         if not run.of(io):
             raise InputError(
                 f"{run.directory.path}: no {io} of {run.name} was dumped, and its value is unknown"
             )
-    return tuple(
-        KeptTensor(f"{io}_{slot}", io, record.dtype, *_kept_array(record))
-        for io in IO
-        for slot, record in sorted(run.of(io).items())
-    )
-
-
-def _kept_array(record: Record) -> tuple[np.ndarray, str]:
-    """Return the elements of a tensor, and their layout if it cannot be undone without the host's shape."""
-    try:
-        return _host_array(record, None), ""
-    except InputError:
-        array = record.array
-        if array.dtype.kind in "OUS":
-            raise
-        return (array if array.dtype.isbuiltin == 1 else array.astype(np.float32)), record.format
+        for slot, record in sorted(run.of(io).items()):
+            try:
+                array, layout = _host_array(record, None), ""
+            except InputError:  # the layout cannot be undone without the shape on the host
+                array, layout = record.array, record.format
+                if array.dtype.kind in "OUS":
+                    raise
+                array = array if array.dtype.isbuiltin == 1 else array.astype(np.float32)
+            kept.append(KeptTensor(f"{io}_{slot}", io, record.dtype, array, layout))
+    return tuple(kept)
 
 
 _TENSOR: Final = "Tensor("

@@ -91,7 +91,8 @@ def load_arrays(
             is_sole = file.read(len(_NPY)) == _NPY
             file.seek(0)
             if is_sole:
-                _check_sole(sole, path, remedy)
+                if not sole:
+                    raise InputError(f"{path}: one array without a name; {remedy}")  # noqa: TRY301 - it passes
                 element, shape = _header(file, sole)
                 check({sole: element}, {sole: shape})
                 file.seek(0)
@@ -106,11 +107,6 @@ def load_arrays(
         raise InputError(f"{path}: cannot be read: {error.strerror or error}; {remedy}") from error
     except _BROKEN as error:
         raise InputError(f"{path}: not an .npz file of plain arrays ({error}); {remedy}") from error
-
-
-def _check_sole(name: str, path: str, remedy: str) -> None:
-    if not name:
-        raise InputError(f"{path}: one array without a name; {remedy}")
 
 
 def _headers(archive: np.lib.npyio.NpzFile) -> tuple[dict[str, np.ndarray], dict[str, Shape]]:
@@ -220,12 +216,6 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
     are ones, positions are counted, 8-bit and smaller integers take every value, larger ones are 0 or 1.
     Optional inputs stay absent.
 
-    Args:
-        graph: The network.
-        sizes: Sizes of dynamic dimensions by name; of the others batches are 1, sequences 8, images 64 x 64.
-        seed: Any whole number from 0.
-        step: Number of the step.
-
     Raises:
         InputError: An input declares no type or shape, or is a sequence or a map; no input has one of the
             dimensions.
@@ -250,10 +240,6 @@ def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, An
 
     Zeros stay in place, as they mark padding and masks. Integers that are not all equal are replaced by
     random ones from the smallest to the largest; other elements by randomly chosen elements of the array.
-
-    Args:
-        arrays: Inputs by name; an absent one, and texts, stay as they are.
-        seed: Any whole numbers from 0.
     """
     generator = np.random.default_rng(seed)
     return {name: _redrawn(array, generator) for name, array in arrays.items()}

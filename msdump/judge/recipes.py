@@ -113,14 +113,7 @@ def recipes(
     check_type: Callable[[Value], None],
     check_shape: Callable[[Value, Shape], None],
 ) -> tuple[Recipe, ...]:
-    """Return the recipes of the inputs of a network in their order; optional inputs have none.
-
-    Args:
-        graph: The network.
-        given: Sizes of dynamic dimensions by name.
-        check_type: Refuses an input by its type.
-        check_shape: Refuses an input by its made-up shape.
-    """
+    """Return the recipes of the inputs of a network in their order; optional inputs have none."""
     sizes = sizes_of(graph, given)
     roles = _Roles(graph, sizes)
     made = []
@@ -179,7 +172,12 @@ def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
 
     if not {"sequence", "image"} & {*free.values()}:
         return candidate(_SEQUENCES[0], _IMAGES[0])
-    candidates = [candidate(*pair) for pair in _candidates(free, _longest_kernel(graph))]
+    shortest, kinds = _longest_kernel(graph), {*free.values()}
+    images = _IMAGES if "image" in kinds else _IMAGES[:1]
+    first, *others = [size for size in _SEQUENCES if size >= shortest] or [shortest]
+    candidates = [candidate(first, image) for image in images]
+    if "sequence" in kinds:
+        candidates += [candidate(sequence, images[0]) for sequence in others]
     for sizes in candidates:
         if fits_sizes(graph, sizes):
             return sizes
@@ -206,16 +204,6 @@ def _dimensions(graph: Graph) -> Iterator[tuple[str, Value, int]]:
         for axis, size in enumerate(value.type.shape or ()):
             if not isinstance(size, int):
                 yield dimension_name(value.name, axis, size), value, axis
-
-
-def _candidates(free: Mapping[str, str], shortest: int) -> Iterator[tuple[int, int]]:
-    """Yield sizes of sequences (from ``shortest`` on) and images in the order in which they are tried."""
-    kinds = set(free.values())
-    images = _IMAGES if "image" in kinds else _IMAGES[:1]
-    first, *others = [size for size in _SEQUENCES if size >= shortest] or [shortest]
-    yield from ((first, image) for image in images)
-    if "sequence" in kinds:
-        yield from ((sequence, images[0]) for sequence in others)
 
 
 def _longest_kernel(graph: Graph) -> int:
@@ -385,7 +373,14 @@ class _Roles:
             return chosen("counted from 0, as positions", counts=True, below=found and found[0])
         elif found is not None:
             return chosen(f"{found[1]} below {found[0]:,}", below=found[0])
-        return Recipe(name, dtype, shape, _plain(dtype), not value.type.is_settled)
+        if dtype is STRING:
+            words = "random words"
+        elif "int" not in dtype.name and dtype.name != "bool":
+            words = "normally distributed"
+        else:
+            is_small = dtype.numpy.itemsize == 1 and dtype.name != "bool"
+            words = f"all values of {dtype.name}" if is_small else "0 or 1"
+        return Recipe(name, dtype, shape, words, not value.type.is_settled)
 
     def _note(self, graph: Graph, node: Node) -> None:
         """Note the roles of the inputs that an operator reads."""
@@ -478,13 +473,3 @@ def _single(graph: Graph, node: Node, slot: int) -> int | None:
     """Return the whole number that a constant input holds; None where it is no such constant."""
     array = graph.weights.get(node.inputs[slot])
     return int(array.item()) if array is not None and array.size == 1 and array.dtype.kind in "iu" else None
-
-
-def _plain(dtype: DType) -> str:
-    """Return the elements of an input without a role in words."""
-    if dtype is STRING:
-        return "random words"
-    if "int" not in dtype.name and dtype.name != "bool":
-        return "normally distributed"
-    is_small = dtype.numpy.itemsize == 1 and dtype.name != "bool"
-    return f"all values of {dtype.name}" if is_small else "0 or 1"

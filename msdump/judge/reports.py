@@ -28,11 +28,6 @@ def write(folder: str, name: str, parts: Iterable[str]) -> str:
     The folder is created with mode 0700, below one that exists; the file has mode 0600, as msaccucmp's. A
     name of 255 bytes or more becomes a hash, and ``mapping.csv`` beside it gets a line "hash,name".
 
-    Args:
-        folder: The folder.
-        name: Name of the file, behind directories in the folder which are made, too.
-        parts: The text, piece by piece.
-
     Raises:
         ToolError: The file cannot be written.
     """
@@ -89,15 +84,7 @@ for name, mine, golden in zip({outputs}, *results, strict=True):
 
 
 def write_script(folder: str, title: str, inputs: str, files: tuple[str, str], outputs: list[str]) -> str:
-    """Write a program that runs two models, or compares one with results in a file; return its path.
-
-    Args:
-        folder: The folder of the files.
-        title: The two in words.
-        inputs: Name of the file of inputs.
-        files: Names of the models, or of files with their results; the second one is golden.
-        outputs: Names of the outputs.
-    """
+    """Write a program that runs two models, or compares one with results in a file; return its path."""
     title = title.replace("\\", "/").replace('"', "'")
     text = _SCRIPT.format(title=title, inputs=inputs, files=files, outputs=repr(outputs))
     return write(folder, SCRIPT, [text])

@@ -104,35 +104,31 @@ class DumpedFolder:
 
 def folder_groups(dump: Dump) -> Iterator[list[DumpedFolder]]:
     """Yield the directories of each iteration of each rank together, iterations in order."""
-    folders = sorted((*_of_ranks(dump), *_of_models(dump)), key=_order)
-    for _, same in itertools.groupby(folders, _order):
+    folders: list[DumpedFolder] = []
+    for rank in dump.ranks.values():
+        for network in rank.networks.values():
+            for graph in network.graphs.values():
+                described = graph.operator_graph
+                lists_weights = rank.graph_file(PathKind.IR, graph.number) is not None
+                weights = _weights(described) if described is not None and lists_weights else None
+                place = f"{network.name}/{graph.number}"
+                folders += (
+                    DumpedFolder(iteration, number, rank.number, place, described, weights)
+                    for number, iteration in graph.iterations.items()
+                )
+    for model in (*dump.models, *dump.captured):
+        described = model.operator_graph
+        weights = None if described is None else _weights(described)
+        place = f"{model.name}/{model.model_id}" if model.name else _CALLED_ALONE
+        for each in model.iterations:
+            number = model.device if each.key.rank is None else each.key.rank
+            folders.append(DumpedFolder(each, each.step, number, place, described, weights, is_compiled=True))
+    for _, same in itertools.groupby(sorted(folders, key=_order), _order):
         yield [*same]
 
 
 def _order(folder: DumpedFolder) -> tuple[int, int]:
     return folder.number, folder.rank
-
-
-def _of_ranks(dump: Dump) -> Iterator[DumpedFolder]:
-    for rank in dump.ranks.values():
-        for network in rank.networks.values():
-            for graph in network.graphs.values():
-                described = graph.operator_graph
-                tells_weights = rank.graph_file(PathKind.IR, graph.number) is not None
-                weights = _weights(described) if described is not None and tells_weights else None
-                for number, iteration in graph.iterations.items():
-                    place = f"{network.name}/{graph.number}"
-                    yield DumpedFolder(iteration, number, rank.number, place, described, weights)
-
-
-def _of_models(dump: Dump) -> Iterator[DumpedFolder]:
-    for model in (*dump.models, *dump.captured):
-        described = model.operator_graph
-        weights = None if described is None else _weights(described)
-        for iteration in model.iterations:
-            rank = model.device if iteration.key.rank is None else iteration.key.rank
-            place = f"{model.name}/{model.model_id}" if model.name else _CALLED_ALONE
-            yield DumpedFolder(iteration, iteration.step, rank, place, described, weights, is_compiled=True)
 
 
 def _weights(graph: OperatorGraph) -> frozenset[str]:

@@ -17,7 +17,7 @@ from msdump.errors import InputError, MsdumpError, is_final
 from msdump.execute import cpu_runtime
 from msdump.graph import GE_TYPES, IN_MEMORY, Node, loader
 from msdump.graph.cutting import mixed_model
-from msdump.graph.kernel import FLOAT16, FLOAT32, Rounding
+from msdump.graph.kernel import FLOAT16, FLOAT32
 from msdump.judge import reports
 from msdump.judge.advise.search import SetSearch
 from msdump.judge.advise.variants import (
@@ -67,18 +67,6 @@ class TypeSet:
     narrow: tuple[str, ...]
     size: int
     error: float
-
-
-def _by_types(advice: KeepAdvice) -> TypeSet:
-    """Return the set of all operators that share a type with an advised one, and its error."""
-    types = sorted({ge_type(node) for node in advice.nodes})
-    candidates = advice.variants.candidates
-    kept = frozenset(
-        position for position, nodes in candidates.items() if any(ge_type(node) in types for node in nodes)
-    )
-    narrow = sorted({ge_type(node) for nodes in candidates.values() for node in nodes} - set(types))
-    size = len(advice.nodes_at(kept))
-    return TypeSet(tuple(types), tuple(narrow), size, advice.measured.worst(kept))
 
 
 def ge_type(node: Node) -> str:
@@ -145,16 +133,20 @@ def _mixed_model(advice: KeepAdvice) -> bytes | None:
 
 
 def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, str]:
-    if advice.variants.to is FLOAT32:
-        names, key = KEEP_DTYPE, "keep_dtype"
-        lines = [node.name for node in advice.nodes]
-    else:
-        names, key = CUSTOMIZE_DTYPES, "customize_dtypes"
-        lines = [_customized(node, advice.variants.kept(node)) for node in advice.nodes]
-    path = f"{folder}/{names}"
-    texts = {names: "".join(f"{line}\n" for line in lines)}
+    is_wide = advice.variants.to is FLOAT32
+    names, key = (KEEP_DTYPE, "keep_dtype") if is_wide else (CUSTOMIZE_DTYPES, "customize_dtypes")
+    path, lines = f"{folder}/{names}", []
+    for node in advice.nodes:
+        types = ""
+        if not is_wide:
+            (rounding,) = advice.variants.kept(node)
+            reads = ",".join([rounding.reads.name] * max(1, sum(map(bool, node.inputs))))
+            writes = ",".join([rounding.writes.name] * max(1, sum(map(bool, node.outputs))))
+            types = f"::InputDtype:{reads},OutputDtype:{writes}"
+        lines.append(f"{node.name}{types}\n")
+    texts = {names: "".join(lines)}
     ascend_config: dict[str, Any] = {"precision_mode": str(mode), key: path}
-    if advice.variants.to is FLOAT32:
+    if is_wide:
         assert advice.types is not None
         lists = {
             "black-list": {"to-add": list(advice.types.types)},
@@ -163,23 +155,14 @@ def _texts(advice: KeepAdvice, mode: PrecisionMode, folder: str) -> dict[str, st
         texts[MODIFY_MIXLIST] = _json(lists)
         # MindSpore has no keep_dtype list of single operators: it takes operator types only
         options = {"ge.exec.modify_mixlist": f"{folder}/{MODIFY_MIXLIST}"}
-        ascend_config = {"precision_mode": _mixed(mode), "ge_options": {"global": options}}
+        is_bfloat = mode in {PrecisionMode.ALLOW_FP32_TO_BF16, PrecisionMode.ALLOW_MIX_PRECISION_BF16}
+        mixed = (
+            PrecisionMode.ALLOW_MIX_PRECISION_BF16 if is_bfloat else PrecisionMode.ALLOW_MIX_PRECISION_FP16
+        )
+        ascend_config = {"precision_mode": str(mixed), "ge_options": {"global": options}}
     texts[MINDSPORE] = _json({"ascend_config": ascend_config})
     texts[FRAGMENT] = _json({"msdump": {"precision_mode": str(mode), key: path}})
     return texts
-
-
-def _customized(node: Node, roundings: Sequence[Rounding]) -> str:
-    (rounding,) = roundings
-    reads = ",".join([rounding.reads.name] * max(1, sum(map(bool, node.inputs))))
-    writes = ",".join([rounding.writes.name] * max(1, sum(map(bool, node.outputs))))
-    return f"{node.name}::InputDtype:{reads},OutputDtype:{writes}"
-
-
-def _mixed(mode: PrecisionMode) -> str:
-    if mode in {PrecisionMode.ALLOW_FP32_TO_BF16, PrecisionMode.ALLOW_MIX_PRECISION_BF16}:
-        return str(PrecisionMode.ALLOW_MIX_PRECISION_BF16)
-    return str(PrecisionMode.ALLOW_MIX_PRECISION_FP16)
 
 
 def _json(value: Any) -> str:
@@ -356,20 +339,20 @@ def advise(
     variants.progress = progress or variants.progress
     examples, trials = ([golden(name, feeds, truth) for name, feeds in each] for each in (seen, held))
     search = SetSearch(DeviceRuns(variants, examples), bound)
+
+    def finite() -> Iterator[Example]:
+        """Yield made-up inputs with a finite truth."""
+        for number in range(_HELD_OUT + _ROUNDS * _JOINING):
+            try:
+                yield golden(*made_up(number), truth)
+            except MsdumpError as error:
+                variants.progress.say(f"unusable for the confirmation: {error}")
+
     try:
-        return _confirmed(search, bound, trials, _finite(made_up, truth, variants.progress))
+        return _confirmed(search, bound, trials, finite())
     except KeyboardInterrupt:
         end = SearchEnd.INTERRUPTED
         return KeepAdvice(search.runs, bound, search.limit, search.best, (), end, is_smallest=False)
-
-
-def _finite(made_up: Unseen, truth: Truth, progress: Progress) -> Iterator[Example]:
-    """Yield made-up inputs with a finite truth."""
-    for number in range(_HELD_OUT + _ROUNDS * _JOINING):
-        try:
-            yield golden(*made_up(number), truth)
-        except MsdumpError as error:
-            progress.say(f"unusable for the confirmation: {error}")
 
 
 def _confirmed(
@@ -429,4 +412,13 @@ def _advice(
         for output, kept_error in with_kept.items()
     ]
     advice = KeepAdvice(runs, *limits, kept, tuple(errors), outcome, search.is_minimal)
-    return replace(advice, types=_by_types(advice)) if kept else advice
+    if not kept:
+        return advice
+    # the set of all operators that share a type with an advised one, and its error
+    types, candidates = sorted({ge_type(node) for node in advice.nodes}), runs.variants.candidates
+    of_types = frozenset(
+        position for position, nodes in candidates.items() if any(ge_type(node) in types for node in nodes)
+    )
+    narrow = sorted({ge_type(node) for nodes in candidates.values() for node in nodes} - set(types))
+    found = TypeSet(tuple(types), tuple(narrow), len(advice.nodes_at(of_types)), runs.worst(of_types))
+    return replace(advice, types=found)

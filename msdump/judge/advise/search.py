@@ -307,21 +307,14 @@ class SetSearch:
         found = self._first_holding([nothing, everything])
         if not found:
             return found
-        is_small = sum(self._sizes.values()) <= MOST_EXACT
-        return self._exhaustive() if is_small else self._by_roundings()
-
-    def _exhaustive(self) -> frozenset[int]:
-        """Return the set of fewest operators, of several the one with the smallest error."""
-        counts = range(1, 1 + len(self._sizes))
-        sets = [frozenset(each) for count in counts for each in combinations(self._sizes, count)]
-        for _, alike in groupby(sorted(sets, key=self._size), self._size):
-            found = self._first_holding([*alike], by_error=True)
-            if found is not None:
-                return found
-        raise AssertionError("everything holds")
-
-    def _by_roundings(self) -> frozenset[int]:
         variants, count = self.runs.variants, len(self._sizes)
+        if sum(self._sizes.values()) <= MOST_EXACT:
+            # the set of fewest operators, of several the one with the smallest error
+            sets = [
+                frozenset(each) for size in range(1, 1 + count) for each in combinations(self._sizes, size)
+            ]
+            alike = (group for _, group in groupby(sorted(sets, key=self._size), self._size))
+            return next(filter(None, (self._first_holding([*group], by_error=True) for group in alike)))
         roundings = self._measured()
         self._expect(_SEARCHING + count / 8)
         kept = self._thinned(self._of_series(roundings.series()), roundings)
@@ -454,14 +447,7 @@ class Roundings:
         wide: np.ndarray,
         sizes: Mapping[int, int],
     ) -> None:
-        """Combine the measured squares.
-
-        Args:
-            singles: The roundings.
-            narrow: Squares of the error of each output (columns) for each rounding that happens.
-            wide: The same squares for rounding to the wider type, where all guards are kept; 0 for float32.
-            sizes: Number of operators of each candidate.
-        """
+        """Combine the squared errors (outputs in columns) of each rounding to either type."""
         self._guards = [single.guards for single in singles]
         narrow, wide = (
             np.nan_to_num(side, nan=BROKEN, posinf=BROKEN).clip(0, BROKEN) for side in (narrow, wide)
@@ -491,12 +477,10 @@ class Roundings:
             del gains[position]
             gone.add(position)
             order.append(position)
-            for each in self._neighbours(position) & gains.keys():
+            neighbours = {guard for index in self._of[position] for guard in self._guards[index]}
+            for each in neighbours & gains.keys():
                 gains[each] = self.added(each, gone) / self._sizes[each]
         return order
-
-    def _neighbours(self, position: int) -> set[int]:
-        return {guard for index in self._of[position] for guard in self._guards[index]}
 
     def by_harm(self, kept: frozenset[int]) -> list[int]:
         """Return the operators of a set by the error that they add when they leave it, the least first."""

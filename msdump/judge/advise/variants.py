@@ -348,8 +348,21 @@ class _Runner:
 
     def run(self, position: int, values: Values) -> Values:
         node = self._graph.nodes[position]
+        outputs: Sequence[Any]
         if node.bodies:
-            outputs: Sequence[Any] = self._controlled(position, node, values)
+            needed, graph = self._operators.needed(node), self._graph
+            if position not in self._programs:
+                part = replace(
+                    graph,
+                    nodes=(node,),
+                    inputs=tuple(Value(name, graph.type_of(name)) for name in needed),
+                    outputs=tuple(Value(name, graph.type_of(name)) for name in node.outputs if name),
+                )
+                self._programs[position] = Program(part, self._roundings)
+            from_python = self._operators._value  # noqa: SLF001
+            given = {name: from_python(name, values[name]) for name in needed}
+            results = iter(self._programs[position].run(given))
+            outputs = [next(results) if name else None for name in node.outputs]
         else:
             outputs = self._operators.run(node, values)
         written = {name: array for name, array in zip(node.outputs, outputs, strict=True) if name}
@@ -364,23 +377,6 @@ class _Runner:
     def forget(self, position: int) -> None:
         self._operators.forget(self._graph.nodes[position])
         self._programs.pop(position, None)
-
-    def _controlled(self, position: int, node: Node, values: Values) -> list[Any]:
-        needed = self._operators.needed(node)
-        if position not in self._programs:
-            graph = self._graph
-            part = replace(
-                graph,
-                nodes=(node,),
-                inputs=tuple(Value(name, graph.type_of(name)) for name in needed),
-                outputs=tuple(Value(name, graph.type_of(name)) for name in node.outputs if name),
-            )
-            self._programs[position] = Program(part, self._roundings)
-        from_python = self._operators._value  # noqa: SLF001
-        results = iter(
-            self._programs[position].run({name: from_python(name, values[name]) for name in needed})
-        )
-        return [next(results) if name else None for name in node.outputs]
 
 
 def _operators(node: Node) -> list[Node]:

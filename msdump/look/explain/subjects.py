@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,6 @@ from msdump.read import (
     ListedForms,
     MeasuredRecord,
     OperatorFile,
-    Rank,
     Record,
     describe_miss,
     find_operators,
@@ -91,15 +91,6 @@ def failures(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
         # vendor: names of brief exception dumps hold no operator, only the header does.
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
             yield from file.records
-
-
-def _listed_operators(rank: Rank) -> Iterator[tuple[str, Listing]]:
-    """Yield the full names of the operators that a rank's graph files list."""
-    for graph in rank.compiled_graphs:
-        operators = rank.listed_operators(graph)
-        order = rank.order_unless_damaged(graph)
-        for name in operators if order is None else order:
-            yield name, Listing(graph, graph in rank.called_graphs, operators.get(name))
 
 
 def _op_names(iteration: Iteration) -> Iterator[str]:
@@ -209,10 +200,14 @@ def of_dump(dump: Dump) -> Iterator[Subject]:
 def _named(dump: Dump) -> Iterator[Subject]:
     types = {record.op_name: record.op_type for each in dump.all_iterations for record in each.tensor_files}
     for rank in dump.ranks.values():
-        for full_name, listing in _listed_operators(rank):
-            short = names.sanitize(full_name.rpartition("/")[2])
-            op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
-            yield Subject(OperatorRef(op_type, full_name), listing=listing)
+        for graph in rank.compiled_graphs:
+            operators = rank.listed_operators(graph)
+            order = rank.order_unless_damaged(graph)
+            for full_name in operators if order is None else order:
+                short = names.sanitize(full_name.rpartition("/")[2])
+                op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
+                listing = Listing(graph, graph in rank.called_graphs, operators.get(full_name))
+                yield Subject(OperatorRef(op_type, full_name), listing=listing)
     for op_name, op_type in types.items():
         yield Subject(OperatorRef(op_type, op_name))
     for folder in dump.constants:
@@ -221,20 +216,15 @@ def _named(dump: Dump) -> Iterator[Subject]:
     for file in (*(file for each in dump.all_iterations for file in each.files), *dump.failures):
         first.setdefault(file.name.op_name, file)
     for op_name, file in first.items():
-        yield Subject(OperatorRef(file.name.op_type, _name_in_header(file) or op_name))
+        full_name = ""
+        with contextlib.suppress(DumpReadError):  # the other files are read
+            full_name = file.header.op_name
+        yield Subject(OperatorRef(file.name.op_type, full_name or op_name))
     for iteration in dump.all_iterations:
         for row in iteration.rows:
             yield Subject(OperatorRef(str(row.get("Op Type")), str(row.get("Op Name"))))
         for name in iteration.operator_statistics:
             yield Subject(OperatorRef(name.op_type, name.op_name))
-
-
-def _name_in_header(file: OperatorFile) -> str:
-    """Return the full name in an operator's file; "" for an unreadable one, to go on with the others."""
-    try:
-        return file.header.op_name
-    except DumpReadError:
-        return ""
 
 
 def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -> Subject | str:
@@ -246,19 +236,26 @@ def find(text: str, subjects: Iterable[Subject], stand_ins: Mapping[str, str]) -
         subjects: All subjects; of several with one name the first counts.
         stand_ins: The operator's part of the original name, by the name of a file that ``mapping.csv`` lists.
     """
-    name_asked = _op_name(text, stand_ins) or text.strip()
+    file = Path(text).name
+    parsed_names = (
+        names.parse(file),
+        *(operator_names.parse(file, kind) for kind in operator_names.OperatorFileKind),
+        operator_names.parse_exception(file),
+    )
+    in_file = next((parsed.op_name for parsed in parsed_names if parsed is not None), None)
+    name_asked = stand_ins.get(file) or in_file or text.strip()
     by_full_name: dict[str, Subject] = {}
     for subject in subjects:
         by_full_name.setdefault(subject.operator.full_name, subject)
     exact = [subject for subject in by_full_name.values() if name_asked in subject.known_as]
     if exact:
         return exact[0]
-    names = {name: (*subject.known_as, *subject.op_names) for name, subject in by_full_name.items()}
-    found = find_operators(name_asked, names)
+    known = {name: (*subject.known_as, *subject.op_names) for name, subject in by_full_name.items()}
+    found = find_operators(name_asked, known)
     # Several subjects with the same files count as one match, such as a kernel under both of its names.
     if len({by_full_name[name].op_names for name in found}) == 1:
         return by_full_name[found[0]]
-    return describe_miss(text, names, found)
+    return describe_miss(text, known, found)
 
 
 def mapped(dump: Dump) -> dict[str, str]:
@@ -266,16 +263,3 @@ def mapped(dump: Dump) -> dict[str, str]:
     folders = (*dump.all_iterations, *dump.constants)
     files = (file for folder in folders for file in folder.named_files)
     return {base: name.op_name for name, path in files if (base := Path(path).name) != str(name)}
-
-
-def _op_name(text: str, stand_ins: Mapping[str, str]) -> str | None:
-    """Return the operator's part of the name of a file, None for another text."""
-    name = Path(text).name
-    if name in stand_ins:
-        return stand_ins[name]
-    parsed_names = (
-        names.parse(name),
-        *(operator_names.parse(name, kind) for kind in operator_names.OperatorFileKind),
-        operator_names.parse_exception(name),
-    )
-    return next((parsed.op_name for parsed in parsed_names if parsed is not None), None)

@@ -382,15 +382,16 @@ class _Collector:
         ]
 
     def _refusal(self, operator: ReportedOperator) -> str:
-        if self._plan is None:
+        plan = self._plan
+        if plan is None:
             return f"{_UNKNOWN}; give the configuration with --config"
-        if self._plan.when.trigger is Trigger.OVERFLOW:
-            return "it did not overflow (op_debug_mode 3)"
-        if self._plan.when.trigger is Trigger.EXCEPTION:
-            return "it did not fail (op_debug_mode 4)"
-        is_named = self._plan.compiled.models is None
-        refusal = self._plan.what.selector.refusal(operator.name) if is_named else None
-        return _UNKNOWN if refusal is None else str(refusal.value)
+        reasons = {
+            Trigger.OVERFLOW: "it did not overflow (op_debug_mode 3)",
+            Trigger.EXCEPTION: "it did not fail (op_debug_mode 4)",
+        }
+        is_named = plan.compiled.models is None
+        refusal = plan.what.selector.refusal(operator.name) if is_named else None
+        return reasons.get(plan.when.trigger) or (_UNKNOWN if refusal is None else str(refusal.value))
 
     def _histograms(self, found: Sequence[ReportedProblem]) -> Iterator[TensorHistogram]:
         """Yield the histograms of operators with the first problems, and of the chosen ones."""

@@ -60,7 +60,14 @@ def training_curves(
     rows = {(each.operator, each.io, each.slot): row for row, each in enumerate(series.tensors)}
     by_rank: dict[int, list[int]] = {}
     for place, operator in enumerate(operators):
-        gradient = _gradient(operators, place, rows)
+        slot = _gradient_slot(operator.op_type)
+        if slot is None:
+            continue
+        gradient = rows.get((place, IO.INPUT, slot))  # else the output of the operator that writes it
+        sources = () if operator.described is None else operator.described.inputs
+        if gradient is None and slot < len(sources) and sources[slot].kind is SourceKind.OPERATOR:
+            writers = (each for each in operator.reads if operators[each].name == sources[slot].name)
+            gradient = next((rows.get((each, IO.OUTPUT, sources[slot].slot)) for each in writers), None)
         if gradient is not None:
             by_rank.setdefault(operator.rank, []).append(gradient)
     for rank, members in by_rank.items():
@@ -69,22 +76,6 @@ def training_curves(
         is_unknown = np.isnan(known)  # of a dumped tensor: NaN
         sums[is_unknown.all(axis=0) | (is_unknown & (series.states[members] > 0)).any(axis=0)] = np.nan
         yield TrainingCurve("gradient norm", rank, f"{len(members)} gradients", tuple(sums.tolist()))
-
-
-def _gradient(
-    operators: Sequence[ReportedOperator], place: int, rows: Mapping[tuple[int, IO, int], int]
-) -> int | None:
-    """Return the row of the gradient that an optimizer reads: its input, else the producer's output."""
-    operator = operators[place]
-    slot = _gradient_slot(operator.op_type)
-    if slot is None:
-        return None
-    row = rows.get((place, IO.INPUT, slot))
-    sources = () if operator.described is None else operator.described.inputs
-    if row is None and slot < len(sources) and sources[slot].kind is SourceKind.OPERATOR:
-        writers = (each for each in operator.reads if operators[each].name == sources[slot].name)
-        row = next((rows.get((each, IO.OUTPUT, sources[slot].slot)) for each in writers), None)
-    return row
 
 
 @functools.cache
@@ -139,10 +130,23 @@ def operator_histograms(
         others = {} if golden is None else {each.slot: each for each in _outputs(golden, names)}
         for record in records:
             mine = _elements(record)
-            if mine is not None:
-                other = others.get(record.slot)
-                theirs = None if other is None else _elements(other)
-                yield _histogram(operator, record, directory.number, mine, theirs)
+            if mine is None:
+                continue
+            values, size = mine
+            finite = values[np.isfinite(values)]
+            other = None if record.slot not in others else _elements(others[record.slot])
+            golden_finite = np.empty(0) if other is None else other[0][np.isfinite(other[0])]
+            both = np.concatenate((finite, golden_finite))
+            low, high = (float(both.min()), float(both.max())) if both.size else (0.0, 0.0)
+            span = (low, high) if np.isfinite(high - low) else (low / 2, high / 2)
+            counts, in_golden = (
+                tuple(np.histogram(each, _BINS, span)[0].tolist()) if both.size else (0,) * _BINS
+                for each in (finite, golden_finite)
+            )
+            yield TensorHistogram(
+                *(operator, f"{record.io}:{record.slot}", directory.number, *span, counts),
+                *(() if other is None else in_golden, values.size, size, values.size - finite.size),
+            )
     except (DumpReadError, FormatError) as error:
         fault(str(error))
 
@@ -164,25 +168,3 @@ def _elements(record: Record) -> tuple[np.ndarray, int] | None:
     step = -(-array.size // _SAMPLED)
     sample = array.reshape(-1)[::step]
     return dtypes.widen(sample, dtypes.from_numpy(sample.dtype)).astype(np.float64), array.size
-
-
-def _histogram(
-    operator: int,
-    record: Record,
-    iteration: int,
-    mine: tuple[np.ndarray, int],
-    golden: tuple[np.ndarray, int] | None,
-) -> TensorHistogram:
-    values, size = mine
-    finite = values[np.isfinite(values)]
-    others = np.empty(0) if golden is None else golden[0][np.isfinite(golden[0])]
-    both = np.concatenate((finite, others))
-    low, high = (float(both.min()), float(both.max())) if both.size else (0.0, 0.0)
-    span = (low, high) if np.isfinite(high - low) else (low / 2, high / 2)
-    counts = np.histogram(finite, _BINS, span)[0] if both.size else np.zeros(_BINS, int)
-    theirs = () if golden is None else tuple(np.histogram(others, _BINS, span)[0].tolist())
-    place = f"{record.io}:{record.slot}"
-    return TensorHistogram(
-        *(operator, place, iteration, *span, tuple(counts.tolist()), theirs),
-        *(values.size, size, values.size - finite.size),
-    )

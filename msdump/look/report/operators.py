@@ -82,7 +82,20 @@ def operators_in_order(
         by_place.setdefault(operator.key[:2], []).append(operator)
     listed: list[ReportedOperator] = []
     for place in sorted(by_place):
-        listed += _connect(_merge_undumped(place, by_place[place], graphs.get(place)), len(listed))
+        merged, first = [*_merge_undumped(place, by_place[place], graphs.get(place))], len(listed)
+        places = {each.name: first + number for number, each in reversed([*enumerate(merged)])}
+        for number, operator in enumerate(merged, 1):
+            sources = () if operator.described is None else operator.described.inputs
+            reads = (places.get(each.name) for each in sources if each.kind is SourceKind.OPERATOR)
+            others = (each for each in sources if each.kind in {SourceKind.WEIGHT, SourceKind.INPUT})
+            listed.append(
+                replace(
+                    operator,
+                    order=number,
+                    reads=tuple(dict.fromkeys(each for each in reads if each is not None)),
+                    parameters=tuple(dict.fromkeys(each.name for each in others)),
+                )
+            )
     return tuple(listed)
 
 
@@ -120,25 +133,6 @@ def _merge_undumped(
         elif not described.bodies:  # control flow nodes never have files
             key = (*place, described.op_type, described.file_name)
             yield ReportedOperator(key, name, described=described, is_dumped=False)
-
-
-def _connect(operators: Iterable[ReportedOperator], first: int) -> Iterator[ReportedOperator]:
-    """Yield operators with ``order`` and ``reads``; ``first`` is the list index of the first operator."""
-    listed = [*operators]
-    places = {each.name: first + number for number, each in reversed([*enumerate(listed)])}
-    for number, operator in enumerate(listed, 1):
-        sources = () if operator.described is None else operator.described.inputs
-        reads = (places.get(each.name) for each in sources if each.kind is SourceKind.OPERATOR)
-        yield replace(
-            operator,
-            order=number,
-            reads=tuple(dict.fromkeys(each for each in reads if each is not None)),
-            parameters=tuple(
-                dict.fromkeys(
-                    each.name for each in sources if each.kind in {SourceKind.WEIGHT, SourceKind.INPUT}
-                )
-            ),
-        )
 
 
 def places_by_name(operators: Iterable[ReportedOperator]) -> Mapping[tuple[int | None, str], int]:

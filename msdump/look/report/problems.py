@@ -70,15 +70,6 @@ def compare_dumps(
 
     Where one of the dumps holds statistics alone, they are compared by their statistics.
 
-    Args:
-        dumped: The dump that is examined.
-        golden: The dump that it is compared with.
-        limits: Limits of agreement.
-        executions: Number of the execution, or of the run, of each; None: the last one.
-        graph: A model or a graph file that pairs the tensors, None: by names.
-        executor: Measures the tensors.
-        explain: Adds results of re-execution to the comparison, None: nothing runs.
-
     Raises:
         ToolError: A dump cannot be used, or nothing in it has a counterpart.
         DumpReadError: A directory cannot be read.
@@ -173,8 +164,7 @@ def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSerie
     culprit. In training, weights carry NaN and infinities into later iterations.
     """
     states = series.of_operators(len(operators))
-    struck = np.asarray(states & STRUCK, np.bool_)
-    if not struck.any():
+    if not (states & STRUCK).any():
         return []
     # whether an input was dumped, and whether one holds NaN or infinities, by operator and iteration
     dumped, struck_inputs = np.zeros((2, *states.shape), np.bool_)
@@ -187,59 +177,53 @@ def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSerie
     for number, operator in enumerate(operators):
         places.setdefault((operator.rank, operator.place), []).append(number)
     for column, iteration in enumerate(series.iterations):
-        if not struck[:, column].any():
-            continue
         for members in places.values():
-            walk = _Walk(operators, struck[:, column], found)
-            for place in members:
-                if struck[place, column]:
-                    walk.visit(
-                        *(place, iteration, TensorState(int(states[place, column]))),
-                        has_input=bool(dumped[place, column]),
-                        has_struck_input=bool(struck_inputs[place, column]),
-                    )
+            _assign(
+                *(operators, members, found),
+                iteration=iteration,
+                states=states[:, column],
+                has_input=dumped[:, column],
+                has_struck_input=struck_inputs[:, column],
+            )
     order = {number: column for column, number in enumerate(series.iterations)}
     return sorted(found.values(), key=lambda each: (order[each.iterations[0]], each.operator))
 
 
-class _Walk:
-    """Assigns the operators of one graph and iteration with NaN or infinities to outbreaks, in order."""
-
-    def __init__(
-        self, operators: Sequence[ReportedOperator], struck: np.ndarray, found: dict[int, Outbreak]
-    ) -> None:
-        self._operators, self._struck, self._found = operators, struck, found
-        self._owners: dict[int, Outbreak] = {}
-        self._last: Outbreak | None = None
-        self._earlier = next(iter(found.values()), None)
-
-    def visit(
-        self, place: int, iteration: int, state: TensorState, *, has_input: bool, has_struck_input: bool
-    ) -> None:
-        """Assign an operator to the outbreak that reaches it, or to a new one."""
-        operator = self._operators[place]
-        owner = None
-        producer = next((each for each in operator.reads if each != place and self._struck[each]), None)
+def _assign(
+    operators: Sequence[ReportedOperator],
+    members: Sequence[int],
+    found: dict[int, Outbreak],
+    *,
+    iteration: int,
+    states: np.ndarray,
+    has_input: np.ndarray,
+    has_struck_input: np.ndarray,
+) -> None:
+    """Assign the operators of one graph and iteration with NaN or infinities to outbreaks, in order."""
+    owners: dict[int, Outbreak] = {}
+    last, earlier = None, next(iter(found.values()), None)
+    for place in (each for each in members if states[each] & STRUCK):
+        operator, owner = operators[place], None
+        producer = next((each for each in operator.reads if each != place and states[each] & STRUCK), None)
         if producer is not None:
-            owner = self._owners.get(producer, self._last)
-        elif place in self._found:
-            owner = None
-        elif has_struck_input:
-            owner = self._last or self._earlier
-        elif not has_input and operator.described is None and self._last is not None:
-            owner = self._last
-        elif not has_input and self._earlier is not None and operator.parameters:
+            owner = owners.get(producer, last)
+        elif place in found:
+            pass
+        elif has_struck_input[place]:
+            owner = last or earlier
+        elif not has_input[place] and operator.described is None and last is not None:
+            owner = last
+        elif not has_input[place] and operator.parameters:
             # weights that training changed after NaN or infinities began
-            here = operator.rank, operator.place
-            graph = (each for each in self._operators if (each.rank, each.place) == here)
-            owner = self._earlier if any(written_inputs(each.op_type) for each in graph) else None
+            trains = any(written_inputs(operators[each].op_type) for each in members)
+            owner = earlier if trains else None
         if owner is not None:
             owner.victims[place] = None
         else:
-            new = Outbreak(place, state, has_struck_input=has_struck_input)
-            owner = self._last = self._found.setdefault(place, new)
+            new = Outbreak(place, TensorState(int(states[place])), bool(has_struck_input[place]))
+            owner = last = found.setdefault(place, new)
             owner.iterations.append(iteration)
-        self._owners[place] = owner
+        owners[place] = owner
 
 
 _ABSENT: Final = -1
