@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ from msdump.counters import ModelIdentity, RunCounter
 from msdump.device import Ascend, MemoryUse, float_status_of
 from msdump.errors import ReentryError, keeping_stops, plural
 from msdump.execute import (
+    NONE_REPLACED,
     Program,
+    Replaceable,
+    Replaced,
     Runs,
     TrainingState,
     collectives_of,
@@ -154,18 +158,32 @@ class Network:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     @keeping_stops()
-    def run(self, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        replace: Mapping[str, Any] | Mapping[Operator, Any] = MappingProxyType({}),
+    ) -> dict[str, Any]:
         """Run once with inputs by name (any string); return outputs by name.
 
+        Args:
+            inputs: Graph inputs by name.
+            replace: Arrays in the place of operators' outputs: the operator runs, its output takes the array,
+                and the network runs on. Operators by name (full, last component, ONNX node) or as
+                ``network.operator(...)``; ``"NAME:1"`` is output 1. The dump shows the arrays.
+
         Raises:
+            InputError: No operator has the name, or the array does not have the type or shape of the output.
             MsdumpError: As for a call.
         """
-        return self._results(values.bind_inputs(self.graph, (), inputs or {}))
+        by_name = {key if isinstance(key, str) else key.full_name: item for key, item in replace.items()}
+        replaced = Replaceable(self.graph, self._device).checked(by_name)
+        return self._results(values.bind_inputs(self.graph, (), inputs or {}), replaced)
 
-    def _results(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _results(self, inputs: Mapping[str, Any], replaced: Replaced = NONE_REPLACED) -> dict[str, Any]:
         """Run once; return outputs by name, in the element types that the model declares."""
         shown = self.graph.results if self.graph.is_stateful else self.graph.outputs
-        outputs = dict(zip((value.name for value in shown), self._execute(inputs), strict=True))
+        outputs = dict(zip((value.name for value in shown), self._execute(inputs, replaced), strict=True))
         for name in outputs.keys() & self.graph.declared.keys():
             outputs[name] = outputs[name].astype(self.graph.declared[name].numpy)
         return outputs
@@ -241,15 +259,18 @@ class Network:
             self._refuse_reentry()
             self._variables.load(state)
 
-    def _execute(self, inputs: Mapping[str, Any], *, trains: bool = False) -> list[Any]:
+    def _execute(
+        self, inputs: Mapping[str, Any], replaced: Replaced = NONE_REPLACED, *, trains: bool = False
+    ) -> list[Any]:
         shared = self._shared
         with shared.lock:
             self._refuse_reentry()
             try:
                 shared.runner = threading.get_ident()
                 if trains or self.graph.is_stateful:
-                    return self._trained(inputs)
-                return self._recorder.record(inputs, partial(self._program_runs.infer, inputs))
+                    return self._trained(inputs, replaced)
+                infer = partial(self._program_runs.infer, inputs, replaced=replaced)
+                return self._recorder.record(inputs, infer)
             except BaseException as error:
                 # the files are complete; other ranks may wait in a collective for this one
                 if self._collectives is not None:
@@ -268,11 +289,12 @@ class Network:
             why = "the process was forked while another thread ran the network; fork between its runs"
         raise ReentryError(f"{self.graph.source}: {why}, or load the model once more")
 
-    def _trained(self, inputs: Mapping[str, Any]) -> list[Any]:
+    def _trained(self, inputs: Mapping[str, Any], replaced: Replaced) -> list[Any]:
         """Run a step; the variables hold its results, or their earlier values where it fails."""
         before, iteration = self._variables.values, self.iteration
         try:
-            outputs = self._recorder.record(inputs, partial(self._program_runs.train, inputs))
+            train = partial(self._program_runs.train, inputs, replaced=replaced)
+            outputs = self._recorder.record(inputs, train)
         except BaseException:
             self._variables.values = before
             raise
@@ -280,7 +302,7 @@ class Network:
             self._shared.has_warned = True
             reason = "the operator is unknown, since a step with other ranks is not repeated"
             if self._collectives is None:
-                reason = self._program_runs.fault(inputs, before)
+                reason = self._program_runs.fault(inputs, before, replaced)
             _log.warning("%s: iteration %d: the loss is not finite: %s", self.graph.source, iteration, reason)
         return outputs
 

@@ -21,8 +21,9 @@ from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, leave, mark_started, message_of
 from msdump.communication import MOST_RANKS, Outcome, RankThreads, current
 from msdump.config import templates
+from msdump.device import Ascend
 from msdump.errors import ExecutionError, plural
-from msdump.execute import TrainingState, bind_inputs, losses
+from msdump.execute import Replaceable, TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
 from msdump.judge import Recipe, inputs, note_of_sizes
@@ -47,6 +48,7 @@ class RunRequest:
     inputs: str | None
     dimensions: dict[str, int]
     seed: int | None
+    replaced: dict[str, str]
     steps: int
     train: bool
     load_state: str | None
@@ -149,6 +151,7 @@ class ModelRun:
         network: The network, or that of its training step.
         feed: Returns the inputs of a step.
         request: Options of the run.
+        replaced: Tensors in the place of operators' outputs, by the operator's name.
         rank: Number of its rank, 0 where it runs alone.
         completed: Numbers of the iterations that are complete.
         losses: The loss of each step of training, the mean where it has several elements; none where the
@@ -161,6 +164,7 @@ class ModelRun:
     feed: Feed
     request: RunRequest
     inputs: tuple[Recipe, ...]
+    replaced: Mapping[str, np.ndarray] = field(default_factory=dict)
     rank: int = 0
     completed: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -188,7 +192,7 @@ class ModelRun:
             found = losses(self.network.graph, self.outputs.values())
             self.losses += [float(np.mean(item)) for item in found[:1]]
         else:
-            self.outputs = self.network.run(fed)
+            self.outputs = self.network.run(fed, replace=self.replaced)
 
     def save(self) -> None:
         """Save the state (--save-state) and the outputs (--save-outputs), also where a later step failed."""
@@ -295,7 +299,9 @@ def _load(request: RunRequest) -> ModelRun:
     recipes: tuple[Recipe, ...] = ()
     state: Mapping[str, np.ndarray] | None = None
 
-    def check(graph: Graph) -> None:
+    replaced: dict[str, np.ndarray] = {}
+
+    def check(graph: Graph, emulate: Callable[[], Ascend | None]) -> None:
         nonlocal feed, recipes, state
         if request.load_state is not None:
             remedy = "--load-state takes what --save-state wrote, or numpy.savez(path, **network.state())"
@@ -304,13 +310,19 @@ def _load(request: RunRequest) -> ModelRun:
         step = graph.training_step() if request.train else graph
         feed, recipes = request.feed(step)
         bind_inputs(step, (), feed(0))
+        if request.replaced:
+            outputs = Replaceable(graph, emulate())
+            remedy = "--replace takes a file of numpy.save(path, array), such as a dumped tensor"
+            for name, path in request.replaced.items():
+                file = _of_rank(path)
+                replaced.update(inputs.read_arrays(file, outputs.type_of, remedy, outputs.checked, name))
 
     network = mindspore.load_checked(_of_rank(request.model), check, request.seed)
     assert feed is not None, "the graph was checked"
     if state is not None:
         network.load_state(state)
     network = network.training if request.train else network
-    return ModelRun(network, feed, request, recipes, current().identity.rank)
+    return ModelRun(network, feed, request, recipes, replaced, current().identity.rank)
 
 
 def _of_rank(path: str) -> str:
@@ -395,6 +407,18 @@ def _values(run: ModelRun) -> Iterator[str]:
         yield from _aligned(
             "output", [(each.name, _type(each.dtype, each.shape), _numbers(each)) for each in run.results]
         )
+
+
+def _parse_replaced(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    replaced: dict[str, str] = {}
+    for text in texts:
+        name, _, path = text.partition("=")
+        if not name or not path:
+            raise click.BadParameter(f"{text!r} is not OPERATOR=FILE.npy, such as Conv2D-op0=tensor.npy")
+        if name in replaced:
+            raise click.BadParameter(f"{name!r} is given twice")
+        replaced[name] = path
+    return replaced
 
 
 def _aligned(title: str, rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
@@ -483,6 +507,14 @@ _steps: Final = sections.Section("Steps and training")
     help="Seed of made-up inputs; if given, also of random operators without a seed.",
 )
 @options.dimensions
+@sections.inputs(
+    "--replace",
+    "replaced",
+    multiple=True,
+    metavar="OPERATOR=FILE.npy",
+    callback=_parse_replaced,
+    help="Tensor in place of an operator's output, in every step; OPERATOR:1 is output 1. (repeatable)",
+)
 @_steps("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of steps.")
 @_steps("--train", is_flag=True, help="Run training steps and print the loss.")
 @_steps("--save-state", type=click.Path(), metavar="FILE.npz", help="Write the variables after training.")
@@ -562,6 +594,8 @@ def command(
     request = RunRequest(seed=seed, has_config=is_configured or bool(given["path"]), **given)
     if request.inputs is not None and (seed is not None or request.dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
+    if request.replaced and request.train:
+        raise click.UsageError("--replace excludes --train: a replaced output has no gradient")
     if request.save_state is not None and not request.train:
         raise click.UsageError("--save-state needs --train: only training changes a state")
     if request.path == "":

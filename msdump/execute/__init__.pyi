@@ -7,7 +7,10 @@ from .host import collectives_of as collectives_of
 from .kernels import KernelFactory as KernelFactory
 from .kernels import RoundingsOf as RoundingsOf
 from .kernels import as_the_model_says as as_the_model_says
+from .program import NONE_REPLACED as NONE_REPLACED
 from .program import Program as Program
+from .program import Replaced as Replaced
+from .replacement import Replaceable as Replaceable
 from .runner import OperatorRunner as OperatorRunner
 from .runner import is_repeatable as is_repeatable
 from .runtime import Runtime as Runtime

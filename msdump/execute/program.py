@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeVar
 
 from msdump import tracing
 from msdump.communication import Collectives
 from msdump.device import FloatStatus, dead_values
-from msdump.errors import is_final, is_foreign
+from msdump.errors import InputError, is_final, is_foreign
+from msdump.execute import values
 from msdump.execute.control import Frame, Frames, RunnableBody, Site, control
 from msdump.execute.host import Exchange, host_operator
 from msdump.execute.kernels import KernelFactory, RoundingsOf, as_the_model_says
@@ -27,6 +29,11 @@ from msdump.observer import ElementsNeededError, Observer
 from msdump.plan import Optimization
 
 _Timed = TypeVar("_Timed", bound=Callable[..., Any])
+
+Replaced = Mapping[int, Mapping[int, OrtValue]]
+"""The caller's tensors in the place of outputs, by the operator's position and the output's slot."""
+
+NONE_REPLACED: Final[Replaced] = MappingProxyType({})
 
 
 class Program:
@@ -155,12 +162,18 @@ class Program:
             or any(program.has_run for program in self._programs)
         )
 
-    def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
+    def run(
+        self,
+        feeds: Mapping[str, OrtValue | None],
+        observer: Observer | None = None,
+        replaced: Replaced = NONE_REPLACED,
+    ) -> list[Any]:
         """Run the network.
 
         Args:
             feeds: A value for every graph input (and any overridden initializer).
             observer: Receives the operators in which it is interested, after they ran.
+            replaced: Outputs that take the caller's tensors once their operators ran.
 
         Returns:
             The graph outputs: arrays, lists of arrays, or None.
@@ -168,15 +181,21 @@ class Program:
         Raises:
             ExecutionError: An operator failed; it is named.
             UnsupportedOpError: An operator that nothing can run.
+            InputError: A replaced output has another type or shape in this run.
         """
-        return self.outputs(self.completed(feeds, observer), feeds)
+        return self.outputs(self.completed(feeds, observer, replaced), feeds)
 
-    def completed(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> Frame:
+    def completed(
+        self,
+        feeds: Mapping[str, OrtValue | None],
+        observer: Observer | None = None,
+        replaced: Replaced = NONE_REPLACED,
+    ) -> Frame:
         """Run the network; return its values at the end. See ``run``."""
         current = self.frame()
         for name, value in feeds.items():
             current[self.slots[name]] = value
-        self.execute(current, observer)
+        self.execute(current, observer, replaced)
         return current
 
     def outputs(
@@ -214,19 +233,19 @@ class Program:
         """Return a new frame: empty but for weights that sessions take as feeds."""
         return self._frames.new()
 
-    def execute(self, frame: Frame, observer: Observer | None) -> None:
+    def execute(self, frame: Frame, observer: Observer | None, replaced: Replaced = NONE_REPLACED) -> None:
         """Run every segment in a frame that holds the inputs.
 
         Raises:
             MsdumpError: As for ``run``.
         """
         interest = None if observer is None else observer.interest
-        plan = self._planner.plan_for(observer, frame)
+        plan = self._planner.plan_for(observer, frame, replaced)
         segments, index = plan.segments, 0
         while index < len(segments):
             segment = segments[index]
             if segment.single is not None:
-                self._step(segment.single, frame, observer)
+                self._step(segment.single, frame, observer, replaced)
                 index += 1
             elif segment.run is not None or self._planner.compile(plan, index, frame):
                 index += self._run(plan, segment, frame, observer)
@@ -237,7 +256,7 @@ class Program:
             if observer is not None and observer.interest is not interest:
                 # the observer changed its interest, but later segments were cut for the old one
                 for operator in self._operators[segment.operators[-1].position + 1 :]:
-                    self._step(operator, frame, observer)
+                    self._step(operator, frame, observer, replaced)
                 return
 
     def _run(self, plan: SegmentPlan, segment: Segment, frame: Frame, observer: Observer | None) -> int:
@@ -266,17 +285,38 @@ class Program:
             frame[slot] = None
         return 1
 
-    def _step(self, operator: ProgramOperator, frame: Frame, observer: Observer | None) -> None:
+    def _step(
+        self,
+        operator: ProgramOperator,
+        frame: Frame,
+        observer: Observer | None,
+        replaced: Replaced = NONE_REPLACED,
+    ) -> None:
         if operator.control is not None:
             outputs = operator.control(frame, observer)
         else:
             outputs = self._kernel_outputs(operator, frame, observer, operator.position)
         for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
+        if operator.position in replaced:
+            self._replace(operator.node, replaced[operator.position], frame)
         if observer is not None and observer.interest.shows(operator.position):
             self._show((operator,), frame, observer)
         for slot in operator.dead:
             frame[slot] = None
+
+    def _replace(self, node: Node, tensors: Mapping[int, OrtValue], frame: Frame) -> None:
+        """Replace an operator's outputs by the caller's tensors of the same types and shapes."""
+        for slot, value in tensors.items():
+            name = node.outputs[slot]
+            made, given = self._frames.tensor(name, frame), values.to_array(value)
+            if made is None or (made.dtype, made.shape) != (given.dtype, given.shape):
+                found = "no tensor" if made is None else values.described(made)
+                raise InputError(
+                    f"{self.graph.source}: output {slot} of {node.operator.full_name} is {found} in this run,"
+                    f" {values.described(given)} is given in its place"
+                )
+            frame[self.slots[name]] = value
 
     def _kernel_outputs(
         self,

@@ -239,7 +239,7 @@ class SegmentPlan:
 
     Attributes:
         interest: The observed operators and tensors.
-        entered: Positions of control flow with observed bodies.
+        entered: Positions of operators that run alone: control flow with observed bodies, replaced outputs.
         dimensions: Sizes of named dimensions in the first run.
         given: Positions of operators with values that must be returned, as statistics did not suffice.
         segments: The segments in order; a segment that the runtime refuses is cut into smaller ones.
@@ -322,15 +322,18 @@ class SegmentPlanner:
         """Whether a session of several operators was ever requested."""
         return bool(self._sessions)
 
-    def plan_for(self, observer: Observer | None, frame: Frame) -> SegmentPlan:
+    def plan_for(self, observer: Observer | None, frame: Frame, replaced: Iterable[int] = ()) -> SegmentPlan:
         """Return the plan of segments for an observer.
 
         Args:
             observer: The observer, None for a run without one.
             frame: The values before the run.
+            replaced: Positions of operators that run alone, as outputs of theirs are replaced.
         """
         interest = NO_INTEREST if observer is None else observer.interest
         entered = () if observer is None else self._entered(observer)
+        if replaced:
+            entered = tuple(sorted({*entered, *replaced}))
         recent = self._recent
         if recent is not None and recent[0] is interest and recent[1] == entered:
             return recent[2]

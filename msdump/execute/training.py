@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump import dtypes
-from msdump.errors import FormatError, GraphError, InputError, MsdumpError, name_hint
+from msdump.errors import GraphError, InputError, MsdumpError, name_hint
 from msdump.execute import values
-from msdump.execute.program import Program
+from msdump.execute.program import NONE_REPLACED, Program, Replaced
 from msdump.execute.runtime import OrtValue
 from msdump.execute.weights import WeightStore
 from msdump.graph import Graph, Training
@@ -38,7 +37,9 @@ def losses(graph: Graph, outputs: Iterable[Any]) -> list[np.ndarray]:
     ]
 
 
-def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
+def first_fault(
+    program: Program, feeds: Mapping[str, OrtValue | None], replaced: Replaced = NONE_REPLACED
+) -> str:
     """Run a step again; return a text that names the origin of the first value that is not finite."""
     fed = {name: values.to_python(value) for name, value in feeds.items()}
     faulty = {
@@ -50,7 +51,7 @@ def first_fault(program: Program, feeds: Mapping[str, OrtValue | None]) -> str:
         return before
     search = _Search(program.graph)
     with contextlib.suppress(MsdumpError):  # the run may fail after the operator is found
-        program.completed(feeds, search)
+        program.completed(feeds, search, replaced)
     if search.found:
         return search.found[0]
     return before if faulty else "a second run of the step had no NaN or infinity"
@@ -113,11 +114,15 @@ class Runs:
         """Release each session right after its use in the next run, which is the last."""
         self._program.keeps_sessions = False
 
-    def infer(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
-        """Run the network on the caller's inputs; return its outputs; see ``Program.run`` for errors."""
-        return self._program.run(self._feeds(inputs, self._state.values), observer)
+    def infer(
+        self, inputs: Mapping[str, Any], observer: Observer | None, replaced: Replaced = NONE_REPLACED
+    ) -> list[Any]:
+        """Run the network on the caller's inputs; return its outputs; see ``Program.run``."""
+        return self._program.run(self._feeds(inputs, self._state.values), observer, replaced)
 
-    def train(self, inputs: Mapping[str, Any], observer: Observer | None) -> list[Any]:
+    def train(
+        self, inputs: Mapping[str, Any], observer: Observer | None, replaced: Replaced = NONE_REPLACED
+    ) -> list[Any]:
         """Run a step on the caller's inputs; return the outputs that are not new values of variables.
 
         Raises:
@@ -125,17 +130,17 @@ class Runs:
             MsdumpError: As for ``Program.run``.
         """
         fed = self._feeds(inputs, self._state.values)
-        frame = self._program.completed(fed, observer)
+        frame = self._program.completed(fed, observer, replaced)
         outputs = self._program.outputs(frame, fed, dropped=self._bound)
         self._state.take(self._program.bound(frame, inputs))
         return outputs
 
-    def fault(self, inputs: Mapping[str, Any], before: Values) -> str:
+    def fault(self, inputs: Mapping[str, Any], before: Values, replaced: Replaced = NONE_REPLACED) -> str:
         """Return a text that names the origin of the first value that is not finite.
 
         Runs the step again from its inputs and the variables before it.
         """
-        return first_fault(self._program, self._feeds(inputs, before))
+        return first_fault(self._program, self._feeds(inputs, before), replaced)
 
     def _feeds(self, inputs: Mapping[str, Any], variables: Values) -> dict[str, OrtValue | None]:
         graph = self._program.graph
@@ -184,8 +189,8 @@ class TrainingState:
             InputError: Values have another type or shape; each one is named.
         """
         faults = [
-            f"variable {name!r} is {_described(self._arrays[name])}, its new value"
-            f" {_described(values.to_array(value))}"
+            f"variable {name!r} is {values.described(self._arrays[name])}, its new value"
+            f" {values.described(values.to_array(value))}"
             for name, value in new.items()
             if value.data_type() != self._kinds[name] or value.shape() != self._shapes[name]
         ]
@@ -250,7 +255,7 @@ class TrainingState:
     def differences(self, arrays: Mapping[str, np.ndarray]) -> list[str]:
         """Return texts that name variables of another type or shape than given arrays."""
         return [
-            f"variable {name!r} is {_described(own)}, {_described(arrays[name])} is given"
+            f"variable {name!r} is {values.described(own)}, {values.described(arrays[name])} is given"
             for name, own in self._arrays.items()
             if name in arrays and (arrays[name].dtype, arrays[name].shape) != (own.dtype, own.shape)
         ]
@@ -261,11 +266,3 @@ class TrainingState:
         for name in sorted(self._arrays.keys() - arrays.keys()):
             yield f"variable {name!r} is missing"
         yield from self.differences(arrays)
-
-
-def _described(array: np.ndarray) -> str:
-    try:
-        title = dtypes.from_numpy(array.dtype).name
-    except FormatError:  # no tensor type
-        title = str(array.dtype)
-    return f"{title}{list(array.shape)}"

@@ -266,7 +266,7 @@ def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any
             feeds[value.name] = None  # go on: every fault is reported
             continue
         try:
-            feeds[value.name] = _checked(value, items[value.name], sizes)
+            feeds[value.name] = checked(value, items[value.name], sizes)
         except (InputError, FormatError) as error:
             problems.append(f"input {value.name!r}: {error}")
     problems += _disagreements(graph, sizes)
@@ -327,16 +327,25 @@ def unmasked(item: Any, place: str = "") -> Any:
     return item
 
 
-def _checked(value: Value, item: Any, sizes: _Places) -> Any:
-    """Check one input and convert it to the value that is fed.
+def described(array: np.ndarray) -> str:
+    """Return ``float32[2, 3]`` for an array."""
+    try:
+        title = dtypes.from_numpy(array.dtype).name
+    except FormatError:  # no tensor type
+        title = str(array.dtype)
+    return f"{title}{list(array.shape)}"
+
+
+def checked(value: Value, item: Any, sizes: _Places) -> Any:
+    """Check the caller's item for a value of a graph and convert it to the value that is fed.
 
     Args:
-        value: The graph's input.
-        item: The caller's value for it.
-        sizes: The sizes of each dynamic dimension so far; takes the sizes of this input.
+        value: A graph input, or another value with its type.
+        item: The caller's item for it.
+        sizes: The sizes of each dynamic dimension so far; takes the sizes of this item.
 
     Raises:
-        InputError: It does not fit the input's type or shape.
+        InputError: It does not fit the value's type or shape.
     """
     kind, item = value.type.kind, unmasked(item)
     if item is None:

@@ -13,8 +13,9 @@ import numpy as np
 
 from msdump.capture import PROCESS, Process, graph_files
 from msdump.communication import current, own
+from msdump.device import Ascend
 from msdump.errors import InputError, keeping_stops
-from msdump.execute import TrainingState
+from msdump.execute import TrainingState, emulated
 from msdump.frontends import settings
 from msdump.frontends.settings import Config, Configurations
 from msdump.graph import Graph, compile_graph, loader
@@ -150,15 +151,17 @@ def load(
     return _network(graph, where, plan, state)
 
 
-def load_checked(model: Any, check: Callable[[Graph], None], seed: int | None = None) -> Network:
+def load_checked(
+    model: Any, check: Callable[[Graph, Callable[[], Ascend | None]], None], seed: int | None = None
+) -> Network:
     """Load a model like ``load``, and call ``check``, which may raise, before any file is written.
 
-    ``seed`` is that of ``loader.load``.
+    ``check`` gets the graph and a function for the emulated device; ``seed`` is that of ``loader.load``.
     """
     where = current_context()
     plan = _plan(None, where)
     graph = loader.load(model, context=where if plan is None else plan.context, seed=seed)
-    check(graph)
+    check(graph, lambda: emulated(graph, plan, where if plan is None else plan.context))
     return _network(graph, where, plan)
 
 
