@@ -25,7 +25,6 @@ from msdump.look import (
     ModelPreview,
     Unmatched,
     Unrunnable,
-    describe,
     preview_model,
     subjects,
 )
@@ -125,11 +124,6 @@ def _lines_below(checked: ModelPreview, shown: int) -> Iterator[str]:
         yield f"warning:    {mixed}"
 
 
-def _found_lines(found: FoundOperators) -> Iterator[str]:
-    yield f"\n{found.text!r}: {found.suggestion or 'no operator has such a name'}"
-    yield from map(_operator_line, found.operators)
-
-
 def _forecast_lines(amounts: Forecast | None, plan: DumpPlan) -> Iterator[str]:
     if amounts is None:
         empty = "the model has no operators"
@@ -200,10 +194,9 @@ def command(
     where = settings.context_of(context)
     plan = config_reader.parse(source.read(config, "CONFIG"), config, where)
     library = {} if compiled.KERNEL else {"library": _NO_LIBRARY}
-    more = library | options.unused_variable(plan)
-    words = subjects(plan) | more
-    lines = (f"{subject + ':':<12}{text}" for subject, text in more.items())
-    output.show(DOCUMENT, CheckedPlan(words), (describe(plan), *lines))
+    words = subjects(plan) | library | options.unused_variable(plan)
+    lines = (f"{subject + ':':<12}{text}" for subject, text in words.items())
+    output.show(DOCUMENT, CheckedPlan(words), lines)
     if model is None:
         return
     graph = loader.load(model, context=where)
@@ -218,7 +211,8 @@ def command(
             if find.lower() in f"{each.operator.full_name} {each.name}".lower()
         ]
         found = FoundOperators(find, suggest(find, nodes), named)
-        output.show(DOCUMENT, CheckedPlan(words, found=found), _found_lines(found))
+        head = f"\n{find!r}: {found.suggestion or 'no operator has such a name'}"
+        output.show(DOCUMENT, CheckedPlan(words, found=found), [head, *map(_operator_line, named)])
         return
     # Loaded again with the sizes of a run, which bytes depend on; graph files show the symbolic dimensions.
     settled = loader.load(model, sizes=sizes) if sizes else graph

@@ -72,18 +72,6 @@ def _print_verdicts(
         leave(FAILED)
 
 
-def _warn_of_contradictions(path: str, execution: int) -> None:
-    """Warn if rows of a directory's statistic.csv contradict its tensor files; the files are compared."""
-    if not os.path.isfile(f"{path}/{TABLE}"):
-        return
-    if found := list(contradictions(path, execution)):
-        more = f", and so for {len(found) - 1} more" if len(found) > 1 else ""
-        messages.say(
-            f"warning: {path}/{TABLE} contradicts the tensor files in its directory, and the files are"
-            f" compared: {found[0]}{more}"
-        )
-
-
 def _compare_statistics(
     dumped: str, golden: str, output: str, limits: Limits, executions: Executions, *, view: ComparisonView
 ) -> None:
@@ -130,6 +118,7 @@ graph_option: Final = sections.selection(
 def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     """Run the operators of the examined side again, and hand the results to the comparison."""
     # Imported late: loading the packages that run operators takes longer than comparing a few files.
+    from msdump.cli import explain
     from msdump.judge.compare import Rerunning
     from msdump.judge.diff import Engine, models
     from msdump.judge.rerun import Arithmetic
@@ -137,7 +126,11 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     variant = models.parse(arithmetic)
     if variant.engine is not Engine.DEVICE:
         raise InputError(f"--arithmetic {arithmetic!r}: the variant must be CPU, GPU or Ascend")
-    rerunning = Rerunning(model, Arithmetic.of(variant.context), _context_of(comparison.dumped))
+    try:  # the context in which the dump was made, as far as it or the environment shows
+        context = explain.context_of(open_dump(comparison.dumped), {})
+    except DumpReadError:  # a directory of other tools' files
+        context = Context()
+    rerunning = Rerunning(model, Arithmetic.of(variant.context), context)
     comparison.explain = rerunning.explain
     for folders in comparison.runs():
         count = sum(len(folder.matched.executions) for folder in folders)
@@ -145,32 +138,17 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
             rerunning.run(folders, advance)
     for folder in [each for each in comparison.folders if missing_operators(each)]:
         comparison.find_again(folder, rerunning.found_again(folder))
-    _print_reruns(rerunning)
-    return rerunning
-
-
-def _context_of(path: str) -> Context:
-    """Return the context in which a dump was made, as far as it or the environment says; else the default."""
-    from msdump.cli import explain  # imported late, as in ``rerun``
-
-    try:
-        return explain.context_of(open_dump(path), {})
-    except DumpReadError:  # a directory of other tools' files
-        return Context()
-
-
-def _print_reruns(rerunning: Rerunning) -> None:
     again = sum(bool(rerun.own) for run in rerunning.runs for rerun in run.reruns)
     mine = f" (MINE ran in {rerunning.mine})" if rerunning.mine not in {None, rerunning.golden} else ""
     messages.say(
         f"{plural(again, 'operator')} ran again in {rerunning.golden}, differing ones also in float64{mine}"
     )
-    left_out = rerunning.left_out()
-    if left_out:
+    if left_out := rerunning.left_out():
         operator, note = left_out[0]
         messages.say(
             f"warning: {plural(len(left_out), 'operator')} did not run again, such as {operator.name}: {note}"
         )
+    return rerunning
 
 
 @click.command(name="compare", cls=sections.Command)
@@ -249,7 +227,16 @@ def command(
     if is_interrupted and not report.compared:
         leave(INTERRUPTED)
     if not (report.compared or report.unreadable):
-        why = next(iter(report.networks), "") or _why_nothing(pairs.pairs[0], comparison.graph)
+        why = next(iter(report.networks), "")
+        if not why:
+            mine, other = pairs.pairs[0].dumped, pairs.pairs[0].golden
+            why = f"no operator name is in both {mine} and {other}"
+            if comparison.graph:
+                why = f"no tensor of {mine} and {other} belongs to the same value of {comparison.graph}"
+            elif read_folder(other).kind is FolderKind.GOLDEN:
+                why += "; add --graph model.onnx"
+            else:
+                why += "; add --graph model.onnx if the two sides were compiled differently"
         messages.say(f"error: nothing was compared: {why}")
         leave(REFUSED)
     _print_verdicts(
@@ -276,7 +263,14 @@ def _matched(
         folder = comparison.add(pair)
         for side in (folder.dumped, folder.golden):
             messages.warn_of_executions(side.path, side.execution, side.executions)
-            _warn_of_contradictions(side.path, side.execution)
+            if not os.path.isfile(f"{side.path}/{TABLE}"):
+                continue
+            if found := list(contradictions(side.path, side.execution)):
+                more = f", and so for {len(found) - 1} more" if len(found) > 1 else ""
+                messages.say(
+                    f"warning: {side.path}/{TABLE} contradicts the tensor files in its directory, and the"
+                    f" files are compared: {found[0]}{more}"
+                )
         if pair.label and not comparison.is_paired(folder):
             messages.say(f"warning: no tensor of {pair.dumped} has a counterpart in {pair.golden}")
         operators += len(folder.matched.executions)
@@ -302,14 +296,3 @@ def _print_scores(dumped: str, golden: str, limits: Limits) -> None:
     print(f"Verdict: {result.verdict}{f' ({result.note})' if result.note else ''}")
     if result.is_bad:
         leave(FAILED)
-
-
-def _why_nothing(pair: FolderPair, graph: str | None) -> str:
-    if graph:
-        return f"no tensor of {pair.dumped} and {pair.golden} belongs to the same value of {graph}"
-    if read_folder(pair.golden).kind is FolderKind.GOLDEN:
-        return f"no operator name is in both {pair.dumped} and {pair.golden}; add --graph model.onnx"
-    return (
-        f"no operator name is in both {pair.dumped} and {pair.golden};"
-        " add --graph model.onnx if the two sides were compiled differently"
-    )

@@ -45,10 +45,6 @@ def _parse_shape(_ctx: click.Context, _option: click.Parameter, text: str | None
     return tuple(map(int, text.split(",")))
 
 
-def _split(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path for text in texts for path in text.split(",") if path)
-
-
 _conversion: Final = sections.Section("Conversion")
 
 
@@ -65,7 +61,7 @@ _conversion: Final = sections.Section("Conversion")
     *("-d", "--dump-file", "--dump_file", "dumps"),
     multiple=True,
     metavar="PATH[,PATH]...",
-    callback=_split,
+    callback=lambda _ctx, _option, texts: tuple(path for text in texts for path in text.split(",") if path),
     help="More dump files or directories. (repeatable)",
 )
 @sections.selection(
@@ -154,8 +150,15 @@ def command(
     dump_files = find_sources((*paths, *dumps), output)
     with messages.bar("files", len(dump_files.sources)) as bar:
         result = convert_files(dump_files, output, target, executor=executor, progress=bar)
-    for line in _errors(result):
-        messages.say(f"error: {line}")
+    errors = [
+        f"{each.path}: {failure.tensor}: {failure.message}" if failure.tensor else failure.message
+        for each in result.failed
+        for failure in each.failures
+    ]
+    most = len(errors) if messages.verbosity() else _MOST_ERRORS
+    errors[most:] = [f"and {len(errors) - most:,} more (--verbose shows all)"] * (len(errors) > most)
+    for error in errors:
+        messages.say(f"error: {error}")
     documents.show(DOCUMENT, result, _lines(result, target))
     if result.failed:
         leave(FAILED)
@@ -176,15 +179,3 @@ def _lines(conversion: Conversion, target: Target) -> Iterator[str]:
         failures = sum(len(result.failures) for result in conversion.failed)
         yield f"failed    {plural(len(conversion.failed), 'dump file')}, {plural(failures, 'error')};"
         yield f"          see {conversion.output}/{FAILED_LIST}"
-
-
-def _errors(conversion: Conversion) -> Iterator[str]:
-    lines = [
-        f"{result.path}: {failure.tensor}: {failure.message}" if failure.tensor else failure.message
-        for result in conversion.failed
-        for failure in result.failures
-    ]
-    most = len(lines) if messages.verbosity() else _MOST_ERRORS
-    yield from lines[:most]
-    if len(lines) > most:
-        yield f"and {len(lines) - most:,} more (--verbose shows all)"

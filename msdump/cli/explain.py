@@ -69,7 +69,11 @@ def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dum
     configuration = [situation.plan.source] if situation.is_configured else []
     model = [] if situation.model is None else [situation.model.source]
     yield _line("sources:", " and ".join([*configuration, *model]) or "only the dump")
-    yield _line("iterations:", _iterations(situation, dump))
+    steps = (each.key.iteration if each.key.step is None else each.key.step for each in dump.iterations)
+    numbers = {number for number in steps if number is not None}
+    held = str(IterationSet.of_numbers(numbers)) if numbers else "none"
+    asked = f", the configuration selects {situation.plan.when.iterations}" if situation.is_configured else ""
+    yield _line("iterations:", f"the dump holds {held}{asked}")
     limit = None if messages.verbosity() else _SHOWN
     for slot in explanation.slots:
         yield from _titled(
@@ -90,14 +94,6 @@ def _titled(title: str, texts: Iterable[str]) -> Iterator[str]:
 
 def _line(title: str, text: str) -> str:
     return f"{title:<{_WIDTH}}{text}".rstrip()
-
-
-def _iterations(situation: Situation, dump: Dump) -> str:
-    steps = (each.key.iteration if each.key.step is None else each.key.step for each in dump.iterations)
-    numbers = {number for number in steps if number is not None}
-    held = str(IterationSet.of_numbers(numbers)) if numbers else "none"
-    asked = f", the configuration selects {situation.plan.when.iterations}" if situation.is_configured else ""
-    return f"the dump holds {held}{asked}"
 
 
 def _slot(slot: SlotAccount, dump: Dump, limit: int | None) -> Iterator[str]:
@@ -165,13 +161,25 @@ def command(
         2  The dump, the model, the configuration or an option is wrong.
     """
     config_path = config or env.read(env.DUMP_CONFIG)
-    opened = _opened(dump, is_explained_without=bool(config_path and model))
+    try:
+        opened = open_dump(dump)
+    except DumpReadError as error:
+        if not (config_path and model):  # they suffice for an explanation
+            raise
+        messages.say(f"warning: {error}")
+        opened = Dump(os.path.abspath(dump))  # noqa: PTH100 - as open_dump has it
     dump_context = context_of(opened, context)
     path = config or kept_config(opened) or config_path
     plan = None if path is None else plan_of(path, dump_context, opened)
+    # without a configuration: the plan that dumps everything, as far as the dump shows how it was made
+    made_in, has_ranks = dump_context, bool(opened.ranks)
+    if made_in.device_target is DeviceTarget.ASCEND and made_in.jit_level is None:
+        made_in = replace(made_in, jit_level=JitLevel.O0 if has_ranks else JitLevel.O2)
+    tree = Tree.RANKS if has_ranks else Tree.MODELS
+    everything = DumpPlan("", b"", made_in, FilePlan(opened.path, tree=tree))
     situation = Situation(
         None if model is None else loader.load(model, context=dump_context),
-        plan or _everything(opened, dump_context),
+        plan or everything,
         is_configured=plan is not None,
     )
     explainer = Explainer(opened, situation, iteration)
@@ -180,22 +188,3 @@ def command(
         messages.say(f"error: {dump}: {subject}")
         leave(FAILED)
     print("\n".join(_explanation_lines(explainer.explain(subject), situation, opened)))
-
-
-def _opened(path: str, *, is_explained_without: bool) -> Dump:
-    """Open a dump, or return an empty one where model and configuration suffice for an explanation."""
-    try:
-        return open_dump(path)
-    except DumpReadError as error:
-        if not is_explained_without:
-            raise
-        messages.say(f"warning: {error}")
-        return Dump(os.path.abspath(path))  # noqa: PTH100 - as open_dump has it
-
-
-def _everything(dump: Dump, context: Context) -> DumpPlan:
-    """Return the plan that dumps everything, as far as a dump shows how it was made."""
-    tree = Tree.RANKS if dump.ranks else Tree.MODELS
-    if context.device_target is DeviceTarget.ASCEND and context.jit_level is None:
-        context = replace(context, jit_level=JitLevel.O0 if dump.ranks else JitLevel.O2)
-    return DumpPlan("", b"", context, FilePlan(dump.path, tree=tree))

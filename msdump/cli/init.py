@@ -71,7 +71,16 @@ def command(*, target: str, mode: str | None, iteration: str, yes: bool, force: 
     name = mode or "sync"
     answers = templates.Answers(str(Path.cwd() / "dump"), iteration=iteration)
     if is_asking:
-        answers = _asked_answers(templates.MODES[name], answers)
+        chosen, net_name, kernels = templates.MODES[name], answers.net_name, ""
+        folder = click.prompt("Directory of the dump (absolute)", default=answers.path)
+        if not chosen.is_acl:
+            net_name = click.prompt("Name of the network", default="Net")
+        iteration = click.prompt('Iterations, such as 0|5-8, or "all"', default=iteration)
+        if chosen.selects:
+            question = "Operators, types or full names with commas between them (empty: all)"
+            kernels = click.prompt(question, default="", show_default=False)
+        names = tuple(filter(None, map(str.strip, kernels.split(","))))
+        answers = templates.Answers(folder, net_name, iteration, names)
     if templates.MODES[name].is_acl:
         try:
             make_directories(answers.path)  # CANN does not create it
@@ -85,19 +94,6 @@ def command(*, target: str, mode: str | None, iteration: str, yes: bool, force: 
     click.echo(f"{'written':<{_WIDTH}}{target}: {templates.MODES[name].title}")
     for title, text in _commands(name, target, path):
         click.echo(f"{title:<{_WIDTH}}{text}")
-
-
-def _asked_answers(mode: templates.ConfigMode, defaults: templates.Answers) -> templates.Answers:
-    """Return the answers of the user to the questions of a mode."""
-    path = click.prompt("Directory of the dump (absolute)", default=defaults.path)
-    net_name = defaults.net_name if mode.is_acl else click.prompt("Name of the network", default="Net")
-    iteration = click.prompt('Iterations, such as 0|5-8, or "all"', default=defaults.iteration)
-    kernels = ""
-    if mode.selects:
-        question = "Operators, types or full names with commas between them (empty: all)"
-        kernels = click.prompt(question, default="", show_default=False)
-    names = tuple(filter(None, map(str.strip, kernels.split(","))))
-    return templates.Answers(path, net_name, iteration, names)
 
 
 def _commands(mode: str, target: str, path: Path) -> list[tuple[str, str]]:

@@ -157,24 +157,19 @@ def command(
         raise click.UsageError("--csv, --json and --parquet exclude each other")
     if is_read_only and parquet is not None:
         raise click.UsageError("--parquet writes a file and excludes --read-only")
-    names, question = _split(arguments)
+    # the question is the last argument, if it has several words and is no file
+    *names, last = arguments
+    is_word = " " not in last.strip() and "\n" not in last.strip()
+    if is_source := is_word or os.path.lexists(last) or sources.is_named(last):
+        names.append(last)
+    elif not names:
+        raise ToolError(ReturnCode.PARAMETER, "the question needs a dump before it: msdump query DUMP ...")
     given = sources.parse_sources(names)
     with Session(given, measures=measures, executor=executor, is_read_only=is_read_only) as session:
         try:
-            _answer(session, sys.stdin.read() if question is None else question, parquet, is_csv=is_csv)
+            _answer(session, sys.stdin.read() if is_source else last, parquet, is_csv=is_csv)
         finally:
             messages.say_each("warning", [*session.faults])
-
-
-def _split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
-    """Return the sources and the question, if any: a last argument of several words, and no file."""
-    *others, last = arguments
-    is_word = " " not in last.strip() and "\n" not in last.strip()
-    if is_word or os.path.lexists(last) or sources.is_named(last):
-        return arguments, None
-    if not others:
-        raise ToolError(ReturnCode.PARAMETER, "the question needs a dump before it: msdump query DUMP ...")
-    return tuple(others), last
 
 
 def _answer(session: Session, question: str, parquet: str | None, *, is_csv: bool) -> None:

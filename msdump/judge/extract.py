@@ -115,7 +115,15 @@ def find_run(
         for record in folder.records:
             if not record.is_parameter and record.path:
                 known[folder.path].setdefault(record.full_name or record.op_name, []).append(record)
-    name = _name_in_dump(operator, (name for listed in known.values() for name in listed), folders)
+    names: dict[str, set[str]] = {name: set() for listed in known.values() for name in listed}
+    for folder in folders:
+        add_onnx_names(names, folder.operator_graph)
+    if not names:
+        raise InputError(f"the dump has no tensors of an operator {operator!r}")
+    found = find_operators(operator, names)
+    if len(found) != 1:
+        raise InputError(describe_miss(operator, names, found))
+    (name,) = found
     having = [folder for folder in folders if name in known[folder.path]]
     # the last iteration of the first rank
     directory = max(having, key=lambda each: (-each.rank, each.key.iteration or 0))
@@ -145,19 +153,6 @@ def _by_pass(records: Iterable[Record]) -> dict[int, list[Record]]:
     for record in records:
         passes.setdefault(record.pass_number, []).append(record)
     return passes
-
-
-def _name_in_dump(asked: str, listed: Iterable[str], folders: Iterable[Iteration]) -> str:
-    """Return the operator's name in the dump; InputError where there is none, or several."""
-    known: dict[str, set[str]] = {name: set() for name in listed}
-    for folder in folders:
-        add_onnx_names(known, folder.operator_graph)
-    if not known:
-        raise InputError(f"the dump has no tensors of an operator {asked!r}")
-    found = find_operators(asked, known)
-    if len(found) != 1:
-        raise InputError(describe_miss(asked, known, found))
-    return found[0]
 
 
 def _ranges(numbers: Iterable[int]) -> str:

@@ -231,8 +231,19 @@ def recipes_of(graph: Graph, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
 def drawn(made: Iterable[Recipe], seed: int, step: int) -> dict[str, Any]:
     """Return the inputs of recipes: the same for the same seed and step."""
     # Seeded by the step too: its inputs do not depend on whether the steps before it were run.
-    generator = np.random.default_rng((seed, step))
-    return {recipe.name: _drawn(recipe, generator) for recipe in made}
+    generator, arrays = np.random.default_rng((seed, step)), dict[str, Any]()
+    for each in made:
+        if each.fill is not None:
+            array = np.full(each.shape, each.fill, each.type.numpy)
+        elif each.counts:
+            positions = np.arange(each.shape[-1]) % (each.below or max(1, each.shape[-1]))
+            array = np.broadcast_to(positions, each.shape).astype(each.type.numpy)
+        elif each.below is not None:
+            array = np.asarray(generator.integers(0, each.below, each.shape)).astype(each.type.numpy)
+        else:
+            array = _elements(each.type, each.shape, generator)
+        arrays[each.name] = array
+    return arrays
 
 
 def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, Any]:
@@ -241,34 +252,20 @@ def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, An
     Zeros stay in place, as they mark padding and masks. Integers that are not all equal are replaced by
     random ones from the smallest to the largest; other elements by randomly chosen elements of the array.
     """
-    generator = np.random.default_rng(seed)
-    return {name: _redrawn(array, generator) for name, array in arrays.items()}
-
-
-def _redrawn(array: Any, generator: np.random.Generator) -> Any:
-    if not isinstance(array, np.ndarray) or array.dtype.kind in "OSUb":
-        return array
-    is_drawn = array != 0
-    given = array[is_drawn]
-    if array.dtype.kind in "iu" and len(np.unique(given)) > _SMALL_RANGE:
-        low, high = given.min(), given.max()
-        drawn = generator.integers(low, high, given.size, array.dtype, endpoint=True)
-    else:
-        drawn = given[generator.integers(0, max(1, given.size), given.size)]
-    made = array.copy()
-    made[is_drawn] = drawn
-    return made
-
-
-def _drawn(recipe: Recipe, generator: np.random.Generator) -> Any:
-    if recipe.fill is not None:
-        return np.full(recipe.shape, recipe.fill, recipe.type.numpy)
-    if recipe.counts:
-        positions = np.arange(recipe.shape[-1]) % (recipe.below or max(1, recipe.shape[-1]))
-        return np.broadcast_to(positions, recipe.shape).astype(recipe.type.numpy)
-    if recipe.below is not None:
-        return np.asarray(generator.integers(0, recipe.below, recipe.shape)).astype(recipe.type.numpy)
-    return _elements(recipe.type, recipe.shape, generator)
+    generator, drawn = np.random.default_rng(seed), dict(arrays)
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind in "OSUb":
+            continue
+        is_drawn = array != 0
+        given = array[is_drawn]
+        if array.dtype.kind in "iu" and len(np.unique(given)) > _SMALL_RANGE:
+            low, high = given.min(), given.max()
+            elements = generator.integers(low, high, given.size, array.dtype, endpoint=True)
+        else:
+            elements = given[generator.integers(0, max(1, given.size), given.size)]
+        drawn[name] = array.copy()
+        drawn[name][is_drawn] = elements
+    return drawn
 
 
 def _check_type(graph: Graph, value: Value) -> None:

@@ -9,7 +9,6 @@ from .check import LeftOut as LeftOut
 from .check import ModelPreview as ModelPreview
 from .check import Unmatched as Unmatched
 from .check import Unrunnable as Unrunnable
-from .check import describe as describe
 from .check import forecast as forecast
 from .check import preview_model as preview_model
 from .check import subjects as subjects

@@ -168,11 +168,6 @@ _NAMES: Final = {
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def describe(plan: DumpPlan) -> str:
-    """Return the description of a plan, lines ``subject: words``; settings at their default have none."""
-    return "\n".join(f"{subject + ':':<12}{words}" for subject, words in subjects(plan).items())
-
-
 def subjects(plan: DumpPlan) -> dict[str, str]:
     """Return the words of the description of a plan by their subject, such as "iterations"."""
     context, when = plan.context, plan.when

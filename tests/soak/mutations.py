@@ -20,7 +20,7 @@ from msdump.errors import MsdumpError
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
 from msdump.judge import inputs
-from msdump.look import describe
+from msdump.look import subjects
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import (
     open_dump,
@@ -167,7 +167,7 @@ def _configuration(path):
     data = source.read(str(path), "CONFIG")
     for context in CONTEXTS:
         plan = mindspore.parse(data, str(path), context)
-        describe(plan).encode()
+        "\n".join(subjects(plan).values()).encode()
         for name in ("Default/conv1-Conv2d/Conv2D-op0", 50 * "aA"):
             plan.what.selector.selects(name)
 
