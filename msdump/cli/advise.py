@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,9 +28,7 @@ from msdump.judge.advise import (
     Named,
     Progress,
     SearchEnd,
-    Truth,
     TypeSet,
-    Unseen,
     Values,
     Variants,
     advise,
@@ -160,21 +158,6 @@ _SEEN: Final = 4  # inputs that the search looks at
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The options of advice, as ``--help`` describes them."""
-
-    graph: Graph
-    mine: Variant
-    golden: Variant
-    bound: float
-    to: str
-    output: str
-    paths: tuple[str, ...]
-    sizes: dict[str, int]
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The smallest set of operators to keep that was found.
 
@@ -217,39 +200,69 @@ DOCUMENT: Final = Document(
 )
 
 
-def answer(question: Question) -> None:
-    """Search, print and write the result, and exit: 0 with a confirmed set, 1 without."""
+def answer(
+    graph: Graph,
+    mine: Variant,
+    golden: Variant,
+    *,
+    bound: float,
+    to: str,
+    output: str | None,
+    paths: Sequence[str],
+    sizes: Mapping[str, int],
+    seed: int,
+) -> None:
+    """Search, print and write the result, and exit: 0 with a confirmed set, 1 without.
+
+    The last of several files of inputs confirms the result, as do all beyond four. Made-up inputs draw from
+    the values of the files' arrays.
+    """
     started = time.perf_counter()
-    mode = _mode(question)
-    seen, held, made_up = _inputs(question)
-    overflow = question.mine.context.overflow_mode
-    variants = Variants(question.graph, mode, overflow, dtypes.from_name(question.to))
+    if mine.context.device_target is not DeviceTarget.ASCEND:
+        raise InputError(f"--advise needs a variant of the emulated device, not --mine {mine.text}")
+    mode = mine.context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16
+    if to == "bfloat16" and mode in {
+        PrecisionMode.ALLOW_FP32_TO_BF16,
+        PrecisionMode.ALLOW_MIX_PRECISION_BF16,
+    }:
+        raise InputError(f"--to bfloat16: operators compute in bfloat16 already under {mode}")
+    read = [(path, bind_inputs(graph, (), inputs.from_file(graph, path))) for path in paths]
+    count = min(_SEEN, max(1, len(read) - 1))
+
+    def made_up(number: int, seed: int = seed + 1, like: Named = read) -> tuple[str, Values]:
+        if not like:
+            arrays = inputs.made_up(graph, sizes, seed, number)
+            return f"{_SEED}{seed}.{number}", bind_inputs(graph, (), arrays)
+        path, feeds = like[number % len(like)]
+        return f"{_LIKE}{path} {seed}.{number}", inputs.like(feeds, (seed, number))
+
+    seen = [
+        *read[:count],
+        *(made_up(number, seed, read[:count]) for number in range(_SEEN - len(read[:count]))),
+    ]
+    variants = Variants(graph, mode, mine.context.overflow_mode, dtypes.from_name(to))
+    side = make_side(graph, golden, WeightCopies(), trains=False)
+    # golden runs seldom: each operator has a session of its own, which frees its packed weights after the run
+    side.runs.forget_sessions()
+    alone = Observer()
+    alone.interest = Interest((True,) * len(side.graph.nodes), one_by_one=True)
+    names = [value.name for value in graph.outputs]
+
+    def truth(feeds: Values) -> Values:
+        return dict(zip(names, side.runs.infer(feeds, alone), strict=True))
+
     mark_started()
     with messages.bar("operators", 0) as bar:
-        advice = advise(
-            variants, _truth(question), seen, held, made_up, bound=question.bound, progress=_Shown(bar)
-        )
+        advice = advise(variants, truth, seen, read[count:], made_up, bound=bound, progress=_Shown(bar))
     seconds = time.perf_counter() - started
-    written = write(advice, mode, question.output) if advice.types and question.output else []
-    found = Answer(advice, question.mine.text, written)
+    written = write(advice, mode, output) if advice.types and output else []
+    found = Answer(advice, mine.text, written)
     documents.show(DOCUMENT, found, _lines(found, seconds))
     if advice.outcome is SearchEnd.INTERRUPTED:
         messages.say("interrupted; the smallest set so far follows")
         leave(INTERRUPTED)
     if not advice.is_confirmed:
         leave(FAILED)
-
-
-def _mode(question: Question) -> PrecisionMode:
-    if question.mine.context.device_target is not DeviceTarget.ASCEND:
-        raise InputError(f"--advise needs a variant of the emulated device, not --mine {question.mine.text}")
-    mode = question.mine.context.precision_mode or PrecisionMode.ALLOW_FP32_TO_FP16
-    if question.to == "bfloat16" and mode in {
-        PrecisionMode.ALLOW_FP32_TO_BF16,
-        PrecisionMode.ALLOW_MIX_PRECISION_BF16,
-    }:
-        raise InputError(f"--to bfloat16: operators compute in bfloat16 already under {mode}")
-    return mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,36 +283,3 @@ class _Shown(Progress):
     def expect(self, operators: float) -> None:
         """Set the end of the bar, and so its estimate of the time that is left."""
         self.bar.expect(round(operators))
-
-
-def _truth(question: Question) -> Truth:
-    side = make_side(question.graph, question.golden, WeightCopies(), trains=False)
-    # golden runs seldom: each operator has a session of its own, which frees its packed weights after the run
-    side.runs.forget_sessions()
-    alone = Observer()
-    alone.interest = Interest((True,) * len(side.graph.nodes), one_by_one=True)
-    names = [value.name for value in question.graph.outputs]
-    return lambda feeds: dict(zip(names, side.runs.infer(feeds, alone), strict=True))
-
-
-def _inputs(question: Question) -> tuple[Named, Named, Unseen]:
-    """Return the inputs of the search, the inputs held back to confirm its result, and a generator of more.
-
-    The last of several files is held back, and all beyond four. Generated inputs draw
-    from the values of the files' arrays.
-    """
-    graph = question.graph
-    read = [(path, bind_inputs(graph, (), inputs.from_file(graph, path))) for path in question.paths]
-
-    count = min(_SEEN, max(1, len(read) - 1))
-
-    def made_up(number: int, seed: int = question.seed + 1, like: Named = read) -> tuple[str, Values]:
-        if not like:
-            arrays = inputs.made_up(graph, question.sizes, seed, number)
-            return f"{_SEED}{seed}.{number}", bind_inputs(graph, (), arrays)
-        path, feeds = like[number % len(like)]
-        return f"{_LIKE}{path} {seed}.{number}", inputs.like(feeds, (seed, number))
-
-    seen = read[:count]
-    others = [made_up(number, question.seed, seen) for number in range(_SEEN - len(seen))]
-    return [*seen, *others], read[count:], made_up

@@ -30,7 +30,6 @@ _DEFAULT: Final = "max,min,avg,l2norm,nan,negative inf,positive inf"
     "--stat",
     "statistics",
     default=_DEFAULT,
-    show_default=True,
     metavar="NAME,...",
     help="Statistics, by their names in statistic_category; also md5.",
 )

@@ -99,7 +99,6 @@ rerun_options: Final = command_options.applied(
     _rerun(
         "--arithmetic",
         default="float32",
-        show_default=True,
         metavar="VARIANT",
         help="Variant that GOLDEN was computed in, such as Ascend:force_fp16. Needs --model.",
     ),

@@ -71,30 +71,17 @@ _files_of_dtypes: Final = applied(
     help="Graph file: JSON for msaccucmp -f, text of ge_proto, or text of ge_onnx.",
 )
 @sections.output("--node-names", is_flag=True, help="Use the operator names of acl and torchair dumps.")
-@_compilation(
-    "--fusion-switch",
-    type=click.Choice(("on", "off")),
-    default="on",
-    show_default=True,
-    help="Fusion of operators.",
-)
+@_compilation("--fusion-switch", type=click.Choice(("on", "off")), default="on", help="Fusion of operators.")
 @_compilation(
     "--precision-mode",
     type=click.Choice([str(mode) for mode in PrecisionMode]),
     default=str(PrecisionMode.ALLOW_FP32_TO_FP16),
-    show_default=True,
     help="Precision mode of the device.",
 )
 @_files_of_dtypes
 @messages.verbose
 def command(
-    *,
-    model: str,
-    output: str,
-    node_names: bool,
-    fusion_switch: str,
-    precision_mode: str,
-    **dtypes: str,
+    *, model: str, output: str, node_names: bool, fusion_switch: str, precision_mode: str, **dtypes: str
 ) -> None:
     """Write the graph that Ascend O2 makes of a model.
 

@@ -70,9 +70,7 @@ _conversion: Final = sections.Section("Conversion")
 @sections.selection(
     "-i", "--input-index", type=click.IntRange(min=0), help="Convert only this input of a single file."
 )
-@sections.selection(
-    "-v", "--version", type=click.IntRange(1, 2), default=2, show_default=True, help="Version of the files."
-)
+@sections.selection("-v", "--version", type=click.IntRange(1, 2), default=2, help="Version of the files.")
 @_conversion("-f", "--format", "form", metavar="FORMAT", help="Memory format of the results, such as NCHW.")
 @_conversion(
     *("-s", "--shape"),
@@ -88,14 +86,11 @@ _conversion: Final = sections.Section("Conversion")
     metavar="DIR",
     help="Directory of user-defined conversions: DIR/format_convert/convert_SOURCE_to_TARGET.py.",
 )
-@sections.output(
-    "-out", "--output", default=".", show_default=True, type=click.Path(), help="Directory of the results."
-)
+@sections.output("-out", "--output", default=".", type=click.Path(), help="Directory of the results.")
 @sections.output(
     *("-t", "--type", "kind"),
     type=click.Choice([*map(str, OutputKind), _ONNX]),
     default="npy",
-    show_default=True,
     help="File type of the results.",
 )
 @documents.option

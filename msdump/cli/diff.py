@@ -12,7 +12,6 @@ import click
 from msdump.cli import advise as advise_options
 from msdump.cli import messages, options, sections, verdicts
 from msdump.cli import output as documents
-from msdump.cli.advise import Question
 from msdump.cli.advise import answer as advise
 from msdump.cli.output import Document, Shape
 from msdump.cli.program import FAILED, INTERRUPTED, REFUSED, leave, mark_started
@@ -148,16 +147,10 @@ _variants: Final = sections.Section("Variants")
 @click.argument(
     "other", type=click.Path(), required=False, help="Reference model, such as the unquantised one."
 )
-@_variants(
-    "--mine",
-    metavar="VARIANT",
-    show_default="Ascend, with OTHER float32",
-    help="Variant of MODEL.",
-)
+@_variants("--mine", metavar="VARIANT", show_default="Ascend, with OTHER float32", help="Variant of MODEL.")
 @_variants(
     "--golden",
     default="float32",
-    show_default=True,
     metavar="VARIANT",
     help="Variant of the reference side, or the PyTorch module of an export: torch:file.py:NAME.",
 )
@@ -176,16 +169,11 @@ _variants: Final = sections.Section("Variants")
     help="Seed of made-up inputs and of random operators without a seed.",
 )
 @options.dimensions
-@sections.inputs(
-    "--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs of each side."
-)
+@sections.inputs("--steps", type=click.IntRange(min=1), default=1, help="Number of runs of each side.")
 @sections.inputs("--train", is_flag=True, help="Run training steps, all on the inputs of step 0.")
 @verdicts.limits
 @sections.search(
-    "--bisect",
-    "bisects",
-    is_flag=True,
-    help="Find the smallest part of MODEL that explains the difference.",
+    "--bisect", "bisects", is_flag=True, help="Find the smallest part of MODEL that explains the difference."
 )
 @advise_options.advice
 @verdicts.view
@@ -244,7 +232,15 @@ def command(
     if bound is not None:
         _refuse(train or steps > 1 or other is not None, _ADVISED)
         graph, kept = mindspore.load_graph(model, device=_device(sides)), to or "float32"
-        advise(Question(graph, *sides, bound, kept, output or "", files, dimensions, seed or 0))
+        advise(
+            *(graph, *sides),
+            bound=bound,
+            to=kept,
+            output=output,
+            paths=files,
+            sizes=dimensions,
+            seed=seed or 0,
+        )
         return
     _refuse(to is not None or (output is not None and not bisects), _MISPLACED)
     runs_on_gpu = any(side.context.device_target is DeviceTarget.GPU for side in sides)

@@ -128,10 +128,7 @@ def _is_open(slot: SlotAccount) -> bool:
     "operator", help="Operator: full name or its end, file name or its operator part, or ONNX node name."
 )
 @sections.selection(
-    "--model",
-    type=click.Path(),
-    metavar="MODEL.onnx",
-    help="Model of the dump, for operators without files.",
+    "--model", type=click.Path(), metavar="MODEL.onnx", help="Model of the dump, for operators without files."
 )
 @sections.selection(
     "--config",

@@ -19,17 +19,10 @@ _MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
 
 @click.command(name="init", cls=sections.Command)
 @sections.selection(
-    "--mode",
-    type=click.Choice(tuple(templates.MODES)),
-    help="Mode of the dump.",
-    show_default="sync",
+    "--mode", type=click.Choice(tuple(templates.MODES)), help="Mode of the dump.", show_default="sync"
 )
 @sections.selection(
-    "--iteration",
-    default="0",
-    show_default=True,
-    metavar="TEXT",
-    help="Iterations to dump, such as 0|5-8, or all.",
+    "--iteration", default="0", metavar="TEXT", help="Iterations to dump, such as 0|5-8, or all."
 )
 @sections.selection("--yes", is_flag=True, help="Take the default of each prompt.")
 @sections.output(
@@ -39,7 +32,6 @@ _MODE: Final = 0o644  # no tensors: colleagues may read it, unlike a dump
     type=click.Path(dir_okay=False),
     metavar="FILE.json",
     default="data_dump.json",
-    show_default=True,
     help="Path of the configuration.",
 )
 @sections.output("--force", is_flag=True, help="Replace an existing file.")

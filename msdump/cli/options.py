@@ -160,5 +160,5 @@ dimensions: Final = sections.inputs(
 
 def result_directory(text: str, **settings: Any) -> _Option:
     """Return the option for a command's directory of results, with CANN's spelling ``-out``."""
-    settings = settings or {"default": ".", "show_default": True}
+    settings = settings or {"default": "."}
     return sections.output("-o", "-out", "--output", type=click.Path(), help=text, **settings)

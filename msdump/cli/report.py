@@ -100,9 +100,7 @@ _report_options: Final = applied(
         default=True,
         help="Leave out code lines and absolute paths.",
     ),
-    sections.output(
-        "-o", "--output", default="report.html", show_default=True, type=click.Path(), help="Page to write."
-    ),
+    sections.output("-o", "--output", default="report.html", type=click.Path(), help="Page to write."),
     sections.output("--open", "is_opened", is_flag=True, help="Show the page in a browser."),
     _exports(
         "--annotate",
@@ -141,8 +139,7 @@ def _gather(request: ReportRequest) -> DumpReport:
         golden = open_dump(request.golden, request.golden_execution)
     with messages.bar("directories", len(opened.iterations)) as advance:
         question = ReportQuestion(
-            *(golden, compared, alone, plan, rules, request.histograms),
-            *(request.executor, advance),
+            *(golden, compared, alone, plan, rules, request.histograms), *(request.executor, advance)
         )
         report = collecting.collect(opened, question)
     return report if request.has_source else collecting.redact(report)

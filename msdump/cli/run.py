@@ -515,7 +515,7 @@ _steps: Final = sections.Section("Steps and training")
     callback=_parse_replaced,
     help="Tensor in place of an operator's output, in every step; OPERATOR:1 is output 1. (repeatable)",
 )
-@_steps("--steps", type=click.IntRange(min=1), default=1, show_default=True, help="Number of steps.")
+@_steps("--steps", type=click.IntRange(min=1), default=1, help="Number of steps.")
 @_steps("--train", is_flag=True, help="Run training steps and print the loss.")
 @_steps("--save-state", type=click.Path(), metavar="FILE.npz", help="Write the variables after training.")
 @_steps(

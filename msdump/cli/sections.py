@@ -23,8 +23,9 @@ class Option(click.Option):
     """An option with the title of its section in ``--help``."""
 
     def __init__(self, *names: Any, section: str, **settings: Any) -> None:
-        """Declare an option as ``click.Option`` does."""
-        super().__init__(*names, **settings)
+        """Declare an option as ``click.Option`` does; ``--help`` shows its default."""
+        is_shown = settings.get("default") not in {None, ""} and not settings.get("is_flag")
+        super().__init__(*names, **{"show_default": is_shown or None, **settings})
         self.section = section
         if isinstance(self.type, click.IntRange | click.FloatRange) and not self.count:
             self.metavar = self.metavar or "N"

@@ -172,9 +172,7 @@ def _slice(inspection: Inspection) -> Iterator[str]:
 @click.command(name="show", cls=sections.Command)
 @click.argument("path", type=click.Path(), metavar="DUMP", help="Dump, .npy file, or dump file of CANN.")
 @click.argument(
-    "operator",
-    required=False,
-    help="Operator: full name, name in files, last component or part; * and ?.",
+    "operator", required=False, help="Operator: full name, name in files, last component or part; * and ?."
 )
 @sections.selection(
     "--slot",

@@ -24,7 +24,6 @@ _precision: Final = sections.Section("Precision")
     "--loss",
     metavar=f"[{'|'.join(LOSSES)}][:OPTIONS]",
     default="softmax_cross_entropy",
-    show_default=True,
     help="Loss function. Options are positional or named: mse:sum, smooth_l1:none,beta=0.5.",
 )
 @sections.training(
@@ -32,7 +31,6 @@ _precision: Final = sections.Section("Precision")
     multiple=True,
     metavar=f"[PATTERN=][{'|'.join(OPTIMIZERS)}][:OPTIONS]",
     default=("momentum:0.01,0.9",),
-    show_default=True,
     help="Optimizer. Options are positional or named: adam:0.001,weight_decay=0.02. With PATTERN the "
     "optimizer updates the parameters with matching names; the first match counts; equal ones are one, "
     "unless name=NAME differs. (repeatable)",
@@ -80,13 +78,10 @@ _precision: Final = sections.Section("Precision")
     "--device-target",
     metavar=f"[{'|'.join(DeviceTarget)}]",
     default="CPU",
-    show_default=True,
     help="Device of the overflow check.",
 )
 @options.dimensions
-@sections.inputs(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random operators."
-)
+@sections.inputs("--seed", type=click.IntRange(min=0), default=0, help="Seed of random operators.")
 @messages.verbose
 def command(
     *,

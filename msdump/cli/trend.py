@@ -57,7 +57,6 @@ _NONFINITE: Final = "!"
     "slots",
     multiple=True,
     default=("output:0",),
-    show_default=True,
     metavar="IO:NUMBER",
     help="Input or output. (repeatable)",
 )
@@ -65,7 +64,6 @@ _NONFINITE: Final = "!"
     "--stat",
     "statistics",
     default="max,min,l2norm,nan",
-    show_default=True,
     metavar="NAME,...",
     help="Statistics, by their names in statistic_category; nan is short for 'nan count'.",
 )

@@ -46,11 +46,7 @@ def _first(rule: UndecidedRule) -> str:
 
 
 DOCUMENT: Final = Document(
-    Shape(
-        WatchReport,
-        "rules=checked count hits=shown undecided unreadable",
-        name="WatchDocument",
-    ),
+    Shape(WatchReport, "rules=checked count hits=shown undecided unreadable", name="WatchDocument"),
     Shape(
         Hit,
         "rule=rule.name condition=rule.condition parameter=limit.parameter? limit=limit.value"

@@ -12,16 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture import (
-    EXCEPTIONS,
-    Process,
-    dump_of,
-    operators,
-    refusals,
-    select,
-    selection,
-    unmatched,
-)
+from msdump.capture import EXCEPTIONS, Process, dump_of, operators, refusals, select, selection, unmatched
 from msdump.counters import ModelIdentity, Run
 from msdump.device import BASE, Ascend, Block, DeviceTensor, formats
 from msdump.dtypes import STRING, DType
@@ -36,10 +27,7 @@ from msdump.execute import (
     values,
 )
 from msdump.graph import Graph, MixedTypes, Node, collective, mixed_types, reads, uses_float_status
-from msdump.judge import (
-    MOST_DIMENSIONS,
-    is_array,
-)
+from msdump.judge import MOST_DIMENSIONS, is_array
 from msdump.observer import NodeRun, Observer
 from msdump.plan import (
     NO_OPERATOR_DTYPES,

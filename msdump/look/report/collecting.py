@@ -23,12 +23,7 @@ from msdump.judge import answer
 from msdump.judge.verdict import Finding, Report
 from msdump.look import DumpedFolder, watching
 from msdump.look.report import problems
-from msdump.look.report.curves import (
-    TensorHistogram,
-    TrainingCurve,
-    operator_histograms,
-    training_curves,
-)
+from msdump.look.report.curves import TensorHistogram, TrainingCurve, operator_histograms, training_curves
 from msdump.look.report.operators import (
     OperatorKey,
     ReportedOperator,
@@ -37,12 +32,7 @@ from msdump.look.report.operators import (
     source_excerpt,
 )
 from msdump.look.report.problems import OperatorVerdict, ProblemKind, ReportedProblem
-from msdump.look.report.series import (
-    SeriesTable,
-    StatisticSeries,
-    read_directories,
-    spans,
-)
+from msdump.look.report.series import SeriesTable, StatisticSeries, read_directories, spans
 from msdump.plan import DumpPlan, Trigger
 from msdump.read import Dump, Iteration, OperatorGraph
 from msdump.record import IO
@@ -215,11 +205,7 @@ class _Collector:
         verdicts = {number: problems.judge_operator(findings) for number, findings in grouped.items()}
         found = [*self._problems(grouped, verdicts)]
         if compared is not None:
-            compared_faults = (
-                *compared.networks,
-                *compared.unreadable,
-                *compared.unread,
-            )
+            compared_faults = (*compared.networks, *compared.unreadable, *compared.unread)
             self._faults |= dict.fromkeys(compared_faults)
             has_rerun = any(each.own for each in compared.findings)
             advice = answer.next_step(compared, answer.Compared(dump=dump.path, has_rerun=has_rerun))
