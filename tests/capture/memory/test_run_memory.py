@@ -142,9 +142,9 @@ def observed(door, monkeypatch, model, runs, **context):
     """Return which undumped runs of a network were observed operator by operator."""
     network, seen, execute = door.load(model, **context), [], Program.execute
 
-    def execute_and_note(program, frame, observer):
+    def execute_and_note(program, frame, observer, *replaced):
         seen.append(observer is not None)
-        execute(program, frame, observer)
+        execute(program, frame, observer, *replaced)
 
     monkeypatch.setattr(Program, "execute", execute_and_note)
     for feeds in runs:
