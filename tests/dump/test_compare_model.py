@@ -187,3 +187,37 @@ def test_what_kernels_hide_is_named(door, mode, expected, place, changed):
 
     found = [each["operator"] for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
     assert expected == [re.split("[/_]", name)[-1] for name in found]
+
+
+def layers(*, is_other):
+    """Return two dense layers and a normalization, as one exporter writes them or another one."""
+    draw = np.random.default_rng(11)
+    arrays = {f"{name}{layer}": draw.standard_normal(shape, np.float32) / 4
+              for layer in range(3) for name, shape in (("w", (16, 16)), ("b", (16,)))}  # fmt: skip
+    arrays |= {"scale": np.ones(16, np.float32), "bias": np.zeros(16, np.float32)}
+    nodes, value = [], "x"
+    for layer, activation in enumerate(("Relu", "Tanh", "Sigmoid")):
+        if is_other:
+            nodes += [nets.node("Gemm", f"{value} w{layer} b{layer}", f"g{layer}", f"/net/{layer}/Gemm")]
+        else:
+            nodes += [nets.node("MatMul", f"{value} w{layer}", f"m{layer}", f"node_linear_{layer}")]
+            nodes += [nets.node("Add", f"b{layer} m{layer}", f"g{layer}", f"node_add_{layer}")]
+        name = f"/net/{layer}/act" if is_other else f"node_{activation.lower()}"
+        value = f"a{layer}"
+        nodes += [nets.node(activation, f"g{layer}", value, name)]
+    nodes += [nets.node("LayerNormalization", f"{value} scale bias", "y", "/net/ln" if is_other else "ln")]
+    return nets.model(nodes, [nets.value("x", [4, 16])], ["y"], arrays, opset=18)
+
+
+@pytest.mark.parametrize("fault", ["", "weight", "own"])
+def test_another_exporters_dump_is_judged_by_the_model(door, fault):
+    """A dump with other operator names and groups is paired with the model, and its fault alone is named."""
+    feeds = {"x": np.random.default_rng(2).standard_normal((4, 16), np.float32)}
+    golden, wrong = door.aside("golden", layers(is_other=False), feeds), layers(is_other=True)
+    if fault == "weight":
+        wrong = nets.with_weight(wrong, "w1", lambda array: array * np.float32(1.2))
+    if fault == "own":
+        wrong.graph.node[-1].attribute.append(onnx.helper.make_attribute("epsilon", 0.5))
+    mine = door.aside("mine", wrong, feeds)
+
+    assert [fault] * bool(fault) == [each[0] for each in operators(mine, golden, f"{golden}.onnx")]

@@ -14,14 +14,18 @@ from msdump.judge.compare.executions import OperatorExecution
 from msdump.judge.compare.folders import ComparedFolder, missing_operators
 from msdump.judge.pair import (
     INPUTS,
+    Alignment,
     MatchedNames,
     OperatorPair,
     align_with_model,
     canonical_type,
     is_commutative,
+    is_quantised,
     kinds,
+    type_of,
 )
 from msdump.judge.rerun import (
+    LEAST_FIT,
     Arithmetic,
     CompiledModel,
     DumpedValues,
@@ -73,8 +77,6 @@ def _is_in_golden(execution: OperatorExecution, matched: MatchedNames) -> bool:
 
 
 _MOST_NAMED: Final = 3
-_LEAST_FIT: Final = 0.5
-"""Share of the dump's operators that a model must have to be the dump's."""
 
 
 class Rerunning:
@@ -125,9 +127,9 @@ class Rerunning:
         listed = [_rerun_operator(folder, order, graphs[folder.label]) for _, folder, order in executions]
         if self._model is None:
             self._model = self._fitting(listed)
-        labels = self._of_model(listed)
+        pairs = self._pairs_of_model(folders, listed)
+        labels = pairs.keys()
         folders = [folder for folder in folders if folder.label in labels]
-        pairs = {folder.label: _pairs(folder, graphs[folder.label], self._model) for folder in folders}
         operators = [
             replace(each, pair=pairs[each.label].get(each.name)) for each in listed if each.label in labels
         ]
@@ -224,34 +226,56 @@ class Rerunning:
             *self._strangers,
         ]
 
-    def _of_model(self, listed: Sequence[RerunOperator]) -> set[str]:
-        """Return the labels of the directories with a graph of the model; a dump may have other graphs."""
+    def _pairs_of_model(
+        self, folders: Sequence[ComparedFolder], listed: Sequence[RerunOperator]
+    ) -> dict[str, dict[str, OperatorPair]]:
+        """Return the pairs with the model's operators by directory, of those with a graph of the model.
+
+        A dump may have other graphs beside the model's.
+
+        Raises:
+            ToolError: No directory has one.
+        """
         assert self._model is not None
-        labels = {each.label for each in listed}
-        for label, dumped in _by_label(listed).items():
-            if _fit(self._model, dumped) < _LEAST_FIT:
-                labels.remove(label)
-                note = "the model has few operators of its graph"
-                self._strangers += [(each, note) for each in dumped]
-        return labels
+        pairs: dict[str, dict[str, OperatorPair]] = {}
+        why, operators = "", _by_label(listed)
+        for folder in folders:
+            dumped, graph = operators.get(folder.label, []), folder.mine.graph
+            fit = _fit(self._model, dumped)
+            if fit >= LEAST_FIT and not self._model.is_other_form:
+                pairs[folder.label] = _pairs(folder, graph, self._model)
+                continue
+            stranger = next((each for each in dumped if each.name not in self._model.sites), None)
+            lacks = f"; the model lacks {stranger.name} ({stranger.op_type})" if stranger is not None else ""
+            why = why or f"{fit:.0%} of the operator names agree{lacks}, and the dump has no graph file"
+            if graph is not None and not graph.caller:
+                whole = self._model.operator_graphs[0]
+                found = align_with_model((folder.dumped, graph), whole, self._model.digest)
+                why = found.describe_networks()
+                if found.is_one_network:
+                    pairs[folder.label] = _alike_pairs(found, graph, whole)
+                    continue
+            self._strangers += [(each, "the model has few operators of its graph") for each in dumped]
+        if listed and not (pairs or self.runs):
+            raise ToolError(ReturnCode.PARAMETER, f"{self.source} is not the model of the dump: {why}")
+        return pairs
 
     def _fitting(self, listed: Sequence[RerunOperator]) -> CompiledModel:
-        """Return the model, compiled to the form with the operator names of the dump, or of one graph."""
+        """Return the model, compiled to the form with the operator names of the dump, or of one graph.
+
+        If no form has them, the dump is of another form of the model.
+        """
         groups = _by_label(listed)
         dumped = [each for group in groups.values() for each in group]
-        tried: list[CompiledModel] = []
-        for group in [dumped, *groups.values()]:
-            tried.append(fitting(self._models, {each.name: _written_type(each) for each in group}))
-            if not dumped or tried[-1].fit >= _LEAST_FIT:
-                return tried[-1]
-        model = tried[0]
-        first = next((each for each in dumped if each.name not in model.sites), None)
-        stranger = f"; the model lacks {first.name} ({first.op_type})" if first is not None else ""
-        raise ToolError(
-            ReturnCode.PARAMETER,
-            f"{self.source} is not the model of the dump: {model.fit:.0%} of the operator names"
-            f" agree{stranger}",
+        main = self._models[0]
+        are_alike = is_quantised(each.op_type for each in dumped) == is_quantised(
+            each.operator.op_type for each in main.operators
         )
+        for group in [dumped, *groups.values()] if are_alike else ():
+            model = fitting(self._models, {each.name: _written_type(each) for each in group})
+            if model.fit >= LEAST_FIT:
+                return model
+        return CompiledModel(main, main, 0.0, models=self._models, is_other_form=True)
 
 
 def _by_label(listed: Iterable[RerunOperator]) -> dict[str, list[RerunOperator]]:
@@ -299,18 +323,34 @@ def _pairs(
     named = {each.name for each in operators}
     is_unlike = _is_unlike(named, model)
     number = _number_in(model, () if graph is None else graph.operators)
-    if not is_unlike and (graph is None or not _unlike_reads(graph, model.bare_graphs[number], {})):
+    if graph is None or not (is_unlike or _unlike_reads(graph, model.bare_graphs[number], {})):
         return {}
     whole = model.operator_graphs[number]
-    if graph is None:
-        return {}
     found = align_with_model((folder.dumped, graph), whole, model.digest)
     pairs = {names.sanitize(mine): pair for mine, pair in found.of_mine.items()}
+    if folder.theirs.graph is not None and not model.is_compiled:
+        # the graphs of both dumps show which operators replace others, and groups that compute the same
+        groups = ((name, pair) for name, pair in pairs.items() if not pair.is_single)
+        pairs |= {name: OperatorPair(outputs=pair.outputs) for name, pair in groups}
     told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
     if not is_unlike and _unlike_reads(graph, whole, told):
         return {}  # the wiring differs by any names: keep the names
     taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # names of other operators
     return taken | pairs
+
+
+def _alike_pairs(found: Alignment, dumped: OperatorGraph, model: OperatorGraph) -> dict[str, OperatorPair]:
+    """Return the pairs of single operators that read alike, for a dump of another form of the model.
+
+    Where an exporter or a simplifier computed otherwise, files alone judge.
+    """
+    pairs = dict.fromkeys(map(names.sanitize, dumped.operators), _ALONE)
+    for name, pair in found.of_mine.items():
+        if pair.is_single:
+            mine, counterpart = dumped.operators[name], model.operators[pair.golden[0]]
+            if type_of(mine) == type_of(counterpart) and len(mine.inputs) == len(counterpart.inputs):
+                pairs[names.sanitize(name)] = pair
+    return pairs
 
 
 def _number_in(model: CompiledModel, operators: Collection[str]) -> int:

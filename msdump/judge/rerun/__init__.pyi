@@ -6,6 +6,7 @@ from .own import RerunOutput as RerunOutput
 from .own import is_near as is_near
 from .reexecution import Reexecution as Reexecution
 from .reexecution import Rerun as Rerun
+from .sites import LEAST_FIT as LEAST_FIT
 from .sites import CompiledModel as CompiledModel
 from .sites import ModelOperator as ModelOperator
 from .sites import RerunOperator as RerunOperator

@@ -187,11 +187,15 @@ class Reexecution:
             site, replaces = None, ""  # a product with the model's weight in few bits
         if site is None:
             text = f"in place of {replaces}" if replaces else ""
-            return Rerun(wiring=text, replaces=replaces, note="the model lacks this operator")
+            note = "the model lacks this operator"
+            if self.values.is_of_other_form:
+                note = "the model computes it in another form"
+            return Rerun(wiring=text, replaces=replaces, note=note)
         if replaces:
             return self._in_the_place(position, site, replaces)
+        is_other_form = self.values.is_of_other_form  # its graph shows its inputs
         rerun = Rerun(
-            wiring=DumpedInputs(self.values, position, self._arithmetic).fault(),
+            wiring="" if is_other_form else DumpedInputs(self.values, position, self._arithmetic).fault(),
             weights=wrong_weights(self.values, position, self._arithmetic),
             names=site.node.inputs,
         )

@@ -82,6 +82,9 @@ class RerunOperator:
         return not (self.is_inserted or self.op_type in INPUTS)
 
 
+LEAST_FIT: Final = 0.5
+"""Share of a dump's operator names that a model must have to be the dump's, and no other form of it."""
+
 _ENOUGH: Final = 1.0  # share of found names at which no other form of the model is tried
 _NUMBER: Final = re.compile(r"(?<=-op)[0-9]+")
 _LAST_NUMBER: Final = re.compile(r"[0-9]+$")
@@ -98,6 +101,8 @@ class CompiledModel:
             on, such as reshapes, do not run and have no files.
         source: Its main graph before a device compiled it.
         models: The graphs of the model before a device compiled it, that of a training step among them.
+        is_other_form: Whether the dump is of another form of the network: of another exporter, simplified,
+            or quantised.
     """
 
     graph: Graph
@@ -105,6 +110,7 @@ class CompiledModel:
     fit: float = 1.0
     is_compiled: bool = False
     models: tuple[Graph, ...] = ()
+    is_other_form: bool = False
 
     @cached_property
     def size(self) -> int:
@@ -339,7 +345,7 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
         replaces = "" if _may_be(operator.name, own_name) else own_name
         found.append(replace(operator, site=site, replaces=replaces))
     strangers = {each.name: each.pair for each in found if each.site is None and each.is_of_model}
-    if strangers:
+    if strangers and not model.is_other_form:
         placed = _Placed(model, strangers, [each.site for each in found if each.site is not None])
         found = [placed.of(each) if each.site is None and each.name in strangers else each for each in found]
     return [_as_model_numbers(each) if model.is_compiled else each for each in found]

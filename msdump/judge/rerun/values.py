@@ -98,6 +98,7 @@ class DumpedValues:
 
     Attributes:
         operators: The operators of the run with the model's operators, in execution order.
+        is_of_other_form: Whether the dump is of another form of the model.
         rounded: By position of an operator: weights that it read as rounded by the device; running again
             uses the dumped ones.
     """
@@ -113,6 +114,7 @@ class DumpedValues:
         ``before`` are the values of the run before, None where it was not dumped.
         """
         self._model = model
+        self.is_of_other_form = model.is_other_form
         self._before = before
         self.operators = place_operators(model, operators)
         self.rounded: dict[int, set[str]] = {}

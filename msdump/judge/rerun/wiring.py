@@ -184,7 +184,7 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
         try:
             array = values.array(graph, name, Holder(tensor, position, site.node))
         except UnfitError:  # another number of elements
-            wrong[tensor.slot] = name
+            wrong |= {} if values.is_of_other_form else {tensor.slot: name}
             continue
         except UNREADABLE:
             continue
@@ -196,7 +196,8 @@ def wrong_weights(values: DumpedValues, position: int, arithmetic: Arithmetic) -
             continue  # a constant folded in the device's arithmetic
         if _is_read_as(array, weight, arithmetic.read_type(site.node, slot), operator):
             continue
-        if any(is_rounded(array, weight, half) for half in HALVES):  # the examined model's weight is rounded
+        # the examined model's weight is rounded, or files alone judge the weights of another form of it
+        if values.is_of_other_form or any(is_rounded(array, weight, half) for half in HALVES):
             values.rounded.setdefault(position, set()).add(name)
         else:
             wrong[tensor.slot] = name
