@@ -20,15 +20,15 @@ test-lowest: ; bash scripts/test_elsewhere.sh lowest
 package: ; bash scripts/package.sh
 # They are installed into fresh environments, and tried there
 test-package: ; bash scripts/test_package.sh
-faults: ; $(PYTHON) -m tests.faults.run --count $(or $(COUNT),200)
+faults: ; $(PYTHON) -m scripts.faults.run --count $(or $(COUNT),200)
 # Goals of speed and memory; make bench ONLY=run,sync JSON=table.json
-bench: ; $(PYTHON) -m tests.bench.run $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")
+bench: ; $(PYTHON) -m scripts.bench.run $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")
 # Two commits in turns: make bench-ab A=main~5 B=main ONLY=run
-bench-ab: ; $(PYTHON) -m tests.bench.ab $(A) $(B) $(if $(ONLY),--only "$(ONLY)")
+bench-ab: ; $(PYTHON) -m scripts.bench.ab $(A) $(B) $(if $(ONLY),--only "$(ONLY)")
 # The table of docs/performance.md from a measured one: make bench-page JSON=table.json
-bench-page: ; $(PYTHON) -m tests.bench.page $(JSON) docs/performance.md
+bench-page: ; $(PYTHON) -m scripts.bench.page $(JSON) docs/performance.md
 # Kills, signals, full disks, threads and mutated inputs: make soak SECONDS=1200
-soak: ; $(PYTHON) -m tests.soak.run --seconds $(or $(SECONDS),60)
+soak: ; $(PYTHON) -m scripts.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
 conformance: ; $(PYTHON) -m tests.conformance.runner
 schema: ; $(PYTHON) -m msdump.config.reference docs/reference/config.md docs/schema/mindspore_dump.schema.json && $(PYTHON) scripts/gradients.py docs/reference/gradients.md && $(PYTHON) scripts/primitives.py docs/reference/primitives.md && $(PYTHON) -m msdump.look.query.columns docs/reference/views.md && $(PYTHON) -m msdump.cli.documents docs/schema

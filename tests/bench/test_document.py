@@ -2,9 +2,9 @@
 
 import json
 
-from tests.bench import document, page
-from tests.bench.document import Document, Line, Verdict
-from tests.bench.measure import Figure
+from scripts.bench import document, page
+from scripts.bench.document import Document, Line, Verdict
+from scripts.bench.measure import Figure
 
 FACTS = {
     "cpu": "A CPU", "cores": 2, "memory_gib": 23.5, "kernel": "Linux 6", "file_system": "tmpfs",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.bench import goals, work
-from tests.bench.goals import Row
+from scripts.bench import goals, work
+from scripts.bench.goals import Row
 
 FEW = (
     Row("run", "run / whole graph", "running.of_whole", (("lenet", 1), ("mobilenetv2", 1)), (1, 2), 1.1),

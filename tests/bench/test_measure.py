@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bench import measure
-from tests.bench.measure import Case, Figure
+from scripts.bench import measure
+from scripts.bench.measure import Case, Figure
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_quartiles_enclose_the_median(values):
 def test_peak_memory_is_that_of_the_process_itself():
     """It grows by memory that a process touches, and does not count its parent's."""
     program = """
-from tests.bench import measure
+from scripts.bench import measure
 before = measure.peak_mib()
 held = bytearray(b"x") * (128 << 20)
 print(before, measure.peak_mib())

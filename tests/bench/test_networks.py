@@ -15,8 +15,8 @@ from msdump.session import Network
 from sample_nets import build as samples
 from sample_nets.resnet50 import net as resnet50
 from sample_nets.tracing import trace
-from tests.bench import sides, whole
-from tests.bench.networks import chains, files, gpt2, llama
+from scripts.bench import sides, whole
+from scripts.bench.networks import chains, files, gpt2, llama
 from tests.dump import settings
 
 TINY = llama.LlamaConfig(vocabulary=97, hidden=64, heads=4, key_heads=2, layers=2, wide=96, positions=128)

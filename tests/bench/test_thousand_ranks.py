@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.bench import thousand_ranks
+from scripts.bench import thousand_ranks
 
 COMMANDS = ["compare, 2 jobs", "baseline, 2 jobs"]
 

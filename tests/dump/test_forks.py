@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from scripts.soak import networks, wholeness
 from tests.dump.conftest import config
-from tests.soak import networks, wholeness
 
 PROGRAM = """
 import gc, json, multiprocessing, os, signal, sys, threading

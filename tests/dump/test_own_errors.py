@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from onnx import numpy_helper
 
 from msdump.cli import main
+from scripts.faults import kernels
 from tests.dump.compared import document
-from tests.faults import kernels
 from tests.texts import parsed
 
 pytestmark = pytest.mark.usefixtures("quiet")

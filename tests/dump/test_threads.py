@@ -13,9 +13,9 @@ import pytest
 import msdump
 from msdump.capture.capture import Capture
 from msdump.errors import ReentryError
+from scripts.soak import networks
 from tests.dump import nets
 from tests.dump.conftest import config
-from tests.soak import networks
 
 ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 X = {"x": np.ones((2, 4), np.float32)}
@@ -27,7 +27,7 @@ def test_calls_from_several_threads(python, tmp_path, number):
     """Each call gives its own result, and is one iteration, whole, in a directory of its own."""
     place = f"networks.SETUPS[{number}], 2, Path({str(tmp_path)!r})"
     process = python(
-        f"from pathlib import Path; from tests.soak import networks, threads; print(threads.calls({place}))"
+        f"from pathlib import Path; from scripts.soak import networks, threads; print(threads.calls({place}))"
     )
 
     out, err = process.communicate(timeout=100)

@@ -9,12 +9,12 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from tests.faults import answers, run, table, trials
-from tests.faults.dumps import CPU, MODES
-from tests.faults.faults import Fault, site
-from tests.faults.further import FURTHER
-from tests.faults.kernels import overflowing, scaled
-from tests.faults.networks import Net, network
+from scripts.faults import answers, run, table, trials
+from scripts.faults.dumps import CPU, MODES
+from scripts.faults.faults import Fault, site
+from scripts.faults.further import FURTHER
+from scripts.faults.kernels import overflowing, scaled
+from scripts.faults.networks import Net, network
 
 SEEDS = (0, 7, 15, 26, 48, 58)
 """Trials of small networks, one in each way to dump."""

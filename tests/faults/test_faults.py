@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import packages, run, table, trials
-from tests.faults.answers import Accused, dumped
-from tests.faults.dumps import CPU, LOCKSTEP
-from tests.faults.violations import guilty, violations
+from scripts.faults import packages, run, table, trials
+from scripts.faults.answers import Accused, dumped
+from scripts.faults.dumps import CPU, LOCKSTEP
+from scripts.faults.violations import guilty, violations
 
 SEEDS = range(24)
 WEIGHTS = {"one value", "scaled", "noise"}

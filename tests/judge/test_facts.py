@@ -15,7 +15,7 @@ from msdump.judge import list_facts
 from msdump.judge.diff import make_side, models, pair_models
 from msdump.judge.pair import GraphSide, align, joined_parts, operator_graphs
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
-from tests.faults.networks import SOUND, network
+from scripts.faults.networks import SOUND, network
 from tests.texts import parsed
 
 MODES = ("float32", "Ascend", "Ascend:force_fp16", "Ascend:allow_fp32_to_bf16", "Ascend:O1", "Ascend:O2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from msdump import open_dump
-from tests.bench import rank_tree
+from scripts.bench import rank_tree
 
 
 def test_ranks_of_one_program_share_its_graphs(tmp_path):

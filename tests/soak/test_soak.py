@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.soak import mutations, wholeness
+from scripts.soak import mutations, wholeness
 
 ROOT = Path(__file__).resolve().parents[2]
 VERDICT = re.compile(
@@ -22,7 +22,7 @@ VERDICT = re.compile(
 @pytest.mark.timeout(180)
 def test_a_short_soak_ends_clean():
     """Every subject has its turn, the last line is the verdict, and the exit code agrees with it."""
-    command = [sys.executable, "-m", "tests.soak.run", "--seconds", "1", "--jobs", "1", "--seed", "1"]
+    command = [sys.executable, "-m", "scripts.soak.run", "--seconds", "1", "--jobs", "1", "--seed", "1"]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
 

@@ -26,7 +26,7 @@ from msdump.record import Artifact
 from msdump.session import Network
 from msdump.store.write import AsyncSink, SyncSink
 from sample_nets.build import build
-from tests.bench import sides
+from scripts.bench import sides
 
 LARGE = 4 << 20
 HEADER = b"A,B\n"

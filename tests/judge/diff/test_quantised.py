@@ -16,8 +16,8 @@ from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from msdump.capture import Process
 from msdump.cli import main
 from msdump.frontends import mindspore
+from scripts.faults.networks import network
 from tests.dump import settings
-from tests.faults.networks import network
 from tests.texts import parsed
 
 FORMS = {"qdq": quantization.QuantFormat.QDQ, "operators": quantization.QuantFormat.QOperator}
