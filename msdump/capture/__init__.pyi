@@ -8,12 +8,12 @@ from .process import Process as Process
 from .recorder import Model as Model
 from .recorder import Recorder as Recorder
 from .recorder import dump_of as dump_of
-from .refusals import GraphRefusals as GraphRefusals
 from .refusals import dropping as dropping
 from .refusals import refusals as refusals
-from .refusals import refuse_by_name as refuse_by_name
+from .selection import GraphRefusals as GraphRefusals
 from .selection import inside as inside
 from .selection import operators as operators
+from .selection import refuse_by_name as refuse_by_name
 from .selection import select as select
 from .selection import similar_names as similar_names
 from .selection import similar_scopes as similar_scopes

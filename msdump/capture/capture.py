@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from msdump import tracing
-from msdump.capture.pipeline import OperatorTensors, operator_records, pipeline, shows_outputs_as_run
-from msdump.capture.selection import Selection, drops_useless, has_useless, is_useless
-from msdump.capture.steps import count_no_tensors
+from msdump.capture.pipeline import operator_records, pipeline, shows_outputs_as_run
+from msdump.capture.selection import GraphRefusals
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
 from msdump.graph import Graph
@@ -130,7 +129,7 @@ class Capture(Observer):
         self,
         graph: Graph,
         plan: DumpPlan,
-        selection: Selection,
+        refusals: GraphRefusals,
         sink: Sink,
         clock: Clock,
         *,
@@ -143,17 +142,16 @@ class Capture(Observer):
         Args:
             graph: The graph, fused where the level fuses.
             plan: The dump plan.
-            selection: Its operators and parameters.
+            refusals: Its operators and tensors that have no files.
             sink: Where files and rows go.
             clock: Gives timestamps.
             device: The emulated device, None on CPU and GPU.
             trigger: Decides operator by operator under ``op_debug_mode`` 3.
             watch: Checks rules on its tensors.
         """
-        on_failure = plan.when.trigger is Trigger.EXCEPTION
+        self._positions = tuple(refusal is None for refusal in refusals.operators)
         # op_debug_mode 4 dumps failing operators alone: only ``failed`` is called
-        self._positions = () if on_failure else tuple(selection.watched)
-        self._takes_failures = on_failure
+        self._takes_failures = plan.when.trigger is Trigger.EXCEPTION
         # CPU and GPU write weights and constants of branches and bodies that ran, after the iteration
         self._records_entries = (
             plan.what.keeps_outputs and plan.context.device_target is not DeviceTarget.ASCEND
@@ -167,12 +165,10 @@ class Capture(Observer):
         self._watch = watch
         self._pipeline = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
-        useless = enumerate([has_useless(node) for node in graph.nodes]) if drops_useless(plan) else ()
-        self._useless = frozenset(position for position, is_so in useless if is_so)
-        self._no_tensors = tuple(
-            count_no_tensors(graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs)
-            for node in graph.nodes
-        )
+        slots = [[*refusals.slots(position)] for position in range(len(graph.nodes))]
+        self._no_tensors = tuple([sum(why is Reason.NO_TENSOR for _, why in each) for each in slots])
+        useless = [{slot for (_, slot), why in each if why is Reason.USELESS} for each in slots]
+        self._useless = {position: each for position, each in enumerate(useless) if each}
         # under op_debug_mode 3 each operator decides by itself
         self._has_sheets = self._pipeline.need is not None and watch is None and trigger is None
         self._has_sheets &= not plan.what.saves_kernel_args
@@ -227,8 +223,7 @@ class Capture(Observer):
     def starting(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of a collective before it runs: it may never return."""
         if self._trigger is None:  # a trigger decides by the results, after the run
-            files = self._files((NodeRun(position, inputs, ()),), is_screened=False)
-            self._pipeline.take(self._directory_of(position), files)
+            self._take(self._directory_of(position), (NodeRun(position, inputs, ()),), is_screened=False)
             self._started = position
 
     def _directory_of(self, position: int) -> str:
@@ -239,32 +234,27 @@ class Capture(Observer):
         if found is not None:
             self._write_measured(batch, found)
             return
-        if self._is_cut:
-            for _, part in groupby(batch, lambda run: self._parts[run.position]):
-                self._write([*part])
-        else:
-            self._write(batch)
-
-    def _write(self, batch: Sequence[NodeRun]) -> None:
-        """Write the tensors of operators of one kernel graph."""
-        if self._trigger is not None:
-            batch = [run for run in batch if self._is_triggered(self._trigger, run)]
-        if not batch:
-            return
-        directory = self._directory_of(batch[0].position)
-        if self._graph.declared:
-            batch = [self._as_declared(run) for run in batch]
-        shown = batch
-        if self._useless:
-            shown = [self._without_useless(run) for run in batch]
-            self._skip(Reason.USELESS, len(tensors_of(batch)) - len(tensors_of(shown)))
-        sheet = self._sheet_of(shown) if self._has_sheets and self._started is None else None
-        if sheet is None:
-            is_screened = self._watch is not None and self._trigger is None and self._started is None
-            self._pipeline.take(directory, self._files(shown, is_screened=is_screened))
-            return
-        self._skip(Reason.NO_TENSOR, sum(self._no_tensors[run.position] for run in shown))
-        self._write_rows(directory, sheet, sheet.rows(tensors_of(shown), self._clock))
+        by_graph = groupby(batch, lambda run: self._parts[run.position])
+        for part in [[*runs] for _, runs in by_graph] if self._is_cut else (batch,):
+            shown = part
+            if self._trigger is not None:
+                shown = [run for run in part if self._is_triggered(self._trigger, run)]
+            if not shown:
+                continue
+            if self._graph.declared:
+                shown = [self._as_declared(run) for run in shown]
+            if self._useless:
+                count = len(tensors_of(shown))
+                shown = [self._without_useless(run) for run in shown]
+                self._skip(Reason.USELESS, count - len(tensors_of(shown)))
+            directory = self._directory_of(shown[0].position)
+            sheet = self._sheet_of(shown) if self._has_sheets and self._started is None else None
+            if sheet is None:
+                is_screened = self._watch is not None and self._trigger is None and self._started is None
+                self._take(directory, shown, is_screened=is_screened)
+            else:
+                self._skip(Reason.NO_TENSOR, sum(self._no_tensors[run.position] for run in shown))
+                self._write_rows(directory, sheet, sheet.rows(tensors_of(shown), self._clock))
 
     def _as_declared(self, run: NodeRun) -> NodeRun:
         """Return tensors in the element types that the model declares, where kernels hold others."""
@@ -284,10 +274,11 @@ class Capture(Observer):
         return trigger.refusal(node, self._iteration, run.inputs, run.outputs, saturated=saturated) is None
 
     def _without_useless(self, run: NodeRun) -> NodeRun:
-        if run.position not in self._useless:
+        useless = self._useless.get(run.position)
+        if useless is None:
             return run
-        node = self._graph.nodes[run.position]  # None keeps the slot numbers of other outputs
-        outputs = [None if is_useless(node, slot) else array for slot, array in enumerate(run.outputs)]
+        # None keeps the slot numbers of other outputs
+        outputs = [None if slot in useless else array for slot, array in enumerate(run.outputs)]
         return run._replace(outputs=outputs)
 
     def _skip(self, reason: Reason, count: int) -> None:
@@ -337,31 +328,36 @@ class Capture(Observer):
         sheet = self._pipeline.sheet(self._records_of(shown)) if self._has_sheets else None
         return MeasuredTogether(batch, shown, places, +skipped, sheet)
 
-    def _files(self, shown: Sequence[NodeRun], *, is_screened: bool) -> Iterator[OperatorTensors]:
-        """Yield the tensors of operators; count sequences and maps, and write files of arguments first.
+    def _take(self, directory: str, shown: Sequence[NodeRun], *, is_screened: bool) -> None:
+        """Write the tensors of operators; count sequences and maps, and write files of arguments first.
 
         Args:
+            directory: The directory of their kernel graph.
             shown: The operators.
             is_screened: Whether to find operators without hits by sums of squares, before rules are checked.
         """
-        what, watch = self._plan.what, self._watch
+        watch, now = self._watch, self._clock.now
         screened = self._screened(watch, shown) if watch is not None and is_screened else ()
-        for place, (position, inputs, outputs, saturated) in enumerate(shown):
-            operator = self._operators[position]
-            is_begun = self._started == position  # ``starting`` has written the inputs
-            if is_begun:
-                self._started = None
-            elif what.saves_kernel_args:
-                self._write_args(position)
-            if self._no_tensors[position] and not is_begun:
-                self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
-            hits_none = bool(screened) and screened[place] and not saturated
-            if hits_none and watch is not None and watch.dumps_hits_alone:
-                self._skip(Reason.NO_HIT, len(tensors_of((shown[place],))))
-                continue
-            left = () if is_begun else inputs
-            records = self._records.of(operator, position, left, outputs, self._clock.now)
-            yield OperatorTensors(operator, _NO_TASK, records, saturated, hits_none)
+        try:
+            for place, (position, inputs, outputs, saturated) in enumerate(shown):
+                operator = self._operators[position]
+                is_begun = self._started == position  # ``starting`` has written the inputs
+                if is_begun:
+                    self._started = None
+                elif self._plan.what.saves_kernel_args:
+                    self._write_args(position)
+                if self._no_tensors[position] and not is_begun:
+                    self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
+                hits_none = bool(screened) and screened[place] and not saturated
+                if hits_none and watch is not None and watch.dumps_hits_alone:
+                    self._skip(Reason.NO_HIT, len(tensors_of((shown[place],))))
+                    continue
+                records = self._records.of(operator, position, () if is_begun else inputs, outputs, now)
+                self._pipeline.take(
+                    directory, operator, _NO_TASK, records, is_saturated=saturated, hits_none=hits_none
+                )
+        finally:  # also after an error: earlier operators keep their rows
+            self._pipeline.finish()
 
     def _screened(
         self, watch: GraphWatch, shown: Sequence[NodeRun], found: TotalsArray | None = None
@@ -402,26 +398,29 @@ class Capture(Observer):
             return
         operator = self._operators[position]
         records = self._records.of(operator, position, inputs, (), self._clock.now)
-        tensors = OperatorTensors(operator, _NO_TASK, records)
-        self._pipeline.take(self._directory_of(position), (tensors,))
+        try:
+            self._pipeline.take(self._directory_of(position), operator, _NO_TASK, records)
+        finally:
+            self._pipeline.finish()
 
     def write_parameters(self, arrays: Mapping[str, np.ndarray], number: int | None) -> None:
         """Write weights and graph inputs of a kernel graph as ``Parameter.{name}``."""
         values = ((OperatorRef(names.PARAMETER, name), name, array) for name, array in arrays.items())
-        self._pipeline.take(self._directories[number], self._value_files(values))
+        self._take_values(self._directories[number], values)
 
     def write_constants(self, arrays: Mapping[int, np.ndarray], directory: str) -> None:
         """Write constants by their numbers as ``Parameter.data-{number}``."""
         values = ((names.constant(number), "", array) for number, array in arrays.items())
-        self._pipeline.take(directory, self._value_files(values))
+        self._take_values(directory, values)
 
-    def _value_files(
-        self, values: Iterable[tuple[OperatorRef, str, np.ndarray]]
-    ) -> Iterator[OperatorTensors]:
-        """Yield weights, graph inputs or constants, each as the output of a ``Parameter`` operator."""
-        for operator, name, array in values:
-            record = self._records.of_graph_input(operator, name, array, self._clock.now())
-            yield OperatorTensors(operator, _NO_TASK, (record,))
+    def _take_values(self, directory: str, values: Iterable[tuple[OperatorRef, str, np.ndarray]]) -> None:
+        """Write weights, graph inputs or constants, each as the output of a ``Parameter`` operator."""
+        try:
+            for operator, name, array in values:
+                record = self._records.of_graph_input(operator, name, array, self._clock.now())
+                self._pipeline.take(directory, operator, _NO_TASK, (record,))
+        finally:
+            self._pipeline.finish()
 
     def _write_args(self, position: int) -> None:
         # vendor: the name has no time, so that an operator that runs again replaces its file

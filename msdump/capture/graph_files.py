@@ -15,7 +15,7 @@ import numpy as np
 from msdump import dtypes, env
 from msdump.capture.capture import Capture
 from msdump.capture.process import Process
-from msdump.capture.selection import select
+from msdump.capture.selection import graph_refusals, select
 from msdump.capture.steps import host_format, reader
 from msdump.capture.triggers import OverflowTrigger
 from msdump.communication import current
@@ -451,12 +451,11 @@ class GraphDump:
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select the dumped operators again, for new full names that ``set_dump`` marked."""
-        self._selection = select(self.graph, self._plan, marked)
         self._selections = {number: select(each, self._plan, marked) for number, each in self._graphs.items()}
         self.capture = Capture(
             self.graph,
             self._plan,
-            self._selection,
+            graph_refusals(self.graph, self._plan, marked),
             self._sink,
             CLOCK,
             device=self._device,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from msdump.capture import steps
 from msdump.capture.statistics import RowSheet, Statistics
@@ -95,24 +95,6 @@ def shows_outputs_as_run(plan: DumpPlan) -> bool:
     return plan.files.tree is Tree.RANKS and not what.keeps_device_format and what.sample_count is None
 
 
-class OperatorTensors(NamedTuple):
-    """The tensors of an operator on their way into files and rows.
-
-    Attributes:
-        operator: The operator.
-        task: The task that runs it; 0 on stream 0 where no graph is compiled.
-        records: Its tensors, inputs first, created lazily.
-        is_saturated: The device's overflow status after the operator.
-        hits_none: Whether it is certain that no rule hits.
-    """
-
-    operator: OperatorRef
-    task: Task
-    records: Iterable[TensorRecord]
-    is_saturated: bool = False
-    hits_none: bool = False
-
-
 class Pipeline:
     """The steps of a plan, and the writer behind them.
 
@@ -151,28 +133,34 @@ class Pipeline:
         is_as_shown = all(walk(record, self._steps) is record for record in tensors)
         return self._writer.sheet(tensors) if is_as_shown else None
 
-    def take(self, directory: str, operators: Iterable[OperatorTensors]) -> None:
-        """Let the tensors of operators walk through the steps into files and rows of a directory."""
-        self._writer.write(directory, self._checked(operators))
+    def take(
+        self,
+        directory: str,
+        operator: OperatorRef,
+        task: Task,
+        records: Sequence[TensorRecord],
+        *,
+        is_saturated: bool = False,
+        hits_none: bool = False,
+    ) -> None:
+        """Write the files and rows of an operator; ``finish`` follows after the last operator of a batch.
 
-    def _checked(
-        self, operators: Iterable[OperatorTensors]
-    ) -> Iterator[tuple[OperatorRef, Task, Iterator[TensorRecord]]]:
-        """Yield the operators that rules let pass, with the tensors that steps keep."""
-        watch = self._watch
-        for operator, task, records, is_saturated, hits_none in operators:
-            if watch is None or hits_none:
-                yield operator, task, self._kept(records)
-                continue
-            tensors = [*records]
-            if watch.keeps(tensors, saturated=is_saturated):
-                yield operator, task, self._kept(tensors)
-            else:
-                self._skip(Reason.NO_HIT, len(tensors))
-            watch.stop()  # after the operator's files, which show the hit
+        Each tensor walks through the steps and is written before the next one, so that copies by steps are
+        not held for long.
 
-    def _kept(self, records: Iterable[TensorRecord]) -> Iterator[TensorRecord]:
-        """Yield the tensors that the steps keep, one at a time: copies by steps are not held for long."""
+        Args:
+            directory: Absolute directory.
+            operator: The operator.
+            task: The task that runs it; 0 on stream 0 where no graph is compiled.
+            records: Its tensors, inputs first.
+            is_saturated: The device's overflow status after the operator.
+            hits_none: Whether it is certain that no rule hits.
+        """
+        watch, writer = None if hits_none else self._watch, self._writer
+        if watch is not None and not watch.keeps(records, saturated=is_saturated):
+            self._skip(Reason.NO_HIT, len(records))
+            records = ()
+        together: list[TensorRecord] | None = [] if writer.is_by_operator else None
         for record in records:
             kept = record
             for step in self._steps:  # ``walk`` inlined: this loop runs for each dumped tensor
@@ -182,7 +170,18 @@ class Pipeline:
                     break
                 kept = shown
             else:
-                yield kept
+                if together is None:
+                    writer.write_tensor(directory, task, kept)
+                else:
+                    together.append(kept)
+        if together is not None:
+            writer.write_operator(directory, operator, task, together)
+        if watch is not None:
+            watch.stop()  # after the operator's files, which show the hit
+
+    def finish(self) -> None:
+        """Write the rows that the operators of a batch share; also after an error, for earlier operators."""
+        self._writer.finish()
 
 
 def pipeline(plan: DumpPlan, sink: Sink, watch: GraphWatch | None = None) -> Pipeline:

@@ -1,4 +1,8 @@
-"""Which operators, parameters and constants of one graph a plan dumps."""
+"""Which operators, tensors, parameters and constants of one graph a plan dumps, and why not the others.
+
+The capture, ``check`` and ``explain`` ask here. A run adds the reasons that only it shows: text, no elements,
+no overflow, no hit.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,18 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msdump.capture.steps import is_no_tensor
+from msdump.config import grammar
 from msdump.graph import ROOT, Graph, Node
 from msdump.graph.files import ir_text
-from msdump.plan import DeviceTarget, DumpPlan, Tree
+from msdump.plan import DeviceTarget, DumpPlan, Scene, Tree, Trigger
 from msdump.reasons import Reason
+from msdump.record import IO
 from msdump.selector import DumpMode, KernelPattern, PatternKind, used_patterns
 from msdump.store import names
+
+Slot = tuple[IO, int]
+"""An input or output of an operator by its index."""
 
 # vendor: outputs that MindSpore's kernels declare useless, by operator type; None: all outputs
 _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
@@ -65,6 +75,93 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class GraphRefusals:
+    """The operators, inputs and outputs of one graph that have no files, with reasons.
+
+    Attributes:
+        graph: The graph as the device runs it.
+        operators: For each node the reason for no dump, None for a dumped node.
+        plan: The plan.
+        blocked: Inputs and outputs on black lists, by the node's position.
+    """
+
+    graph: Graph
+    operators: tuple[Reason | None, ...]
+    plan: DumpPlan
+    blocked: Mapping[int, frozenset[Slot]]
+
+    def refusal(self, position: int, io: IO, slot: int) -> Reason | None:
+        """Return the reason for which an input or output of an operator has no file; None where it has one.
+
+        Only a run shows that a tensor is text or has no elements, or that an operator does not run at all.
+        """
+        return self.operators[position] or self._slot_refusal(position, io, slot)
+
+    def slots(self, position: int) -> Iterator[tuple[Slot, Reason | None]]:
+        """Yield the inputs and outputs of an operator, each with the reason why it has no file, or None."""
+        node = self.graph.nodes[position]
+        for io, values in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
+            for slot in range(len(values)):
+                yield (io, slot), self._slot_refusal(position, io, slot)
+
+    def parameters(self) -> Iterator[tuple[str, Reason | None]]:
+        """Yield weights, graph inputs and constants, each with the reason why it has no file, or None."""
+        for name in (*parameter_names(self.graph), *constant_names(self.graph)):
+            is_on_ascend = self.plan.context.device_target is DeviceTarget.ASCEND
+            yield name, Reason.PARAMETER if is_on_ascend else refuse_by_name(self.plan, name, IO.OUTPUT)
+
+    def _slot_refusal(self, position: int, io: IO, slot: int) -> Reason | None:
+        node, what = self.graph.nodes[position], self.plan.what
+        name = (node.inputs if io is IO.INPUT else node.outputs)[slot]
+        if not name:
+            return Reason.ABSENT
+        # vendor: the watcher dumps outputs alone
+        if self.plan.compiled.scene is Scene.WATCHER:
+            return Reason.NOT_WATCHED if io is IO.INPUT else None
+        if not (what.keeps_inputs if io is IO.INPUT else what.keeps_outputs):
+            return Reason.SIDE_NOT_ASKED
+        if (io, slot) in self.blocked.get(position, frozenset()):
+            return Reason.BLACKLISTED
+        if io is IO.OUTPUT and drops_useless(self.plan) and is_useless(node, slot):
+            return Reason.USELESS
+        return Reason.NO_TENSOR if is_no_tensor(self.graph, name) else None
+
+
+def graph_refusals(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> GraphRefusals:
+    """Return the refusals of one graph that runs operator by operator."""
+    if plan.when.trigger is Trigger.EXCEPTION:
+        return all_refused(graph, plan, Reason.NO_FAILURE)
+    return GraphRefusals(graph, select(graph, plan, marked).refusals, plan, {})
+
+
+def all_refused(graph: Graph, plan: DumpPlan, reason: Reason) -> GraphRefusals:
+    """Return refusals of every operator of a graph for one reason."""
+    refused = tuple(Reason.CONTROL_FLOW if node.bodies else reason for node in graph.nodes)
+    return GraphRefusals(graph, refused, plan, {})
+
+
+def refuse_by_name(plan: DumpPlan, full_name: str, io: IO | None = None) -> Reason | None:
+    """Return why a plan leaves out an operator, or its inputs or outputs; None: it does not, by the name.
+
+    Only a model shows the reasons of ``GraphRefusals``.
+    """
+    what, when, models = plan.what, plan.when, plan.compiled.models
+    if not plan.is_enabled:
+        return Reason.OTHER_DEVICE
+    if when.trigger is Trigger.EXCEPTION:
+        return Reason.NO_FAILURE
+    if (io is IO.INPUT and not what.keeps_inputs) or (io is IO.OUTPUT and not what.keeps_outputs):
+        return Reason.SIDE_NOT_ASKED
+    if models is None:
+        return what.selector.refusal(full_name)
+    if any(item.ranges or not item.layers for item in models):
+        return None
+    patterns = (grammar.parse_kernel(layer, searches=True) for item in models for layer in item.layers)
+    is_listed = any(pattern is not None and pattern.matches(full_name) for pattern in patterns)
+    return None if is_listed else Reason.NOT_IN_KERNELS
+
+
 def parameter_names(graph: Graph) -> tuple[str, ...]:
     """Return the parameters of a graph in the order of its .ir: weights, then inputs.
 
@@ -110,11 +207,6 @@ def drops_useless(plan: DumpPlan) -> bool:
     # vendor: CPU writes them, whatever the variable says
     is_dropping = plan.what.drops_useless and plan.context.device_target is not DeviceTarget.CPU
     return is_dropping and plan.files.tree is Tree.RANKS
-
-
-def has_useless(node: Node) -> bool:
-    """Return whether an operator declares some of its outputs useless to others."""
-    return _useless_slots(node) != frozenset()
 
 
 def is_useless(node: Node, slot: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -42,28 +42,24 @@ class ArtifactWriter:
 
     Attributes:
         need: The statistics of rows, where only rows are written and one pass finds them; else None.
+        is_by_operator: Whether an operator is one artifact (``write_operator``), not a tensor.
     """
 
     need: StatisticNeed | None = None
+    is_by_operator = True
 
-    def write(
-        self, directory: str, operators: Iterable[tuple[OperatorRef, Task, Iterable[TensorRecord]]]
-    ) -> None:
-        """Write the files and rows of operators that have run together.
+    def write_tensor(self, directory: str, task: Task, record: TensorRecord) -> None:
+        """Write the file and the row of a tensor into an absolute directory."""
+        raise NotImplementedError
 
-        Args:
-            directory: Absolute directory.
-            operators: Of each the task and the tensors, inputs first; each walks through the steps when it
-                is taken.
-        """
-        for operator, task, tensors in operators:
-            self._write_operator(directory, operator, task, [*tensors])
-
-    def _write_operator(
+    def write_operator(
         self, directory: str, operator: OperatorRef, task: Task, records: Sequence[TensorRecord]
     ) -> None:
-        """Write the file of an operator."""
+        """Write the file of an operator into an absolute directory."""
         raise NotImplementedError
+
+    def finish(self) -> None:
+        """Write what is held back of operators that have run together."""
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
         """Return the part of rows that is the same in every step, None without such rows."""
@@ -77,6 +73,8 @@ _MOST_GATHERED: Final = 16 << 20
 
 class TensorWriter(ArtifactWriter):
     """Writes tensors as .npy files and rows of ``statistic.csv``."""
+
+    is_by_operator = False
 
     def __init__(
         self,
@@ -106,41 +104,41 @@ class TensorWriter(ArtifactWriter):
         self._widens = keeps_tensors or measures_saved
         # rows are gathered only without files and hashes, which are written in their own order
         self._gathers = statistics is not None and not keeps_tensors and self._hashing is None
+        self._gathered: list[tuple[TensorRecord, Task]] = []
+        self._gathered_bytes = 0
+        self._path = ""  # of the gathered rows
         self.need = statistics.need if statistics and self._gathers and not measures_saved else None
 
-    def write(
-        self, directory: str, operators: Iterable[tuple[OperatorRef, Task, Iterable[TensorRecord]]]
-    ) -> None:
-        """Write each file followed by its row; without files, write rows in groups."""
+    def write_tensor(self, directory: str, task: Task, record: TensorRecord) -> None:
+        """Write the file of a tensor, then its row; rows without files are written in groups."""
+        saved = record
+        if record.dtype.saved != record.array.dtype and self._widens:
+            saved = widened(record)
+        # vendor: the file first, then its row
+        if self._keeps_tensors:
+            name = self._name(record, task.task_id, task.stream_id)
+            self._sink.write(Artifact(directory, name, npy.encode(saved.array), saved.array.nbytes))
+        if self._statistics is None:
+            return
+        # hashes and sizes are of bfloat16, although the file holds float32; under O2 of float32
+        measured = saved if self._measures_saved else record
         path = f"{directory}/{layouts.STATISTICS}"
-        gathered: list[tuple[TensorRecord, Task]] = []
-        gathered_bytes = 0
-        try:
-            for _, task, records in operators:
-                for record in records:
-                    saved = record
-                    if record.dtype.saved != record.array.dtype and self._widens:
-                        saved = widened(record)
-                    # vendor: the file first, then its row
-                    if self._keeps_tensors:
-                        name = self._name(record, task.task_id, task.stream_id)
-                        contents = npy.encode(saved.array)
-                        self._sink.write(Artifact(directory, name, contents, saved.array.nbytes))
-                    if self._statistics is None:
-                        continue
-                    # hashes and sizes are of bfloat16, although the file holds float32; under O2 of float32
-                    measured = saved if self._measures_saved else record
-                    if not self._gathers:
-                        self._write_row(self._statistics, path, task, measured)
-                        continue
-                    gathered.append((measured, task))
-                    gathered_bytes += measured.array.nbytes
-                    if gathered_bytes >= _MOST_GATHERED:
-                        full, gathered, gathered_bytes = gathered, [], 0
-                        self._write_rows(path, full)
-        finally:  # also after an error: earlier operators keep their rows
-            if gathered:
-                self._write_rows(path, gathered)
+        if not self._gathers:
+            self._write_row(self._statistics, path, task, measured)
+            return
+        if path != self._path:
+            self.finish()
+            self._path = path
+        self._gathered.append((measured, task))
+        self._gathered_bytes += measured.array.nbytes
+        if self._gathered_bytes >= _MOST_GATHERED:
+            self.finish()
+
+    def finish(self) -> None:
+        """Measure the gathered tensors and write their rows."""
+        if self._gathered:
+            gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+            self._write_rows(self._path, gathered)
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
         """Return the part of rows that is the same in every step."""
@@ -243,7 +241,7 @@ class OperatorWriter(ArtifactWriter):
         self._sink = sink
         self._style = style
 
-    def _write_operator(
+    def write_operator(
         self, directory: str, operator: OperatorRef, task: Task, records: Sequence[TensorRecord]
     ) -> None:
         """Write the file of an operator; nothing where it has no tensors."""
@@ -291,7 +289,7 @@ class OperatorTableWriter(ArtifactWriter):
         self._style = style
         self._statistics = tuple(statistics)
 
-    def _write_operator(
+    def write_operator(
         self, directory: str, operator: OperatorRef, task: Task, records: Sequence[TensorRecord]
     ) -> None:
         """Write the file of an operator; nothing where it has no tensors."""
@@ -377,7 +375,7 @@ class FailureWriter(ArtifactWriter):
         self._graph = graph
         self._nodes = {node.operator.full_name: node for node in graph.nodes}
 
-    def _write_operator(
+    def write_operator(
         self,
         directory: str,  # noqa: ARG002 - failures of all models stand in one of their own
         operator: OperatorRef,

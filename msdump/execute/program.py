@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
@@ -279,8 +279,12 @@ class Program:
             except ElementsNeededError:
                 self._planner.give(plan, segment)  # its inputs are kept, so it can run again
                 return 0
-        elif observer is not None and segment.shown:
-            self._show(segment.shown, frame, observer)
+        elif (
+            observer is not None
+            and segment.shown
+            and (batch := node_runs(segment.shown, frame, self._frames, observer.interest))
+        ):
+            observer.ran(batch)
         for slot in segment.dead:
             frame[slot] = None
         return 1
@@ -301,7 +305,7 @@ class Program:
         if operator.position in replaced:
             self._replace(operator.node, replaced[operator.position], frame)
         if observer is not None and observer.interest.shows(operator.position):
-            self._show((operator,), frame, observer)
+            observer.ran(node_runs((operator,), frame, self._frames, observer.interest))
         for slot in operator.dead:
             frame[slot] = None
 
@@ -337,11 +341,6 @@ class Program:
             self._frames.value(name, frame) if frame[slot] is None else frame[slot]
             for name, slot in self._results
         ]
-
-    def _show(self, operators: Sequence[ProgramOperator], frame: Frame, observer: Observer) -> None:
-        batch = node_runs(operators, frame, self._frames, observer.interest)
-        if batch:
-            observer.ran(batch)
 
     def _compile(self, operator: ProgramOperator, current: Frame) -> Run:
         node = operator.node

@@ -105,9 +105,11 @@ def node_runs(
     arrays: dict[str, Array] = dict(known)
     status = frame[frames.status]
     is_saturated = status is not None and bool(status.numpy())
-    batch = []
+    batch: list[NodeRun] = []
+    if not interest.positions:
+        return batch
     for operator in operators:
-        if not interest.shows(operator.position):
+        if not interest.positions[operator.position]:
             continue
         sides: tuple[list[Array], list[Array]] = [], []
         for names, side in zip(

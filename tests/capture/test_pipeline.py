@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.capture.pipeline import ArtifactKind, OperatorTensors, Pipeline, compile_steps
+from msdump.capture.pipeline import ArtifactKind, Pipeline, compile_steps
 from msdump.plan import Tree
 from msdump.reasons import Reason
 from tests.capture.records import CONV, TASK, compiled_plan, record
@@ -25,14 +25,12 @@ class Kept:
         self.reasons = []
         self.before = []
 
-    need = None
+    need, is_by_operator = None, False
 
-    def write(self, _directory, operators):
-        """Take tensors."""
-        for _, _, tensors in operators:
-            for tensor in tensors:
-                self.records.append(tensor)
-                self.before.append(len(self.reasons))
+    def write_tensor(self, _directory, _task, record):
+        """Take a tensor."""
+        self.records.append(record)
+        self.before.append(len(self.reasons))
 
 
 def test_tensors_walk_one_by_one():
@@ -40,8 +38,8 @@ def test_tensors_walk_one_by_one():
     kept = Kept()
     steps = compile_steps(compiled_plan(tree=Tree.MODELS), ArtifactKind.OPERATOR)
 
-    tensors = OperatorTensors(CONV, TASK, [NUMBER, TEXT, NUMBER, TEXT])
-    Pipeline(steps, kept, kept.reasons.append).take("/d", [tensors])
+    records = [NUMBER, TEXT, NUMBER, TEXT]
+    Pipeline(steps, kept, kept.reasons.append).take("/d", CONV, TASK, records)
 
     assert [0, 1] == kept.before
     assert [Reason.TEXT] * 2 == kept.reasons

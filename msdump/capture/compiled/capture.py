@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.pipeline import OperatorTensors, Pipeline
+from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps import OperatorRecords, count_no_tensors, unwritten
 from msdump.capture.triggers import OverflowTrigger
 from msdump.device import Ascend, Task
@@ -145,15 +145,22 @@ class CompiledCapture(Observer):
         task = self._tasks[position]
         if task is not None and self._overflow is None:  # an overflow shows in the results, after the run
             self._started = position
-            self._pipeline.take(self._directory, self._sides(position, task, inputs, ()))
+            try:
+                self._take_sides(position, task, inputs, ())
+            finally:
+                self._pipeline.finish()
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Write operators that have just run."""
         del found
-        self._pipeline.take(self._directory, (file for run in batch for file in self._files(run)))
+        try:
+            for run in batch:
+                self._take(run)
+        finally:  # also after an error: earlier operators keep their rows
+            self._pipeline.finish()
 
-    def _files(self, run: NodeRun) -> Iterator[OperatorTensors]:
-        """Yield the tensors of each file of an operator, after its overflow record has been written."""
+    def _take(self, run: NodeRun) -> None:
+        """Write the overflow record of an operator, then its tensors."""
         position, inputs, outputs, saturated = run
         if self._no_tensors[position]:
             self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
@@ -169,14 +176,14 @@ class CompiledCapture(Observer):
         # vendor: a collective's inputs are captured before it runs, so that they have a file of their own
         if is_collective(node.operator.op_type):
             if self._started != position:
-                yield from self._sides(position, task, inputs, ())
+                self._take_sides(position, task, inputs, ())
             self._started, inputs = None, ()
-        yield from self._sides(position, task, inputs, outputs, saturated=saturated)
+        self._take_sides(position, task, inputs, outputs, saturated=saturated)
 
-    def _sides(
+    def _take_sides(
         self, position: int, task: Task, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
-    ) -> Iterator[OperatorTensors]:
-        """Yield the ``Data`` operators that an operator reads, and the tensors of one of its files.
+    ) -> None:
+        """Write the ``Data`` operators that an operator reads, and the tensors of one of its files.
 
         Args:
             position: Place of the operator in the graph's execution order.
@@ -190,12 +197,12 @@ class CompiledCapture(Observer):
             if isinstance(array, np.ndarray):
                 data = OperatorRef(ge.DATA, name)
                 record = self._records.of_graph_input(data, name, array, CLOCK.now())
-                yield OperatorTensors(data, self._input_tasks[name], (record,))
+                self._pipeline.take(self._directory, data, self._input_tasks[name], (record,))
         operator = self._nodes[position].operator
         inputs = self._unblocked(position, IO.INPUT, inputs)
         outputs = self._unblocked(position, IO.OUTPUT, outputs)
         records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-        yield OperatorTensors(operator, task, records, saturated)
+        self._pipeline.take(self._directory, operator, task, records, is_saturated=saturated)
 
     def looks_into(self, body: Graph) -> bool:
         """Return whether an operator in a branch or loop body, or deeper, is watched."""
@@ -219,7 +226,7 @@ class CompiledCapture(Observer):
         operator = self._nodes[position].operator
         outputs = unwritten(self._device, position) if self._shows_unwritten else ()
         records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-        self._failure.take(self._directory, (OperatorTensors(operator, task, records),))
+        self._failure.take(self._directory, operator, task, records)
 
     def _unblocked(self, position: int, io: IO, arrays: Arrays) -> Arrays:
         """Return the inputs or outputs of an operator, None in place of the ones on a black list."""

@@ -13,7 +13,7 @@ from msdump.capture.compiled import model_selection, watcher
 from msdump.capture.compiled.capture import CompiledCapture, OpDebugWriter
 from msdump.capture.compiled.model_selection import ModelSelection
 from msdump.capture.compiled.watcher import WatcherCapture, WatcherRun
-from msdump.capture.pipeline import OperatorTensors, failure_pipeline, operator_records, pipeline
+from msdump.capture.pipeline import failure_pipeline, operator_records, pipeline
 from msdump.capture.process import DumpWriter, Process
 from msdump.capture.selection import used_items
 from msdump.capture.steps import Memory, memory_of, reader, unwritten
@@ -392,11 +392,13 @@ class SingleDump(DumpWriter, Observer):
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Write operators that have just run: a file as graph operator and one as kernel, by dump_level."""
         del found
-        for position, inputs, outputs, _ in batch:
-            for operator in self._operators(position):
-                records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-                tensors = OperatorTensors(operator, self._task(position), records)
-                self._pipeline.take(self._directory, (tensors,))
+        try:
+            for position, inputs, outputs, _ in batch:
+                for operator in self._operators(position):
+                    records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
+                    self._pipeline.take(self._directory, operator, self._task(position), records)
+        finally:
+            self._pipeline.finish()
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""
@@ -404,8 +406,7 @@ class SingleDump(DumpWriter, Observer):
             operator = replace(self._device.graph.nodes[position].operator, op_type=self._op_type(position))
             outputs = unwritten(self._device, position)
             records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-            tensors = OperatorTensors(operator, self._task(position), records)
-            self._failure.take(self._directory, (tensors,))
+            self._failure.take(self._directory, operator, self._task(position), records)
 
     def _operators(self, position: int) -> Iterator[OperatorRef]:
         """Yield the names of an operator: as a graph operator, and as the kernel of aclnn's API."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+from msdump.capture.selection import Slot
 from msdump.graph import Graph, Node
 from msdump.plan import Blocked, DumpPlan, ModelItem
 from msdump.reasons import Reason
@@ -161,9 +162,6 @@ _TRANSFER: Final = re.compile(r"trans_(?:TransData|Cast)_[0-9]+")
 _POSITION: Final = re.compile(r"(?P<io>input|output)(?P<index>[0-9]+)")
 
 _WITHOUT_TASK: Final = frozenset({Reason.NO_TASK, Reason.CONTROL_FLOW})
-
-Slot = tuple[IO, int]
-"""An input or output of an operator by its index."""
 
 
 @dataclass(frozen=True, slots=True)

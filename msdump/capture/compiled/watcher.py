@@ -13,7 +13,7 @@ from typing import Any
 
 from msdump.capture.compiled import model_selection
 from msdump.capture.compiled.model_selection import warn_of_watch
-from msdump.capture.pipeline import OperatorTensors, Pipeline
+from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps import Memory, OperatorRecords
 from msdump.device import Ascend, Task
 from msdump.graph import Graph, Node
@@ -183,4 +183,5 @@ class WatcherCapture(Observer):
     def _write(self, ref: OperatorRef, task: Task, records: Sequence[TensorRecord]) -> None:
         moment = CLOCK.now()
         shown = [each._replace(operator=ref, timestamp=moment) for each in records]
-        self._pipeline.take(self._run.directory, (OperatorTensors(ref, task, shown),))
+        self._pipeline.take(self._run.directory, ref, task, shown)
+        self._pipeline.finish()
