@@ -16,7 +16,7 @@ from msdump.config import saved, source
 from msdump.errors import DumpReadError
 from msdump.frontends import mindspore
 from msdump.graph import loader
-from msdump.look.explain import Explainer, Explanation, Situation, SlotAccount, file_of
+from msdump.look.explain import Explainer, Explanation, SlotAccount, file_of
 from msdump.plan import Context, DeviceTarget, DumpPlan, FilePlan, JitLevel, Tree
 from msdump.read import Dump, MeasuredRecord, Record, open_dump
 from msdump.reasons import Reason
@@ -60,19 +60,20 @@ _WIDTH: Final = 12
 _SHOWN: Final = 3  # files of one input or output; -v lists all
 
 
-def _explanation_lines(explanation: Explanation, situation: Situation, dump: Dump) -> Iterator[str]:
+def _explanation_lines(explanation: Explanation, explainer: Explainer) -> Iterator[str]:
+    dump, plan = explainer.dump, explainer.plan
     subject = explanation.subject
     node = f", ONNX node {subject.node_name!r}" if subject.node_name else ""
     yield _line("operator:", f"{subject.operator.op_type} {subject.operator.full_name}".strip() + node)
     if subject.reason is Reason.FUSED and subject.node is not None:
         yield _line("fused:", f"into {subject.node.operator.full_name}, described below")
-    configuration = [situation.plan.source] if situation.is_configured else []
-    model = [] if situation.model is None else [situation.model.source]
+    configuration = [plan.source] if explainer.is_configured else []
+    model = [] if explainer.model is None else [explainer.model.source]
     yield _line("sources:", " and ".join([*configuration, *model]) or "only the dump")
     steps = (each.key.iteration if each.key.step is None else each.key.step for each in dump.iterations)
     numbers = {number for number in steps if number is not None}
     held = str(IterationSet.of_numbers(numbers)) if numbers else "none"
-    asked = f", the configuration selects {situation.plan.when.iterations}" if situation.is_configured else ""
+    asked = f", the configuration selects {plan.when.iterations}" if explainer.is_configured else ""
     yield _line("iterations:", f"the dump holds {held}{asked}")
     limit = None if messages.verbosity() else _SHOWN
     for slot in explanation.slots:
@@ -174,14 +175,10 @@ def command(
         made_in = replace(made_in, jit_level=JitLevel.O0 if has_ranks else JitLevel.O2)
     tree = Tree.RANKS if has_ranks else Tree.MODELS
     everything = DumpPlan("", b"", made_in, FilePlan(opened.path, tree=tree))
-    situation = Situation(
-        None if model is None else loader.load(model, context=dump_context),
-        plan or everything,
-        is_configured=plan is not None,
-    )
-    explainer = Explainer(opened, situation, iteration)
+    graph = None if model is None else loader.load(model, context=dump_context)
+    explainer = Explainer(opened, graph, plan or everything, iteration, is_configured=plan is not None)
     subject = explainer.find(operator)
     if isinstance(subject, str):
         messages.say(f"error: {dump}: {subject}")
         leave(FAILED)
-    print("\n".join(_explanation_lines(explainer.explain(subject), situation, opened)))
+    print("\n".join(_explanation_lines(explainer.explain(subject), explainer)))

@@ -1,36 +1,14 @@
-"""Progress on a terminal, and messages of bounded length and number."""
+"""Messages of bounded length and number."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from msdump.cli import main
-from tests.cli.terminal import shown
-
-CODE = """
-from msdump.cli import messages
-with messages.bar("operators", 0) as bar:
-    bar.expect(4)
-    for _ in range(4):
-        bar()
-"""
-
-
-def test_bar_is_shown_on_a_terminal():
-    """A terminal has the bar; a pipe gets nothing."""
-    code, told = shown("-c", CODE)
-    piped = subprocess.run([sys.executable, "-c", CODE], capture_output=True, check=True)
-
-    assert 0 == code
-    assert "operators" in told
-    assert b"" == piped.stderr
-
 
 NAME = "rank_0/Net/0/0/Add.a{0}.0.0.{0}.output.0.DefaultFormat.float32.npy"
 

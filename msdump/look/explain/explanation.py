@@ -28,21 +28,6 @@ from msdump.store import names
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """The model and the configuration that are given beside the dump.
-
-    Attributes:
-        model: The model, None where it is not given.
-        plan: The plan of the configuration; without one, a plan that dumps everything.
-        is_configured: Whether there is a configuration.
-    """
-
-    model: Graph | None
-    plan: DumpPlan
-    is_configured: bool
-
-
-@dataclass(frozen=True, slots=True)
 class SlotAccount:
     """The files of an input or output, and the reasons why there are no more.
 
@@ -86,42 +71,47 @@ Held = Sequence[tuple[DumpedIteration | None, Sequence[Record]]]
 
 
 class Explainer:
-    """Explains the operators of one dump."""
+    """Explains the operators of one dump.
 
-    def __init__(self, dump: Dump, situation: Situation, iteration: int | None) -> None:
+    Attributes:
+        dump: The dump.
+        model: The model, None where it is not given.
+        plan: The plan of the configuration; without one, a plan that dumps everything.
+        is_configured: Whether there is a configuration.
+    """
+
+    def __init__(
+        self, dump: Dump, model: Graph | None, plan: DumpPlan, iteration: int | None, *, is_configured: bool
+    ) -> None:
         """Explain the operators of a dump, in one iteration or in all (None)."""
-        self._dump = dump
-        self._situation = situation
-        self._plan = situation.plan
+        self.dump, self.model, self.plan, self.is_configured = dump, model, plan, is_configured
         self._iteration = iteration
         self._all_moments = subjects.moments(dump)
         self._moments = [each for each in self._all_moments if iteration is None or each.number == iteration]
-        model = situation.model
-        self._tables = () if model is None else _tables(model, self._plan, self._all_moments)
+        self._tables = () if model is None else _tables(model, plan, self._all_moments)
 
     def find(self, text: str) -> Subject | str:
         """Return the operator that a text names, or an error message if the text names none or several."""
-        model = self._situation.model
         # The model first: it has types, places and reasons that the names of files lack.
-        from_model = [] if model is None else list(subjects.of_model(model, self._tables))
+        from_model = [] if self.model is None else list(subjects.of_model(self.model, self._tables))
         covered = {name for subject in from_model for name in subject.op_names}
-        from_dump_alone = [each for each in subjects.of_dump(self._dump) if covered.isdisjoint(each.op_names)]
-        return subjects.find(text, (*from_model, *from_dump_alone), subjects.mapped(self._dump))
+        from_dump_alone = [each for each in subjects.of_dump(self.dump) if covered.isdisjoint(each.op_names)]
+        return subjects.find(text, (*from_model, *from_dump_alone), subjects.mapped(self.dump))
 
     def explain(self, subject: Subject) -> Explanation:
         """Return the files of an operator, and the reasons why there are no more."""
         names_in_files = subject.op_names
         held: Held = [(moment, list(moment.tensors(names_in_files))) for moment in self._moments]
-        failed = list(subjects.failures(self._dump, names_in_files))
+        failed = list(subjects.failures(self.dump, names_in_files))
         if failed:  # files of failures lie outside of the iterations' directories
             held = [*held, (None, failed)]
-        constants = subjects.constants(self._dump, names_in_files) if subject.is_parameter else ()
+        constants = subjects.constants(self.dump, names_in_files) if subject.is_parameter else ()
         return Explanation(subject, tuple(self._slots(subject, held)), tuple(constants))
 
     def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
         # Files of compiled graphs number an operator's tensors without gaps: an absent or left out tensor
         # shifts the numbers of the later ones.
-        is_numbered_anew = subject.node is not None and self._plan.files.tree is not Tree.RANKS
+        is_numbered_anew = subject.node is not None and self.plan.files.tree is not Tree.RANKS
         counts: Counter[IO] = Counter()
         for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
             number = slot.slot
@@ -149,9 +139,9 @@ class Explainer:
             yield SlotAccount(IO.OUTPUT, 0, subject.operator.full_name, reason=subject.reason)
         else:
             # acl.json selects by model and order, too
-            is_known = self._situation.is_configured and self._plan.compiled.models is None
+            is_known = self.is_configured and self.plan.compiled.models is None
             for io in IO:
-                side = refuse_by_name(self._plan, subject.operator.full_name, io) if is_known else None
+                side = refuse_by_name(self.plan, subject.operator.full_name, io) if is_known else None
                 for each in _listed_slots(subject, io, tensors):
                     yield replace(each, reason=subject.reason or side or each.reason)
 
@@ -172,8 +162,8 @@ class Explainer:
         if tensors:  # reasons differ, or there is none
             is_measured = all(isinstance(each, MeasuredRecord) for each in tensors)
             common = Reason.STATISTICS_ONLY if is_measured else None
-        elif common is None and not self._moments and self._situation.is_configured:
-            when = self._plan.when
+        elif common is None and not self._moments and self.is_configured:
+            when = self.plan.when
             if self._iteration is not None:
                 common = self._watched if self._iteration in when.iterations else Reason.ITERATION_NOT_ASKED
             elif when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
@@ -188,14 +178,14 @@ class Explainer:
         # the iteration may be that of another network dumped into the same tree
         if self._tables and moment.op_names and self._model_names.isdisjoint(moment.op_names):
             return None
-        if subject.is_parameter and any(True for _ in subjects.constants(self._dump, subject.op_names)):
+        if subject.is_parameter and any(True for _ in subjects.constants(self.dump, subject.op_names)):
             return Reason.ALREADY_WRITTEN
         reason = None
-        if not self._situation.is_configured:
+        if not self.is_configured:
             pass
-        elif self._plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
+        elif self.plan.when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
             # under this trigger only overflowing operators have files, so operators with files are counted
-            limit = self._plan.when.overflow_limit
+            limit = self.plan.when.overflow_limit
             is_reached = 0 < limit <= sum(len(each.op_names) for each in self._all_moments)
             reason = Reason.OVERFLOW_LIMIT if is_reached else Reason.NO_OVERFLOW
         elif self._watched is not None:
@@ -209,7 +199,7 @@ class Explainer:
         elif table.graph.index and _names(table).isdisjoint(moment.op_names):
             reason = Reason.BRANCH_NOT_RUN
         else:  # the limit or a failed write: if there is room for the file, it was not the limit
-            most, array = self._plan.files.max_bytes, unfilled(table.graph, slot.value)
+            most, array = self.plan.files.max_bytes, unfilled(table.graph, slot.value)
             is_full = most > 0 and not (isinstance(array, np.ndarray) and self._used + array.nbytes <= most)
             reason = Reason.OVER_LIMIT if is_full else Reason.WRITE_ERROR
         return reason
@@ -217,7 +207,7 @@ class Explainer:
     @property
     def _watched(self) -> Reason | None:
         """The reason why watch rules left no files; None if the configuration saves files without a hit."""
-        watch = self._plan.watch
+        watch = self.plan.watch
         if watch.history:
             return Reason.NOT_RELEASED
         return Reason.NO_HIT if watch.writes_hits_alone else None
@@ -228,7 +218,7 @@ class Explainer:
 
     @cached_property
     def _used(self) -> int:
-        folders = (*self._dump.all_iterations, *self._dump.constants)
+        folders = (*self.dump.all_iterations, *self.dump.constants)
         paths = {path for folder in folders for _, path in folder.named_files}
         return sum(Path(path).stat().st_size for path in paths)
 
