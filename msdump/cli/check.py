@@ -90,14 +90,6 @@ _SHOWN: Final = 20  # kernels that are listed; -v lists all
 _OTHER_DEVICE: Final = "support_device does not contain this device"
 
 
-def _print_model(checked: ModelPreview) -> None:
-    compiled = "" if checked.compiled is None else f", compiled into {plural(checked.compiled, 'kernel')}"
-    count = f"{plural(checked.operators, 'operator')}{compiled}, {len(checked.kernels)} dumped"
-    print(f"\nmodel:      {checked.graph.source}, {count}")
-    shown = checked.kernels if messages.verbosity() else checked.kernels[:_SHOWN]
-    print("\n".join((*map(_operator_line, shown), *_lines_below(checked, len(shown)))))
-
-
 def _operator_line(operator: OperatorRef) -> str:
     return f"  {operator.op_type:<20} {operator.full_name}"
 
@@ -220,6 +212,10 @@ def command(
     if output.wanted():
         output.put(DOCUMENT, CheckedPlan(words, checked))
     else:
-        _print_model(checked)
+        into = "" if checked.compiled is None else f", compiled into {plural(checked.compiled, 'kernel')}"
+        count = f"{plural(checked.operators, 'operator')}{into}, {len(checked.kernels)} dumped"
+        print(f"\nmodel:      {graph.source}, {count}")
+        shown = checked.kernels if messages.verbosity() else checked.kernels[:_SHOWN]
+        print("\n".join((*map(_operator_line, shown), *_lines_below(checked, len(shown)))))
     if not checked.may_succeed:
         raise SystemExit(1)

@@ -344,7 +344,12 @@ class SeriesTable:
         tensors, old = [], []
         for (key, io, slot), number in self._numbers.items():
             place = places[key]
-            is_shown = io == IO.OUTPUT or _is_own(operators[place], slot, has_output=place in writers)
+            # listed inputs: weights, overwritten ones, and those of operators without outputs
+            described = operators[place].described
+            sources = () if described is None else described.inputs
+            is_read = slot < len(sources) and sources[slot].kind is not SourceKind.OPERATOR
+            is_written = slot in written_inputs(operators[place].op_type)
+            is_shown = io == IO.OUTPUT or place not in writers or is_written or is_read
             tensors.append(ReportedTensor(place, IO(io), slot, *self._forms[number], is_shown))
             old.append(number)
         order = sorted(
@@ -364,14 +369,6 @@ class SeriesTable:
             for category, values in numbers.items():
                 _put(category, tables[category][:, place], new_rows, values)
         return StatisticSeries(tuple(iterations), tuple(tensors[each] for each in order), states, tables)
-
-
-def _is_own(operator: ReportedOperator, slot: int, *, has_output: bool) -> bool:
-    """Return whether to list an input: a weight, overwritten in place, or of an operator without outputs."""
-    if not has_output or slot in written_inputs(operator.op_type):
-        return True
-    sources = () if operator.described is None else operator.described.inputs
-    return slot < len(sources) and sources[slot].kind is not SourceKind.OPERATOR
 
 
 def _put(category: str, table: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:

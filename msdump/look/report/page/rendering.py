@@ -125,10 +125,19 @@ def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
     for reader, operator in enumerate(report.operators):
         for place in operator.reads:
             readers.setdefault(place, []).append(reader)
+
+    def alike(numbered: tuple[int, ReportedProblem]) -> Hashable:
+        """Return a key that is equal for the same fault of operators of the same type: they share a row."""
+        number, problem = numbered
+        if problem.kind not in _OF_OPERATORS:
+            return number
+        fault = answer.kind_of_fault(problem.name, problem.op_type, problem.text.partition(":")[0])
+        return problem.is_accused, fault
+
     kinds = []
     for kind, group in groupby(enumerate(report.problems), key=lambda each: each[1].kind):
         members = [*group]
-        rows = answer.group_alike(members, lambda each: f"{each[1].name} {each[0]}", _alike)
+        rows = answer.group_alike(members, lambda each: f"{each[1].name} {each[0]}", alike)
         shown = [_problem(report, readers, row, folder) for row in rows[:_SHOWN_PROBLEMS]]
         kinds.append(
             {
@@ -144,15 +153,6 @@ def _kinds(report: DumpReport, folder: str) -> list[dict[str, Any]]:
     return kinds
 
 
-def _alike(numbered: tuple[int, ReportedProblem]) -> Hashable:
-    """Return a key that is equal for problems in one row: the same fault of operators of the same type."""
-    number, problem = numbered
-    if problem.kind not in _OF_OPERATORS:
-        return number  # a row of its own
-    fault = answer.kind_of_fault(problem.name, problem.op_type, problem.text.partition(":")[0])
-    return problem.is_accused, fault
-
-
 def _problem(
     report: DumpReport,
     readers: Mapping[int, Sequence[int]],
@@ -163,6 +163,13 @@ def _problem(
     (number, problem), *others = row
     place = problem.operator
     operator = report.operators[place] if place >= 0 else None
+
+    links = []  # targets relative to the page's directory, and their texts
+    for path in problem.files[:_SHOWN_FILES]:
+        target = ""
+        if os.path.isabs(path):  # noqa: PTH117 - a text
+            target = quote(os.fsencode(Path(os.path.relpath(path, folder)).as_posix()))
+        links.append((target, path.removeprefix(f"{report.dump}/")))
 
     def listed(places: Sequence[int]) -> list[tuple[int, str]]:
         return [(each, report.operators[each].name) for each in places[:_SHOWN_NEIGHBOURS]]
@@ -178,17 +185,9 @@ def _problem(
         "readers": listed(readers.get(place, ())),
         "victims": listed(problem.victims),
         "victim_count": len(problem.victims),
-        "files": [_link(path, folder, report.dump) for path in problem.files[:_SHOWN_FILES]],
+        "files": links,
         "file_count": len(problem.files),
     }
-
-
-def _link(path: str, folder: str, dump: str) -> tuple[str, str]:
-    """Return the target of a link to a file, relative to the page's directory, and its text."""
-    if not os.path.isabs(path):  # noqa: PTH117 - a text
-        return "", path
-    relative = Path(os.path.relpath(path, folder)).as_posix()
-    return quote(os.fsencode(relative)), path.removeprefix(f"{dump}/")
 
 
 _KEPT_TABLES: Final = frozenset({DISTANCE, "max", "l2norm"})
