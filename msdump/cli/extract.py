@@ -74,7 +74,7 @@ def command(
         paths = write_tensors(run, tensors, str(error), output)
     else:
         mark_started()  # from here on only the writing of a file can fail
-        paths = write_folder(repro, output)
+        paths = write_folder(run, repro, output)
     print(f"operator  {run.name} ({run.first.op_type}), {run.place}")
     if run.first.source:
         print(f"source    {run.first.source}")

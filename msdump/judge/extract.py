@@ -431,17 +431,11 @@ class Repro:
     """Model and tensors that reproduce one run of an operator.
 
     Attributes:
-        name: Full name of the operator.
-        op_type: Its type.
-        place: Which run of it, in words.
-        model: Its model, serialised.
+        model: The operator's model, serialised.
         inputs: Inputs of the model, by name.
         outputs: Its dumped outputs, by name in the model.
     """
 
-    name: str
-    op_type: str
-    place: str
     model: bytes
     inputs: Mapping[str, np.ndarray]
     outputs: Mapping[str, np.ndarray]
@@ -464,9 +458,6 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
     inputs = source.inputs()
     model: RegionModel = source.model(inputs, tuple(outputs))
     return Repro(
-        run.name,
-        run.first.op_type,
-        run.place,
         model.data,
         {name: in_type(inputs[name], dtype) for name, dtype in model.inputs.items()},
         outputs,
@@ -506,9 +497,9 @@ def _write_arrays(
     return [inputs.write_arrays(Path(folder, name).resolve(), arrays) for name, arrays in files.items()]
 
 
-def write_folder(repro: Repro, folder: str) -> list[str]:
+def write_folder(run: OperatorRun, repro: Repro, folder: str) -> list[str]:
     """Write model, tensors and script into a folder, which is made; return the paths of the files."""
     paths = [reports.write_bytes(folder, MODEL, [repro.model])]
     paths += _write_arrays(folder, repro.inputs, repro.outputs)
-    what = f"{repro.name} ({repro.op_type}; {repro.place}), and its dumped outputs"
+    what = f"{run.name} ({run.first.op_type}; {run.place}), and its dumped outputs"
     return [*paths, reports.write_script(folder, what, INPUTS, (OUTPUTS, MODEL), [*repro.outputs])]

@@ -236,8 +236,9 @@ def test_what_was_not_dumped_is_told_without_a_model(dumped, tmp_path):
 def test_the_script_of_the_folder_runs(dumped, tmp_path):
     """It prints how far the dumped output is off, also where it was changed."""
     dump = dumped(GRAPHS / "lenet.onnx")
-    repro = reproduce(find_run(dump, "Default/conv1-Conv2d/Conv2D-op0"), dump, None)
-    paths = write_folder(repro, str(tmp_path / "repro"))
+    run = find_run(dump, "Default/conv1-Conv2d/Conv2D-op0")
+    repro = reproduce(run, dump, None)
+    paths = write_folder(run, repro, str(tmp_path / "repro"))
 
     assert ["model.onnx", "inputs.npz", "outputs.npz", "run.py"] == [Path(path).name for path in paths]
     done = subprocess.run([sys.executable, paths[-1]], capture_output=True, text=True, check=True)
