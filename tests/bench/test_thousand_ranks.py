@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scripts.bench import thousand_ranks
 
 COMMANDS = ["compare, 2 jobs", "baseline, 2 jobs"]
 
 
+@pytest.mark.slow
 def test_every_rank_goes_through(tmp_path):
     """Commands end as expected, and their files have every rank."""
     thousand_ranks.fill(tmp_path, 3)

@@ -5,17 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
-from tests.judge import dumped
 from tests.judge.dumped import NAME, names
-
-
-@pytest.fixture
-def image(tmp_path):
-    """Return the path of a dump file."""
-    return dumped.image_file(tmp_path / "in" / NAME)
+from tests.world import cli
 
 
 class TestCommand:
@@ -24,7 +16,7 @@ class TestCommand:
     @staticmethod
     def call(*arguments):
         """Run ``msdump convert``."""
-        return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+        return cli("convert", *arguments)
 
     def test_a_summary_counts(self, tmp_path, image):
         """The summary counts files that were converted, kept and skipped."""

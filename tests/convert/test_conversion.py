@@ -19,13 +19,6 @@ from msdump.executors import ExecutorChoice
 from tests.judge import dumped
 from tests.judge.dumped import IMAGE, NAME, NC1HWC0, convert, names
 
-
-@pytest.fixture
-def image(tmp_path):
-    """Return the path of a dump file."""
-    return dumped.image_file(tmp_path / "in" / NAME)
-
-
 MSNPY = "Conv2D.Conv2D-op12.1.2.1612439563338030"
 NAMES = {
     "npy": (OutputKind.NPY, "", [f"{NAME}.input.0.npy", f"{NAME}.input.1.npy", f"{NAME}.output.0.npy"]),

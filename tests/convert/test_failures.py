@@ -23,12 +23,6 @@ from tests.judge.dumped import IMAGE, NAME, NC1HWC0, convert, names
 MSNPY = "Conv2D.Conv2D-op12.1.2.1612439563338030"
 
 
-@pytest.fixture
-def image(tmp_path):
-    """Return the path of a dump file."""
-    return dumped.image_file(tmp_path / "in" / NAME)
-
-
 def broken(size, tensor, **changes):
     """Return the bytes of a file with a wrong header."""
     info, data = tensor

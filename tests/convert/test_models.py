@@ -9,15 +9,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from click.testing import CliRunner
 
 import msdump
-from msdump.cli import main
 from msdump.convert import convert_models
 from msdump.errors import GraphError, ToolError
 from msdump.graph import loader
 from tests import inputs
 from tests.dump import settings
+from tests.world import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "graph" / "mindir" / "data"
@@ -27,7 +26,7 @@ MODELS = {"inference": CNN, "float16": DATA / "mlp16.mindir", "training": DATA /
 
 def call(*arguments):
     """Run ``msdump convert``."""
-    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+    return cli("convert", *arguments)
 
 
 @pytest.fixture(params=MODELS)

@@ -17,12 +17,6 @@ from tests.judge import dumped
 from tests.judge.dumped import IMAGE, NAME, convert
 
 
-@pytest.fixture
-def image(tmp_path):
-    """Return the path of a dump file."""
-    return dumped.image_file(tmp_path / "in" / NAME)
-
-
 class TestScripts:
     """Conversions of the user's own."""
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import csv
 import json
 
-from click.testing import CliRunner
-
-from msdump.cli import main
+from tests.world import cli
 
 ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "extra", "replaced", "unchecked"}
 
 
 def command(mine, golden, *options):
     """Return the result of ``msdump compare``."""
-    arguments = ["compare", mine, golden, "-out", mine.parent / "out", *options]
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return cli("compare", mine, golden, "-out", mine.parent / "out", *options)
 
 
 def table(mine, golden, *options):

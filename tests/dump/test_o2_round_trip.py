@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.graph import loader
 from sample_nets import data
 from tests.dump import dump_files, nets, o2
 from tests.execute import whole
+from tests.world import cli
 
 GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 IMAGE = "NCHW"
@@ -301,8 +300,7 @@ class Run:
     def converted(self):
         """Convert the files by ``msdump convert``; return a function that loads a tensor."""
         output = self.door.folder / CONVERTED
-        arguments = ["convert", "-d", self.folder, "-out", output, "-f", self.case.form]
-        done = CliRunner().invoke(main, list(map(str, arguments)))
+        done = cli("convert", "-d", self.folder, "-out", output, "-f", self.case.form)
         assert (0, "") == (done.exit_code, done.stderr)
         stood_in = {}
         if (output / "mapping.csv").exists():

@@ -7,11 +7,10 @@ import re
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from msdump import open_dump
-from msdump.cli import main
 from tests.dump import nets
+from tests.world import cli
 
 GPU = {"device_target": "GPU"}
 X = {"x": np.float32([[1, -2], [3, np.nan]])}
@@ -72,7 +71,7 @@ def test_mapped_files_are_compared(door, saved_data):
     door.dump(model, {"x": FINITE["x"][::-1]}, context=ASCEND, saved_data=saved_data)
     door.process.close()
 
-    done = CliRunner().invoke(main, ["compare", str(door.path), str(golden), "-out", str(door.folder)])
+    done = cli("compare", door.path, golden, "-out", door.folder)
 
     assert 1 == done.exit_code, done.stderr
     assert "compared  4 tensors of 2 operators: 0 agree (0 exactly), 4 differ" in done.stdout

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.cli import main
 from msdump.errors import GraphError
 from msdump.graph import loader
 from msdump.graph.mindir.message import Kind, message_class
 from tests.dump.settings import write
+from tests.world import cli
 
 DATA = Path(__file__).parent / "refused"
 NETWORKS = Path(__file__).parent / "networks"
@@ -212,7 +211,7 @@ REFUSED = {
 
 def invoke(*arguments):
     """Run the program; return its exit code and errors."""
-    done = CliRunner().invoke(main, list(map(str, arguments)))
+    done = cli(*arguments)
     return done.exit_code, done.stderr
 
 

@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.testing import ComparisonError, compare
 from tests.dump import settings
+from tests.world import cli
 
 pytest_plugins = ["pytester"]
 
@@ -58,8 +57,7 @@ def dump(tmp_path, fresh):
     """Dump a run of the smallest network and return the dump."""
     config = settings.write(tmp_path / "data_dump.json", tmp_path / "dump")
     np.savez(tmp_path / "x.npz", x=X)
-    line = ("run", MINI, "--config", config, "--inputs", tmp_path / "x.npz")
-    done = CliRunner().invoke(main, [*map(str, line)])
+    done = cli("run", MINI, "--config", config, "--inputs", tmp_path / "x.npz")
     assert 0 == done.exit_code, done.output
     return tmp_path / "dump"
 

@@ -8,12 +8,11 @@ import re
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
 from msdump import acl
-from msdump.cli import main
 from tests.dump.nets import model, node, value
 from tests.frontends.acl.script import dataset, read
+from tests.world import cli
 
 X = np.float32([[-1, 0.5, 200], [3, -90, 0]])
 """Exp of it overflows, Log of it is NaN and -inf."""
@@ -52,7 +51,7 @@ def run(script, section):
 
 def call(*arguments):
     """Call msdump; return its output."""
-    done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    done = cli(*arguments)
     assert 0 == done.exit_code, done.output
     return done.stdout
 
