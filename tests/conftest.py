@@ -116,7 +116,7 @@ def _writers():
     before, seen = threading.enumerate(), {}
     yield seen
     for thread in seen.keys() - before:
-        thread.join(30)  # seconds: closing a sink asks its threads to end, and waits for none
+        thread.join(30)  # seconds: closing a sink lets its threads end, and waits for none
     left = {test for thread, test in seen.items() if thread.is_alive() and thread not in before}
     assert set() == left, "an asynchronous sink was left open: close its network's process"
 
