@@ -269,7 +269,7 @@ def is_rounding(
     """Return whether one tensor is the other one, rounded to an element type of fewer bits.
 
     Files may hold such elements in a longer type. Where each side has rounded to a type of its own, they are
-    roundings of the same numbers.
+    roundings of the same numbers; without given types, where the elements of each side fit into one.
 
     >>> is_rounding(np.float32([0.1]).astype("f2").astype("f4"), np.float32([0.1]))
     True
@@ -286,10 +286,15 @@ def is_rounding(
     x, y = _in_one_type(dumped, golden)
     if x.dtype.kind != "f":
         return False
-    if rounds_apart and _are_of_one_number(x, y, rounds_apart):
-        return True
     held = frozenset(dtypes_held)
-    return bool(_type_rounded_to(x, y, held) or _type_rounded_to(y, x, held))
+    if _type_rounded_to(x, y, held) or _type_rounded_to(y, x, held):
+        return True
+    coarsest = (
+        _type_rounded_to(each, each, held & {"bfloat16"}) or _type_rounded_to(each, each, held)
+        for each in (x, y)
+    )
+    apart = rounds_apart or tuple({*coarsest})
+    return len(apart) > 1 and all(apart) and _are_of_one_number(x, y, apart)
 
 
 def rounded_to(dumped: np.ndarray, golden: np.ndarray) -> str:

@@ -236,3 +236,47 @@ def test_optional_inputs_and_outputs_that_are_absent(door, file_format):
     np.save(limit, np.float32(0.25))
 
     assert ["weight"] == [verdict for verdict, _ in accused(door.path, golden) if verdict != "unchecked"]
+
+
+def layers(*, of_bits, wrong=1.0):
+    """Return three dense layers, in real numbers or as quantised ones between their tensors."""
+    draw = np.random.default_rng(4)
+    arrays, nodes, value = {}, [], "x"
+
+    def handed_on(name, scale, zero):
+        """Quantise a tensor and make real numbers of it again."""
+        arrays.update({f"{name}_s": np.float32(scale), f"{name}_z": np.array(zero, np.uint8)})
+        given = f"{name} {name}_s {name}_z"
+        nodes.append(node("QuantizeLinear", given, f"{name}_q", f"{name}_q"))
+        nodes.append(node("DequantizeLinear", f"{name}_q {name}_s {name}_z", f"{name}_d", f"{name}_d"))
+        return f"{name}_d"
+
+    for layer in range(3):
+        weight, name = draw.uniform(-0.3, 0.3, (32, 32)).astype("f4"), f"w{layer}"
+        if of_bits:
+            value = handed_on(value, 3 / 127, 128)
+            arrays |= {f"{name}_q": np.round(weight / (0.3 / 127)).astype(np.int8)}
+            arrays |= {f"{name}_s": np.float32(0.3 / 127 * (wrong if layer == 1 else 1))}
+            nodes.append(node("DequantizeLinear", f"{name}_q {name}_s", name, f"{name}_d"))
+        else:
+            arrays[name] = weight
+        nodes.append(node("MatMul", f"{value} {name}", f"m{layer}", f"m{layer}"))
+        nodes.append(node("Tanh", f"m{layer}", f"a{layer}", f"a{layer}"))
+        value = f"a{layer}"
+    output = handed_on(value, 1 / 127, 128) if of_bits else value
+    return model(nodes, [helper.make_tensor_value_info("x", 1, [8, 32])], [output], arrays, opset=13)
+
+
+@pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
+@pytest.mark.parametrize("wrong", [1.0, 1.5], ids=["sound", "a wrong scale"])
+def test_quantised_beside_real_numbers(door, wrong, is_with_model):
+    """Tensors that are quantised in between are compared where real numbers are made of them again."""
+    feeds = {"x": np.random.default_rng(1).uniform(-3, 3, (8, 32)).astype("f4")}
+    golden = door.aside("golden", layers(of_bits=False), feeds)
+    mine = door.aside("mine", layers(of_bits=True, wrong=wrong), feeds)
+    options = ("--model", f"{golden}.onnx") if is_with_model else ()
+
+    code, told = document(mine, golden, *options)
+
+    found = [each["onnx_name"] for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
+    assert ([], 0) == (found, code) if wrong == 1 else (["w1_d"], 1) == (found, code)

@@ -228,6 +228,15 @@ def test_roundings_of_elements_that_are_not_aligned():
     assert ["", "float16"] == [rounded_to(*reversed(each)) for each in sides]
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.02])
+def test_each_side_rounds_to_a_type_of_its_own(factor):
+    """A weight in float16 and the same one in bfloat16 are one number, without a graph that has the types."""
+    weight = np.random.default_rng(0).standard_normal(64).astype("f4")
+    dumped, golden = weight.astype("f2"), (weight * np.float32(factor)).astype(ml_dtypes.bfloat16)
+
+    assert (factor == 1) == is_rounding(dumped.astype("f4"), golden.astype("f4"))
+
+
 @pytest.mark.parametrize(
     ("dumped", "golden", "distance"),
     [

@@ -310,8 +310,11 @@ class ComparedFolder:
         """Return the inputs and outputs of an execution that a view may have left in the shape of its input.
 
         vendor: MindSpore's files of a view's output, and of the inputs that read it, have this shape, which
-        the graph file shows only where it is static.
+        the graph file shows only where it is static. A view may hand on the tensor before it is quantised.
         """
+        partner = execution.counterparts.get((IO.OUTPUT, 0))
+        if execution.op_type == "DequantizeLinear" and partner and partner.op_type != execution.op_type:
+            return frozenset({(IO.OUTPUT, 0)})
         if self.is_ours:
             return frozenset()
         views = {(IO.OUTPUT, 0)} if is_view(execution.op_type) else set()

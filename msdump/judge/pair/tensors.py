@@ -424,6 +424,7 @@ class _Identified:
             self._add_outputs(pair, number)
         for number, pair in enumerate(self._found.pairs):
             self._add_inputs(pair, number)
+        self._add_dequantised()
         return Identities(self._identify(0), self._identify(1), self._names(), self._found)
 
     def _identify(self, side: int) -> Identify:
@@ -466,6 +467,22 @@ class _Identified:
                         self._tables[side][operator.full_name, IO.INPUT, slot] = origin
         if _computes_in_row(mine, golden):
             self._add_weights(mine, golden, number)
+
+    def _add_dequantised(self) -> None:
+        """Identify real numbers made of integers that golden lacks, by their reader or their source."""
+        graph, table = self._graphs[0], self._tables[0]
+        for name in self._found.mine_alone:
+            operator = graph.operators[name]
+            if operator.op_type == "DequantizeLinear" and operator.inputs:
+                read = (
+                    table.get((reader.full_name, IO.INPUT, slot))
+                    for reader in graph.used_by(name)
+                    for slot, source in enumerate(reader.inputs)
+                    if source.name == name
+                )
+                known = next(filter(None, read), None) or self._of_source(0, operator.inputs[0])
+                if known is not None:
+                    table[name, IO.OUTPUT, 0] = known
 
     def _add_weights(
         self, mine: Sequence[GraphOperator], golden: Sequence[GraphOperator], number: int
