@@ -81,7 +81,8 @@ class OperatorRunner:
                 optionals). A weight in ``given`` replaces the graph's and is rounded like it.
 
         Returns:
-            An array for each output of the node; None for an unused one, and for one that is no tensor.
+            An array for each output of the node, a list of arrays for a sequence; None for an unused one, and
+            for a map.
 
         Raises:
             ExecutionError: The operator refuses these inputs, or one that it needs is not given.
@@ -163,11 +164,11 @@ class OperatorRunner:
 
     @staticmethod
     def _outputs(node: Node, kernel: Kernel, results: Any) -> tuple[Array, ...]:
-        outputs: list[Array] = [None] * len(node.outputs)
+        outputs: list[Any] = [None] * len(node.outputs)
         # not strict: a kernel may return the overflow status after the node's outputs
         for (_, position), value in zip(kernel.outputs, results):  # noqa: B905 - see execute.program
-            array = values.to_python(value)
-            outputs[position] = array if isinstance(array, np.ndarray) else None
+            item = values.to_python(value)
+            outputs[position] = item if isinstance(item, (np.ndarray, list)) else None
         return tuple(outputs)
 
 

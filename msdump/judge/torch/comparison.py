@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
 import functools
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -27,18 +25,21 @@ from msdump.judge.diff import (
     models,
     pair_sides,
 )
-from msdump.judge.torch.golden import PREFIX, Call, GoldenValue, Source, TorchGolden, call_text, export
+from msdump.judge.torch.golden import PREFIX, Call, Source, TorchGolden, export
+from msdump.judge.torch.pairing import Cone, call_name, cones_of, pair_values
 from msdump.judge.verdict import (
     FEW_BITS,
     QUANTISED,
     Finding,
     Limits,
+    OperatorPlace,
     OwnError,
     Stop,
     TensorEvidence,
     Verdict,
     coarser,
     coarsest_type,
+    joined,
     judge,
     judge_tensor,
 )
@@ -55,24 +56,6 @@ _GIVEN: Final = (SourceKind.INPUT, SourceKind.WEIGHT)
 
 _QUANTISING: Final = ("Quantize", "QLinear", "Integer", "NBits")
 """Parts of the types of operators that compute with quantised numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Cone:
-    """The operators of the file that compute a value of golden values alone, in their order.
-
-    Attributes:
-        nodes: The operators.
-        reads: The golden values that they read, by the file's names.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    reads: tuple[str, ...] = ()
-
-    def joined(self, other: _Cone) -> _Cone:
-        """Return the operators and values of both."""
-        nodes = {node.name: node for node in (*self.nodes, *other.nodes)}
-        return _Cone(tuple(nodes.values()), tuple(dict.fromkeys((*self.reads, *other.reads))))
 
 
 @dataclass
@@ -110,33 +93,20 @@ class TorchComparison(LockstepComparison):
         return "\n".join(answer.summary_lines(self.report, compared))
 
     @functools.cached_property
-    def partners(self) -> tuple[dict[str, str], dict[str, Call]]:
-        """Return golden's name of values with another one, "" for none, and calls that golden lacks.
+    def partners(self) -> dict[str, str]:
+        """Golden's names of the file's values, by the file's names."""
+        return pair_values(self.mine.graph, self.module)
 
-        If the file was exported from another version of the program, running numbers in names have moved.
-        Values are then paired by the calls in the file's metadata, in their order.
-        """
-        graph, module, golden = self.mine.graph, self.module, self.module.calls()
-        aliases = dict(zip((value.name for value in graph.inputs), module.inputs, strict=False))
-        aliases |= dict(zip((value.name for value in graph.outputs), module.outputs, strict=False))
-        for node in graph.nodes:  # a quantiser of onnxruntime that clamps leaves ReLU's name to its input
-            for name in node.outputs:
-                source = name.removesuffix(_DEQUANTISED)
-                if source != name and source in golden:
-                    aliases |= {source: "", name: source}
-        calls = {name: call for node in graph.nodes for name, call in _calls(node).items()}
-        texts = [call_text(_metadata(node).get("fx_node", "")) for node in graph.nodes]
-        if all(module.texts.get(name) == text for name, text in texts if text):
-            return aliases, {}
-        names, others = [*calls], [*golden]
-        matcher = difflib.SequenceMatcher(None, [*calls.values()], [*golden.values()], autojunk=False)
-        pairs = {
-            names[block.a + at]: others[block.b + at]
-            for block in matcher.get_matching_blocks()
-            for at in range(block.size)
-        }
-        extra = {name: call for name, call in calls.items() if name not in pairs}
-        return {**dict.fromkeys(extra, ""), **pairs, **aliases}, extra
+    @functools.cached_property
+    def cones(self) -> dict[str, Cone]:
+        """The operators that compute an operator's outputs of golden values, by its name."""
+        return cones_of(self.mine.graph, self.partners)
+
+    @functools.cached_property
+    def inner(self) -> dict[str, list[str]]:
+        """The golden values without a partner between a paired one and those before it, by its name."""
+        paired = {*self.partners.values()}
+        return {name: self.module.border(name, paired)[2] for name in self.module.names if name in paired}
 
     @functools.cached_property
     def has_metadata(self) -> bool:
@@ -144,29 +114,24 @@ class TorchComparison(LockstepComparison):
         nodes = [node for node in self.mine.graph.nodes if not node.is_added]
         return 2 * sum(bool(node.proto.metadata_props) for node in nodes) > len(nodes)
 
-    @functools.cached_property
-    def paired(self) -> frozenset[str]:
-        """Golden's names of the values that the file has."""
-        aliases, _ = self.partners
-        names = {aliases.get(name, name) for node in self.mine.graph.nodes for name in node.outputs}
-        return self.module.names & names
-
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """The evidence on an operator, with the function that it completes.
+class _Cause:
+    """What makes a function of the file wrong.
 
     Attributes:
-        finding: The evidence.
-        cone: The operators of the function.
-        value: The value that they compute; None if golden has none.
-        transposed: Name of a weight that gives golden's value if it is transposed, "" for none.
+        at: The operator at fault.
+        notes: Its reason, in words.
+        lacking: Golden's name of the call that the file lacks, "" for none.
+        names: The operators, or the golden call, at fault: other functions with them are not accused.
+        within: All operators and golden calls of the function.
     """
 
-    finding: Finding
-    cone: _Cone
-    value: GoldenValue | None
-    transposed: str
+    at: Node
+    notes: tuple[str, ...]
+    lacking: str
+    names: frozenset[str]
+    within: frozenset[str]
 
 
 class _Run:
@@ -183,23 +148,37 @@ class _Run:
         graph, module = comparison.mine.graph, comparison.module
         self._graph = graph
         self._waiting, self._order = deque(graph.nodes), len(comparison.report.findings)
-        self._aliases, self._extra = comparison.partners
+        self._partners = comparison.partners
         self._pending = set(module.names)
-        self._golden: dict[str, GoldenValue] = {}
+        self._needed = {*self._partners.values()}.union(*comparison.inner.values())
+        self._golden: dict[str, np.ndarray] = {}
         self._fed: dict[str, Any] = {**inputs}  # the operators' inputs: golden's values
         self._own: dict[str, Any] = {**inputs}  # the file's values
-        self._cones: dict[str, _Cone] = {}
         self._known: dict[str, TensorEvidence] = {}
         self._sources: dict[str, ValueSource] = {}
-        self._rows: list[_Row] = []
-        self._told: dict[str, str] = {}  # calls and operators of one side alone, and the accused operator
-        self._left = Counter(name for node in graph.nodes for name in set(reads(node)))
-        self._left.update(value.name for value in graph.outputs)
+        self._rows: list[tuple[Finding, _Cause | None]] = []
+        self._told: dict[str, str] = {}  # names of causes, and the accused operator
+        self._last: dict[str, int] = {}  # position of the last operator with a cone that has a value
+        self._last_inner: dict[str, int] = {}
+        for position, node in enumerate(graph.nodes):
+            cone = comparison.cones[node.name]
+            held = (*cone.reads, *reads(node), *(name for each in cone.nodes for name in each.outputs))
+            self._last |= dict.fromkeys(held, position)
+            for name in node.outputs:
+                inner = comparison.inner.get(self._partners.get(name, ""), ())
+                self._last_inner |= dict.fromkeys(inner, position)
+        self._last |= dict.fromkeys((value.name for value in graph.outputs), len(graph.nodes))
+        self._ends: dict[int, list[str]] = {}
+        self._inner_ends: dict[int, list[str]] = {}
+        for last, ends in ((self._last, self._ends), (self._last_inner, self._inner_ends)):
+            for name, position in last.items():
+                ends.setdefault(position, []).append(name)
 
-    def show(self, value: GoldenValue) -> None:
+    def show(self, name: str, array: np.ndarray) -> None:
         """Take a value of golden, and run the operators that waited for it."""
-        self._pending.discard(value.name)
-        self._golden[value.name] = value
+        self._pending.discard(name)
+        if name in self._needed:
+            self._golden[name] = array
         while self._waiting and self._is_ready(self._waiting[0]):
             self._run(self._waiting.popleft())
 
@@ -207,11 +186,11 @@ class _Run:
         """Run the other operators, and compare the outputs of the network."""
         while self._waiting:
             self._run(self._waiting.popleft())
-        both, rows = self._both, [each.finding for each in self._rows]
+        both, rows = self._both, [row for row, _ in self._rows]
         found = judge(rows, both.limits)
-        for row, finding in zip(self._rows, found, strict=True):
-            is_told = finding.is_accused and row.value is not None
-            both.report.add(self._explained(finding, row) if is_told else finding)
+        for (_, cause), finding in zip(self._rows, found, strict=True):
+            for each in self._explained(finding, cause) if finding.is_accused and cause else (finding,):
+                both.report.add(each)
         coarsest = coarsest_type(rows, both.limits)
         for value in self._graph.outputs:
             own = self._own.get(value.name)
@@ -222,108 +201,97 @@ class _Run:
                 both.report.outputs.append(judge_tensor(evidence, both.limits, coarsest))
 
     def _is_ready(self, node: Node) -> bool:
-        names = (*reads(node), *node.outputs)
-        return all(self._aliases.get(name, name) not in self._pending for name in names)
+        return all(self._partners.get(name) not in self._pending for name in (*reads(node), *node.outputs))
 
     def _golden_of(self, name: str, like: Any) -> np.ndarray | None:
         """Return golden's value of a name in the shape of the file's value, None if there is none.
 
         Simplifiers keep a value's name where they merge its dimensions.
         """
-        value = self._golden.get(self._aliases.get(name, name))
-        if value is None or not isinstance(like, np.ndarray):
+        array = self._golden.get(self._partners.get(name, ""))
+        if array is None or not isinstance(like, np.ndarray):
             return None
-        array = value.array
         return array.reshape(like.shape) if array.size == like.size else array
 
     def _run(self, node: Node) -> None:
-        if node.is_added:
-            self._again(node)
-            return
+        position = len(self._graph.nodes) - len(self._waiting) - 1
+        results, own = self._again(node)
+        if not node.is_added:
+            self._judge(node, results, own)
+            self._advance()
+        for name in self._ends.get(position, ()):
+            if name not in self._graph.weights:
+                for values in (self._fed, self._own):
+                    values.pop(name, None)
+                self._golden.pop(self._partners.get(name, ""), None)
+        for name in self._inner_ends.get(position, ()):
+            self._golden.pop(name, None)
+
+    def _judge(self, node: Node, results: list[Any], own: list[Any]) -> None:
+        """Add the row of an operator: its outputs beside golden's, and on golden's values."""
         self._order += 1
         place = replace(
             self._both.places.of(node), iteration=self._both.runs, order=self._order, time=self._order
         )
-        results, own = self._again(node)
-        cone = self._cone(node)
-        outputs, own_errors, propagated = [], [], []
+        cone = self._both.cones[node.name]
+        outputs, own_errors, propagated, wrong = [], [], [], ""
         for slot, name in enumerate(node.declared_outputs):
             golden = self._golden_of(name, own[slot]) if name else None
             if golden is None or own[slot] is None:
-                self._cones[name] = cone
                 continue
-            which = (IO.OUTPUT, slot, name)
-            evidence = compare_arrays(which, own[slot], golden, self._both.limits, {})
+            evidence = compare_arrays((IO.OUTPUT, slot, name), own[slot], golden, self._both.limits, {})
             outputs.append(evidence)
-            self._known[name], self._cones[name] = evidence, _Cone(reads=(name,))
+            self._known[name] = evidence
             self._sources[name] = ValueSource(SourceKind.OPERATOR, place.full_name, slot)
             if results[slot] is not None and results[slot].shape == golden.shape:
-                own_errors.append(self._own_error(slot, results[slot], golden, cone))
+                error = self._own_error(slot, results[slot], golden, cone)
+                if not error.is_explained and not self._is_rounding(name, results[slot], cone):
+                    wrong = wrong or name
+                elif not error.is_explained:
+                    error = replace(error, is_explained=True, note="golden's of the rounded inputs")
+                own_errors.append(error)
                 propagated.append(errors.measure(own[slot], results[slot]).distance)
                 self._fed[name] = _like(golden, results[slot])
-        value = next(
-            (self._golden[self._aliases.get(name, name)] for name in node.outputs if name in self._known),
-            None,
-        )
-        is_wrong = any(not each.is_explained for each in own_errors)
-        inputs = [*self._inputs(cone), *(self._weights(cone, value) if is_wrong and value else ())]
+            else:
+                wrong = wrong or name
+        golden_name = next((self._partners[name] for name in node.outputs if name in self._known), "")
+        made = dict(zip(node.outputs, results, strict=True))
+        cause, weights = self._cause(cone, wrong, made) if wrong else (None, [])
+        inputs = [*self._inputs(cone), *weights]
         sources = (
             self._sources.get(each.name, ValueSource(_GIVEN[each.is_weight], each.name)) for each in inputs
         )
+        call = self._both.module.call(golden_name) if golden_name else Call()
         row = Finding(
-            place if value is None or place.source else replace(place, source=value.call.source),
+            place if place.source else replace(place, source=call.source),
             tensors=(*(replace(each, slot=slot) for slot, each in enumerate(inputs)), *outputs),
             reads=tuple(sources),
             own=tuple(own_errors),
             propagated=max(propagated, default=None),
-            is_random=not all(is_repeatable(each) for each in cone.nodes),
+            is_random=call.is_random or not all(is_repeatable(each) for each in cone.nodes),
             returned=frozenset(
                 each.slot for each in outputs if each.name in {out.name for out in self._graph.outputs}
             ),
             is_masking=place.full_name in self._both.places.masking,
+            note="" if outputs else "the module has no value of its name",
         )
-        if not outputs:
-            row = replace(row, note="the module has no value of its name")
-        transposed = ""
-        if is_wrong and not any(each.is_weight for each in inputs):
-            transposed = self._transposed(cone, outputs[0].name)
-        if value is not None:  # without its elements
-            value = replace(value, array=np.empty(0), parameters={})
-        self._rows.append(_Row(row, cone, value, transposed))
-        self._drop(node)
-        self._advance()
+        self._rows.append((row, cause))
 
     def _again(self, node: Node) -> tuple[list[Any], list[Any]]:
         """Run an operator on golden's values and on the file's; return the outputs of both runs."""
-        read, arithmetic = reads(node), self._both.mine.computes_in
-
-        def outputs(values: Mapping[str, Any]) -> list[Any]:
-            given = {name: values[name] for name in read if name in values}
-            return [*self._both.runners.outputs(self._graph, node, given, arithmetic)]
-
-        own = outputs(self._own)
-        is_alike = all(self._fed.get(name) is self._own.get(name) for name in read)
-        results = own if is_alike else outputs(self._fed)
+        own = self._outputs(node, self._own)
+        is_alike = all(self._fed.get(name) is self._own.get(name) for name in reads(node))
+        results = own if is_alike else self._outputs(node, self._fed)
         for name, fed, mine in zip(node.outputs, results, own, strict=True):
             if name:
                 self._fed[name], self._own[name] = fed, mine
-        if node.is_added:
-            source = node.inputs[0]
-            for name in node.outputs:
-                self._cones[name] = self._cones.get(source, _Cone(reads=(source,)))
         return results, own
 
-    def _cone(self, node: Node) -> _Cone:
-        """Return the operators from golden's values to an operator."""
-        cone = _Cone()
-        for name in reads(node):
-            if name in self._cones:
-                cone = cone.joined(self._cones[name])
-            elif name not in self._graph.weights:
-                cone = cone.joined(_Cone(reads=(name,)))
-        return cone.joined(_Cone((node,)))
+    def _outputs(self, node: Node, values: Mapping[str, Any]) -> list[Any]:
+        given = {name: values[name] for name in reads(node) if name in values}
+        return [*self._both.runners.outputs(self._graph, node, given, self._both.mine.computes_in)]
 
-    def _inputs(self, cone: _Cone) -> Iterator[TensorEvidence]:
+    def _inputs(self, cone: Cone) -> Iterator[TensorEvidence]:
         """Yield the evidence of the golden values that operators read."""
         for name in cone.reads:
             if name in self._known:
@@ -332,35 +300,186 @@ class _Run:
                 array = self._own[name]
                 yield compare_arrays((IO.INPUT, 0, name), array, array, self._both.limits, {})
 
-    def _own_error(self, slot: int, array: np.ndarray, golden: np.ndarray, cone: _Cone) -> OwnError:
+    def _own_error(self, slot: int, array: np.ndarray, golden: np.ndarray, cone: Cone) -> OwnError:
         error = errors.measure(array, golden)
         types = [dtypes.from_numpy(array.dtype).name, self._both.limits.precision or "float32"]
-        for node in cone.nodes:
-            known = (self._graph.type_of(name).dtype for name in (*node.inputs, *node.outputs) if name)
-            types += [dtype.name for dtype in known if dtype is not None and dtype.name in _ROUNDINGS]
-        allowed = _ROUNDINGS.get(coarser(*(each for each in types if each in _ROUNDINGS)), 2.0**-16)
+        allowed = _ROUNDINGS.get(coarser(*_rounded((*types, *self._types(cone)))), 2.0**-16)
         allowed = _quantised({node.op_type for node in cone.nodes}) or allowed
         is_explained = error.is_same or (not error.misplaced and error.scaled <= allowed)
         if array.dtype.kind not in "fV" and not error.is_same:
             is_explained = False
         return OwnError(slot, error, allowed, is_explained, "PyTorch's values")
 
-    def _weights(self, cone: _Cone, value: GoldenValue) -> Iterator[TensorEvidence]:
-        """Yield the weights of an operator that is wrong which are not the module's parameters.
+    def _types(self, cone: Cone) -> Iterator[str]:
+        for node in cone.nodes:
+            for name in filter(None, (*node.inputs, *node.outputs)):
+                dtype = self._graph.type_of(name).dtype
+                if dtype is not None:
+                    yield dtype.name
+
+    def _agrees(self, array: Any, golden: np.ndarray | None, cone: Cone) -> bool:
+        if not isinstance(array, np.ndarray) or golden is None or array.size != golden.size:
+            return False
+        return self._own_error(0, array, golden.reshape(array.shape), cone).is_explained
+
+    def _is_rounding(self, output: str, array: np.ndarray, cone: Cone) -> bool:
+        """Return whether golden's function computes the same integers of inputs in the file's type."""
+        short = coarser(*_rounded(("float32", *self._types(cone))))
+        if array.dtype.kind not in "iub" or short == "float32":
+            return False
+        held = {
+            self._partners[name]: numpy_cast(self._fed[name], dtypes.from_name(short)).astype(np.float32)
+            for name in cone.reads
+            if name in self._partners and getattr(self._fed.get(name), "dtype", None) == np.float32
+        }
+        again = self._both.module.again(self._partners[output], held)
+        return again is not None and np.array_equal(again.reshape(-1), array.reshape(-1))
+
+    def _with(
+        self, nodes: Sequence[Node], values: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the values of operators after some values are replaced."""
+        known, changed = {**values, **given}, set(given)
+        for node in nodes:
+            if changed.isdisjoint(reads(node)) or not given.keys().isdisjoint(node.outputs):
+                continue
+            try:
+                results = self._outputs(node, known)
+            except MsdumpError:  # the experiment does not fit
+                results = [None] * len(node.outputs)
+            known |= dict(zip(node.outputs, results, strict=True))
+            changed |= {*node.outputs}
+        return known
+
+    def _cause(
+        self, cone: Cone, output: str, results: Mapping[str, Any]
+    ) -> tuple[_Cause, list[TensorEvidence]]:
+        """Return what makes a function wrong, and the weights that differ.
+
+        Experiments decide: the fault lies behind inner values that both sides compute alike, and before an
+        inner value of golden that gives golden's result in the file's place.
+        """
+        module, target, golden = self._both.module, self._partners[output], self._golden
+        file = {**self._fed, **results}
+        inner = [each for each in self._both.inner.get(target, ()) if each in golden]
+        made = [name for node in cone.nodes for name in node.outputs if name and name != output]
+
+        def gives(value: str, given: Mapping[str, Any], wanted: str) -> bool:
+            found = self._with(cone.nodes, file, given) if given else file
+            return self._agrees(found.get(value), golden.get(wanted), cone)
+
+        same = {each: name for each in inner for name in made if gives(name, {}, each)}
+        target, output = next(
+            (
+                (each, name)
+                for each in inner
+                for name in made
+                if each not in same
+                and name not in same.values()
+                and _shape(file.get(name)) == golden[each].shape
+                if gives(output, {name: _like(golden[each], file[name])}, target)
+            ),
+            (target, output),
+        )
+        nodes = _between(cone.nodes, output, {*cone.reads, *same.values()})
+        known = {*self._partners.values(), *same}
+        calls = [each for each in module.border(target, known - {target})[2] if each in module.varying]
+        calls.append(target)
+        found = [*self._weights(nodes, calls)]
+        weights, wrong = [each for _, each in found], {each.name: name for name, each in found}
+        at, notes, lacking = nodes[-1], list[str](), ""
+        extra: list[Node] = []
+        if wrong:
+            at = next((node for node in nodes if not wrong.keys().isdisjoint(reads(node))), at)
+            notes += [self._constant(*each) for each in wrong.items()]
+        elif transposed := next(self._transposed(nodes, lambda given: gives(output, given, target)), ""):
+            at = next(node for node in nodes if transposed in reads(node))
+            notes += [self._constant(transposed, transposed), f"weight {transposed} is transposed"]
+        else:
+            others = {name: array for name, array in golden.items() if name not in calls}
+            skips = ((call, read) for call in calls for read in module.reads(call) if read in golden)
+            lacking = next(
+                (
+                    call
+                    for call, read in skips
+                    if call in golden and golden[read].shape == golden[call].shape
+                    if self._agrees(
+                        file.get(output), module.again(target, {**others, call: golden[read]}), cone
+                    )
+                ),
+                "",
+            )
+            places = [(name, node) for node in nodes for name in node.outputs if name]
+            skipped = (
+                _between(nodes, name, {before})
+                for before in (*cone.reads, *(name for name, _ in places))
+                for name, node in places
+                if before not in node.outputs and before in file
+                if _shape(file[before]) == _shape(file.get(name))
+                if not lacking and gives(output, {name: file[before]}, target)
+            )
+            first = next(skipped, [])
+            extra = [node for node in nodes if not lacking and (node in first or self._is_foreign(node))]
+        if extra:
+            at = extra[0]
+            named = ", ".join(f"{node.name} ({node.op_type})" for node in extra)
+            notes.append(f"{named}: extra, no call of the module")
+        call, line = module.call(target), self._both.places.of(at).source
+        kinds = " + ".join(_call_text(node) for node in nodes if not node.is_added)
+        notes.append(f"golden's {target} is {call}" + f" ({call.source})" * (call.source not in ("", line)))
+        notes[-1] += f", here {kinds}"
+        for each in map(module.call, calls[:-1]):
+            notes.append(f"the file has no value of {each}" + f" ({each.source})" * bool(each.source))
+        read = {name for node in nodes for name in reads(node) if name in self._graph.weights}
+        names = {node.name for node in extra} or {lacking} - {""} or {at.name, module.call(target).maker}
+        within = {*(node.name for node in nodes), *calls, *(module.call(each).maker for each in calls)}
+        if wrong:  # other operators that read it, or a constant of the same buffer, are right
+            names = {*wrong}.union(*(module.sources(each) for each in wrong.values()))
+            within = {*read}.union(*(module.sources(each) for each in wrong.values()))
+        return _Cause(at, tuple(notes), lacking, frozenset(names), frozenset(within)), weights
+
+    def _constant(self, name: str, golden: str) -> str:
+        """Return a weight in words: the golden constant, if it is one, and its readers, if it has several."""
+        count, words = sum(name in reads(node) for node in self._graph.nodes), []
+        if golden in self._both.module.names:
+            call = self._both.module.call(golden)
+            words.append(f"golden's {golden} is {call}" + f" ({call.source})" * bool(call.source))
+        if count > 1:
+            words.append(f"{count} operators read {name}")
+        return joined(*words)
+
+    def _is_foreign(self, node: Node) -> bool:
+        """Return whether the exporter did not write an operator, or wrote it for a call that golden lacks."""
+        if node.is_added or not node.proto.metadata_props:
+            return not node.is_added and self._both.has_metadata
+        name = call_name(node)
+        return name in node.outputs and name not in self._partners
+
+    def _weights(self, nodes: Sequence[Node], calls: Sequence[str]) -> Iterator[tuple[str, TensorEvidence]]:
+        """Yield the weights of operators that are wrong which are not the module's parameters, and its names.
 
         A weight is the parameter with the same elements, possibly transposed. Where one weight and one
         parameter of a number of elements have no partner, the weight is wrong.
         """
+        module = self._both.module
         held = {
             name: self._graph.weights[name]
-            for node in cone.nodes
+            for node in nodes
             for name in reads(node)
             if name in self._graph.weights
         }
         held = {name: array for name, array in held.items() if array.dtype.kind == "f" and array.size > 1}
-        wanted = dict(value.parameters)
+        wanted = dict(module.parameters(calls))
+        for call in calls:  # constants that the exporter has folded
+            wanted |= {
+                each: self._golden[each]
+                for each in module.reads(call)
+                if each in self._golden and each not in module.varying
+            }
+        folded = {each: array for call in calls for each, array in module.folded(call, calls).items()}
+        wanted = folded or wanted
         for name, array in [*held.items()]:
-            same = next((each for each in wanted if _is_same(array, wanted[each])), None)
+            same = next((each for each in wanted if _is_same(array, wanted[each], bool(folded))), None)
             if same is not None:
                 del held[name], wanted[same]
         for name, array in held.items():
@@ -372,79 +491,70 @@ class _Run:
                     min(fitting, key=lambda form: _gap(form, array), default=other.reshape(array.shape))
                 )
                 evidence = compare_arrays((IO.INPUT, 0, name), array, shaped, self._both.limits, {})
-                yield replace(evidence, is_weight=True, places=errors.places_text(array, shaped))
+                places = errors.places_text(array, shaped)
+                yield alike[0], replace(evidence, is_weight=True, places=places)
 
-    def _transposed(self, cone: _Cone, output: str) -> str:
-        """Return the name of a square weight that gives golden's value when it is transposed, or ""."""
-        golden = self._golden_of(output, self._own.get(output))
-        if golden is None or not set(cone.reads) <= set(self._fed):
-            return ""
-        for node in cone.nodes:
-            for name in reads(node):
-                weight = self._graph.weights.get(name)
-                if weight is None or weight.ndim < _MATRIX or weight.shape[-1] != weight.shape[-2]:
-                    continue
-                values = {**self._fed, name: np.ascontiguousarray(np.swapaxes(weight, -1, -2))}
-                for each in cone.nodes:
-                    given = {read: values[read] for read in reads(each) if read in values}
-                    results = self._both.runners.outputs(
-                        self._graph, each, given, self._both.mine.computes_in
-                    )
-                    values |= dict(zip(each.outputs, results, strict=True))
-                if self._own_error(0, values[output], golden, cone).is_explained:
-                    return name
-        return ""
+    def _transposed(self, nodes: Sequence[Node], gives: Callable[[Mapping[str, Any]], bool]) -> Iterator[str]:
+        """Yield the square weights that give golden's value when they are transposed."""
+        for name in dict.fromkeys(name for node in nodes for name in reads(node)):
+            weight = self._graph.weights.get(name)
+            if weight is None or weight.ndim < _MATRIX or weight.shape[-1] != weight.shape[-2]:
+                continue
+            if gives({name: np.ascontiguousarray(np.swapaxes(weight, -1, -2))}):
+                yield name
 
-    def _explained(self, finding: Finding, row: _Row) -> Finding:
-        """Return a fault with its function in words, and the operators that one side alone has before it.
-
-        The fault is that of an operator with a wrong weight, or of one that golden's function does not have.
-        """
-        cone, value = row.cone, row.value or GoldenValue("", np.empty(0))
-        kinds = " + ".join(map(_call_text, cone.nodes))
-        notes, at = [finding.note], cone.nodes[-1]
-        wrong = {each.name for each in finding.inputs if each.is_weight}
-        added = [
-            node for node in cone.nodes if self._both.has_metadata and not node.proto.metadata_props
-        ] or [node for node in cone.nodes if any(name in self._extra for name in node.outputs)]
-        if wrong:
-            at = next((node for node in cone.nodes if wrong & set(reads(node))), at)
-        elif added:
-            at = added[0]
-            names = ", ".join(f"{node.name} ({node.op_type})" for node in added)
-            notes.append(f"{names}: extra, no call of the module")
-        else:
-            notes.append(f"weight {row.transposed} is transposed" if row.transposed else "")
-        notes.append(f"golden's {value.name} is {value.call}, here {kinds}")
-        lacking = self._both.module.between(value.name, self._both.paired)
-        causes = {*lacking, *(node.name for node in added if not wrong)}
-        told = next((self._told[name] for name in sorted(causes) if name in self._told), "")
+    def _explained(self, finding: Finding, cause: _Cause) -> Iterator[Finding]:
+        """Yield a fault with its function in words, at its operator or at a call that is missing."""
+        told = next((self._told[name] for name in sorted(cause.within) if name in self._told), "")
         if told:
-            return replace(finding, verdict=Verdict.INHERITED, note=f"it shows the fault of {told}, too")
-        place = self._both.places.of(at)
-        self._told |= dict.fromkeys(causes, place.shown_name)
-        notes += [
-            f"the file has no value {name}, {call}" + f" ({call.source})" * bool(call.source)
-            for name, call in lacking.items()
-        ]
-        place = replace(
-            place,
-            iteration=finding.place.iteration,
-            order=finding.place.order,
-            time=finding.place.time,
-            source=place.source or finding.place.source,
-        )
-        return replace(finding, place=place, note="; ".join(filter(None, notes)))
+            note = f"it shows the fault of {told}, too"
+            yield replace(finding, verdict=Verdict.INHERITED, note=note)
+            return
+        at, module = self._both.places.of(cause.at), self._both.module
+        notes = joined(finding.note, *cause.notes)
+        if cause.lacking:
+            call = module.call(cause.lacking)
+            scope = "/".join(("Default", *filter(None, call.module.split("."))))
+            at = OperatorPlace(
+                f"{scope}/{cause.lacking}", call.target, f"{scope}/{cause.lacking}", source=call.source
+            )
+            where = f"module {call.module}" if call.module else "the network"
+            fewer = f"{where} has one {call.target} fewer in the file"
+            place = replace(at, iteration=finding.place.iteration, order=0, time=finding.place.time)
+            yield Finding(place, Verdict.MISSING, note=f"{fewer}: golden's {cause.lacking} is {call}")
+            note = f"it shows that {cause.lacking} is missing; {notes}"
+            yield replace(finding, verdict=Verdict.INHERITED, note=note)
+        else:
+            place = replace(
+                at,
+                iteration=finding.place.iteration,
+                order=finding.place.order,
+                time=finding.place.time,
+                source=at.source or finding.place.source,
+            )
+            yield replace(finding, place=place, note=notes)
+        self._told |= dict.fromkeys(cause.names, at.shown_name)
 
-    def _drop(self, node: Node) -> None:
-        """Drop the values that nothing reads any more."""
-        for name in set(reads(node)):
-            self._left[name] -= 1
-        for name in (*reads(node), *node.outputs):
-            if name and self._left[name] <= 0 and name not in self._graph.weights:
-                for values in (self._fed, self._own):
-                    values.pop(name, None)
-                self._golden.pop(self._aliases.get(name, name), None)
+
+def _between(nodes: Sequence[Node], output: str, stops: Collection[str]) -> list[Node]:
+    """Return the operators that compute a value of others, in their order."""
+    makers = {name: node for node in nodes for name in node.outputs if name}
+    found, waiting = dict[str, Node](), [output]
+    while waiting:
+        name = waiting.pop()
+        node = makers.get(name)
+        if node is not None and node.name not in found and (name == output or name not in stops):
+            found[node.name] = node
+            waiting += reads(node)
+    return [node for node in nodes if node.name in found]
+
+
+def _shape(array: Any) -> tuple[int, ...] | None:
+    return array.shape if isinstance(array, np.ndarray) else None
+
+
+def _rounded(types: Iterable[str]) -> list[str]:
+    return [each for each in types if each in _ROUNDINGS]
 
 
 def _like(golden: np.ndarray, result: np.ndarray) -> np.ndarray:
@@ -452,29 +562,6 @@ def _like(golden: np.ndarray, result: np.ndarray) -> np.ndarray:
     if golden.dtype == result.dtype:
         return golden
     return numpy_cast(golden, dtypes.from_numpy(result.dtype))
-
-
-def _metadata(node: Node) -> dict[str, str]:
-    """Return the exporter's notes at an operator."""
-    return {each.key.removeprefix("pkg.torch.onnx."): each.value for each in node.proto.metadata_props}
-
-
-def _calls(node: Node) -> dict[str, Call]:
-    """Return the calls that an operator's outputs stand for, by the metadata of its export; else nothing."""
-    metadata = _metadata(node)
-    try:
-        scopes, classes = (ast.literal_eval(metadata[key]) for key in ("name_scopes", "class_hierarchy"))
-        named = [name for name in node.outputs if name == scopes[-1] or name.startswith("getitem")]
-        return {
-            name: Call(classes[-1], scopes[-2] if len(scopes) > 1 else "", node.outputs.index(name))
-            for name in named
-        }
-    except (KeyError, IndexError, ValueError, SyntaxError):  # another tool wrote the file
-        return {}
-
-
-_DEQUANTISED: Final = "_DequantizeLinear_Output"
-"""Ends the names that onnxruntime's quantiser gives to dequantised values."""
 
 
 def _call_text(node: Node) -> str:
@@ -502,11 +589,14 @@ _MATRIX: Final = 2
 """Dimensions of a matrix."""
 
 
-def _is_same(mine: np.ndarray, golden: np.ndarray) -> bool:
+def _is_same(mine: np.ndarray, golden: np.ndarray, is_computed: bool) -> bool:  # noqa: FBT001
     if mine.size != golden.size:
         return False
-    rounded = golden.astype(mine.dtype)
-    return any(np.array_equal(form.reshape(-1), mine.reshape(-1)) for form in _forms(rounded))
+    limit = _ROUNDINGS.get(dtypes.from_numpy(mine.dtype).name, 0.0) if is_computed else 0.0
+    forms = (form.reshape(mine.shape) for form in _forms(golden.astype(mine.dtype)))
+    return any(
+        np.array_equal(form, mine) or (limit and errors.measure(mine, form).scaled <= limit) for form in forms
+    )
 
 
 def torch_comparison(graph: Graph, variant: Variant, module: TorchGolden, limits: Limits) -> TorchComparison:
@@ -526,7 +616,7 @@ def torch_comparison(graph: Graph, variant: Variant, module: TorchGolden, limits
     if limits.distance is None and allowed:
         limits = replace(limits, distance=allowed, explanation="quantised numbers")
     comparison = TorchComparison(mine, golden, pairing, limits, module=module)
-    if not comparison.paired:
+    if comparison.partners.keys() <= {value.name for value in (*graph.inputs, *graph.outputs)}:
         comparison.report.networks.append(
             f"no value of {graph.source} has the name of a value of {module.title}: torch.onnx.export names"
             " them alike with dynamo=True; the outputs alone are compared"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import io
@@ -32,6 +33,8 @@ class Call:
         target: The function, ``aten.linear.default``.
         module: Path of the module that calls it, "" for the outermost.
         slot: Number of the result, of functions with several.
+        is_random: Whether it draws random numbers.
+        maker: Name of the call in the graph, also of the tuple of which a value is an item.
         arguments: Its arguments in words, ``linear_1, 2``; equal calls may have different ones.
         source: Line of the user's program, ``net.py:12: x = self.fc(x)``; "" if unknown.
     """
@@ -39,29 +42,14 @@ class Call:
     target: str = ""
     module: str = ""
     slot: int = 0
+    is_random: bool = field(default=False, compare=False)
+    maker: str = field(default="", compare=False)
     arguments: str = field(default="", compare=False)
     source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         """Return the call in words, ``aten.topk.default(linear_1, 2) of module gate``."""
         return f"{self.target}({self.arguments}){f' of module {self.module}' if self.module else ''}"
-
-
-@dataclass(frozen=True, slots=True)
-class GoldenValue:
-    """A value that the module computes.
-
-    Attributes:
-        name: Its name in the graph of the export, which is its name in the file.
-        array: Its elements.
-        call: The call that computes it.
-        parameters: Parameters and buffers that the function reads, by name.
-    """
-
-    name: str
-    array: np.ndarray
-    call: Call = field(default_factory=Call)
-    parameters: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +165,9 @@ class TorchGolden:
 
     Attributes:
         title: The name that the user gave.
-        names: Names of all values of the graph.
+        names: Names of the values of the graph, in the order of their calls.
+        varying: Names of the values that depend on the inputs.
+        state: Names of the parameters, buffers and constants that the graph reads.
         inputs: Names of the values that stand for the file's inputs, in their order.
         outputs: Names of the values that the module returns, in their order.
         texts: The calls as text, with the names of their inputs, by name.
@@ -214,7 +204,14 @@ class TorchGolden:
         self.inputs = tuple(name for name in signature.user_inputs if isinstance(name, str))
         self.outputs = tuple(name for name in signature.user_outputs if isinstance(name, str))
         self._nodes = {node.name: node for node in self._graph.graph.nodes if node.op != "output"}
-        self.names = frozenset(self._nodes)
+        tensors = (node for node in self._nodes.values() if isinstance(node.meta.get("val"), torch.Tensor))
+        self.names = tuple(node.name for node in tensors if node.op != "get_attr")
+        self.varying: set[str] = set()
+        for node in self._nodes.values():
+            read = {each.name for each in node.all_input_nodes}
+            if node.op == "placeholder" or (node.op == "call_function" and read & self.varying):
+                self.varying.add(node.name)
+        self.state = frozenset(str(node.target) for node in self._nodes.values() if node.op == "get_attr")
         self._arrays: dict[str, np.ndarray] = {}
 
     def _dynamic(self, graph: Graph) -> Any:
@@ -244,26 +241,93 @@ class TorchGolden:
                 if name in before:
                     buffer.data.copy_(before[name])
 
-    def calls(self) -> dict[str, Call]:
-        """Return the call of a function that computes each value, in the order of the graph."""
-        return {name: _call(node) for name, node in self._nodes.items() if node.op == "call_function"}
+    def call(self, name: str) -> Call:
+        """Return the call that computes a value."""
+        return _call(self._nodes[name])
 
-    def between(self, name: str, known: Collection[str]) -> dict[str, Call]:
-        """Return the calls from known values to a value, without the value's own."""
-        found, waiting = {}, [*_maker(self._nodes[name]).all_input_nodes]
+    def reads(self, name: str) -> tuple[str, ...]:
+        """Return the names of the values that a call reads, parameters too."""
+        return tuple(node.name for node in _maker(self._nodes[name]).all_input_nodes)
+
+    def border(self, name: str, known: Collection[str]) -> tuple[frozenset[str], frozenset[str], list[str]]:
+        """Return the known values and the parameters that a value is computed of, and the values between."""
+        found, between, waiting = set(), {}, [*self.reads(name)]
+        parameters = set()
         while waiting:
-            node = waiting.pop()
-            if node.op == "call_function" and node.name not in found and node.name not in known:
-                found[node.name] = _call(node)
-                waiting += node.all_input_nodes
-        return found
+            node = self._nodes[waiting.pop()]
+            if node.op == "get_attr":
+                parameters.add(str(node.target))
+            elif node.name in known or node.op == "placeholder":
+                found.add(node.name)
+            elif node.name not in between:
+                between[node.name] = node
+                waiting += self.reads(node.name)
+        inner = [each for each in self._nodes if each in between and each in self.names]
+        return frozenset(found), frozenset(parameters), inner
 
-    def run(self, inputs: Sequence[Any], show: Callable[[GoldenValue], None]) -> None:
+    def sources(self, name: str) -> frozenset[str]:
+        """Return the parameters and buffers that a constant is computed of."""
+        return self.border(name, ())[1] if name in self._nodes and name in self.names else frozenset()
+
+    def parameters(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """Return the parameters, buffers and constants that some calls read, by name."""
+        read = (self._nodes[each] for name in names for each in self.reads(name))
+        return {str(node.target): self._parameter(node) for node in read if node.op == "get_attr"}
+
+    def folded(self, name: str, calls: Collection[str]) -> dict[str, np.ndarray]:
+        """Return weight and bias of a convolution with a batch normalisation folded into it, else nothing.
+
+        The normalisation computes them itself: of the weight in the place of channels, and of zeros.
+        """
+        before = next((each for each in self.reads(name) if each in calls), "")
+        if not before or "batch_norm" not in self.call(name).target or "conv" not in self.call(before).target:
+            return {}
+        weight, *bias = [*self.parameters([before]).values()][:2]
+        [channels] = next(iter(self.parameters([name]).values())).shape
+        is_first = weight.shape[0] == channels and "transpose" not in self.call(before).target
+        turned = np.swapaxes(weight, 0, 1) if is_first else weight
+        shift = self.again(name, {before: np.zeros_like(turned)})
+        moved = self.again(name, {before: turned})
+        offset = bias[0] if bias else np.zeros(channels, weight.dtype)
+        shape = (1, channels, *(1 for _ in turned.shape[2:]))
+        biased = self.again(name, {before: np.broadcast_to(offset.reshape(shape), (1, *turned.shape[1:]))})
+        if shift is None or moved is None or biased is None:
+            return {}
+        scaled = moved - shift
+        return {
+            f"{before} with {name}": np.swapaxes(scaled, 0, 1) if is_first else scaled,
+            f"bias of {before} with {name}": biased.reshape(channels, -1)[:, 0],
+        }
+
+    def again(self, name: str, given: Mapping[str, np.ndarray]) -> np.ndarray | None:
+        """Compute a value again of others, None where its call refuses them or one is not given."""
+        torch, known = require(), dict[str, Any]()
+
+        def value(node: Any) -> Any:
+            if node.name in given:
+                tensor, declared = torch.from_numpy(np.array(given[node.name])), node.meta.get("val")
+                return tensor.to(declared.dtype) if isinstance(declared, torch.Tensor) else tensor
+            if node.op != "call_function":
+                if node.op == "placeholder":
+                    raise KeyError(node.name)
+                return self._attribute(node)
+            if node.name not in known:
+                args, named = (torch.fx.node.map_arg(each, value) for each in (node.args, node.kwargs))
+                known[node.name] = node.target(*args, **named)
+            return known[node.name]
+
+        try:
+            with torch.no_grad():
+                return _array(value(self._nodes[name]))
+        except (KeyError, RuntimeError, ValueError, TypeError, IndexError):  # an experiment that does not fit
+            return None
+
+    def run(self, inputs: Sequence[Any], show: Callable[[str, np.ndarray], None]) -> None:
         """Run the module once and show each value as soon as it is computed.
 
         Args:
             inputs: Arrays in the order of the file's inputs.
-            show: Receives each value. Values that it does not keep are dropped.
+            show: Receives each value by its name. Values that it does not keep are dropped.
 
         Raises:
             InputError: The module refuses the inputs.
@@ -275,13 +339,12 @@ class TorchGolden:
             for leaf in self._leaves
         ]
         args = _trees().tree_unflatten(leaves, self._structure)
-        golden = self
 
         class Interpreter(torch.fx.Interpreter):  # type: ignore[name-defined]
             def run_node(self, n: Any) -> Any:
                 result = super().run_node(n)
-                if n.op != "output" and isinstance(result, torch.Tensor):
-                    show(golden._value(n, result))
+                if n.op not in ("output", "get_attr") and isinstance(result, torch.Tensor):
+                    show(n.name, _array(result))
                 return result
 
         flat, _ = _trees().tree_flatten(args)
@@ -293,21 +356,13 @@ class TorchGolden:
         except Exception as error:
             raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
 
-    def _value(self, node: Any, tensor: Any) -> GoldenValue:
-        array = _array(tensor)
-        if node.op != "call_function":
-            return GoldenValue(node.name, array)
-        read = _maker(node).all_input_nodes
-        parameters = {str(each.target): self._parameter(each) for each in read if each.op == "get_attr"}
-        return GoldenValue(node.name, array, _call(node), parameters)
-
     def _parameter(self, node: Any) -> np.ndarray:
         if node.name not in self._arrays:
-            tensor = self._graph
-            for part in str(node.target).split("."):
-                tensor = getattr(tensor, part)
-            self._arrays[node.name] = _array(tensor)
+            self._arrays[node.name] = _array(self._attribute(node))
         return self._arrays[node.name]
+
+    def _attribute(self, node: Any) -> Any:
+        return functools.reduce(getattr, str(node.target).split("."), self._graph)
 
 
 def call_text(text: str) -> tuple[str, str]:
@@ -333,6 +388,8 @@ def _call(node: Any) -> Call:
         str(maker.target),
         modules[-1] if modules else "",
         0 if maker is node else node.args[1],
+        require().Tag.nondeterministic_seeded in getattr(maker.target, "tags", ()),
+        maker.name,
         ", ".join((*map(str, maker.args), *named)),
         _line(maker.meta.get("stack_trace") or ""),
     )
