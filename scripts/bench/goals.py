@@ -155,6 +155,7 @@ ROWS: Final = (
     Row("rerun", "compare --model / compare + run", "comparing.rerun", (*MOBILE, ("bert", 1)), TWO, 1.3),
     Row("diff", "diff / both runs", "comparing.diff", (*RESNET, ("bert", 1)), TWO, 1.35),
     Row("diff", "diff: peak memory / one run's", "comparing.diff_memory", (*RESNET, ("bert", 1)), TWO, 1.6),
+    Row("diff", "diff --golden torch: / exports and runs", "comparing.of_module", NONE, ONE, 1.3),
     Row("advise", "diff --advise, seconds", "tools.advise_seconds", (("bert", 1),), TWO, 60),
     Row("advise", "diff --advise, peak memory in GB", "tools.advise_gigabytes", (("bert", 1),), TWO, 0.7),
     Row("reader", "open_dump of 100,000 files, CPU seconds", "tools.opening", NONE, ONE, 0.5),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ from msdump.judge.compare import DumpComparison, Rerunning
 from msdump.judge.diff import LockstepComparison, Side, make_side, models, pair_sides
 from msdump.judge.pair import pair_folders
 from msdump.judge.rerun import Arithmetic
+from msdump.judge.torch import check_export
 from msdump.judge.verdict import Limits, Report
 from scripts.bench import measure, rank_tree, sides, work
 from scripts.bench.measure import Case, Figure, UnavailableError
@@ -42,6 +44,35 @@ def rerun(case: Case) -> Figure:
         sides.network(path).run(fed)
 
     return measure.ratio(lambda: _compare(mine, golden, path), without, case, is_alone=False)
+
+
+def of_module(case: Case) -> Figure:
+    """``diff --golden torch:`` of BERT base against its two exports, PyTorch's run and a run of the file."""
+    if importlib.util.find_spec("torch") is None:
+        raise UnavailableError("PyTorch is not installed")
+    import torch
+
+    torch.set_num_threads(case.threads)
+    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
+    module = torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False).eval()
+    args, path = (torch.zeros(1, 128, 768),), case.folder / "module.onnx"
+
+    def exported(**options: Any) -> Any:
+        return torch.onnx.export(module, args, dynamo=True, verbose=False, **options)
+
+    exported().save(str(path))
+
+    def apart() -> None:
+        exported()
+        exported(optimize=False)
+        module(*args)
+        sides.network(path).run(sides.inputs(path))
+
+    def ours() -> None:
+        exported()
+        check_export(module, args, path)
+
+    return measure.ratio(ours, apart, case, is_alone=False)
 
 
 def _noisy(path: Path, folder: Path) -> Path:

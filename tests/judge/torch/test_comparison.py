@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -16,6 +18,8 @@ from msdump.cli import main
 from msdump.errors import NotAvailableError
 from msdump.judge.torch import load_source
 from msdump.judge.verdict import Verdict
+
+ROOT = Path(__file__).parents[3]
 
 PROGRAM = '''
 import torch
@@ -242,6 +246,23 @@ def test_diff_prints_the_fault_and_its_line(folder, monkeypatch):
     )
     assert sound.exit_code == 1, sound.output  # other weights
     assert "weight, input 1 inner.weight differs" in sound.output
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/from-torch-to-operator.md"])
+def test_page_shows_what_the_command_prints(page, tmp_path, monkeypatch):
+    """The command that compares a broken export with its module prints the lines of the page."""
+    pytest.importorskip("onnxscript")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graphs").symlink_to(ROOT / "graphs")
+    script = ROOT / "graphs" / "torch_export" / "break_it.py"
+    subprocess.run([sys.executable, script, "faulty.onnx"], check=True, timeout=120)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = text.partition("--golden torch:graphs/torch_export/net.py:make_net | head -3\n")[2].partition(
+        "```"
+    )[0]
+    command = ["diff", "faulty.onnx", "--golden", "torch:graphs/torch_export/net.py:make_net"]
+    done = CliRunner().invoke(main, command)
+    assert shown.splitlines() == done.output.splitlines()[:3]
 
 
 @pytest.mark.parametrize(
