@@ -35,7 +35,7 @@ from msdump.judge.diff import (
     rounded_to,
     sharing_weights,
 )
-from msdump.judge.torch import PREFIX, TorchGolden, load_source, torch_comparison
+from msdump.judge.torch import PREFIX, golden_of, load_source, torch_comparison
 from msdump.judge.verdict import Limits, coarser
 from msdump.plan import DeviceTarget
 
@@ -259,7 +259,7 @@ def command(
             if given is None
             else [bind_inputs(graph, (), given)] * steps
         )
-        comparison = torch_comparison(graph, sides[0], TorchGolden(source, graph, fed[0]), limits)
+        comparison = torch_comparison(graph, sides[0], golden_of(source, graph, fed[0]), limits)
     else:
         comparison = _comparison(model, other, sides, limits, draws, trains=train)
         if other is not None and not is_limited:

@@ -5,3 +5,4 @@ from .golden import PREFIX as PREFIX
 from .golden import Source as Source
 from .golden import TorchGolden as TorchGolden
 from .golden import load_source as load_source
+from .hooks import golden_of as golden_of

@@ -26,6 +26,7 @@ from msdump.judge.diff import (
     pair_sides,
 )
 from msdump.judge.torch.golden import PREFIX, Call, Source, TorchGolden, export
+from msdump.judge.torch.hooks import HookedModule, golden_of, pair_scopes
 from msdump.judge.torch.pairing import Cone, call_name, cones_of, pair_values
 from msdump.judge.verdict import (
     FEW_BITS,
@@ -95,6 +96,8 @@ class TorchComparison(LockstepComparison):
     @functools.cached_property
     def partners(self) -> dict[str, str]:
         """Golden's names of the file's values, by the file's names."""
+        if isinstance(self.module, HookedModule):
+            return pair_scopes(self.mine.graph, self.module)
         return pair_values(self.mine.graph, self.module)
 
     @functools.cached_property
@@ -104,7 +107,7 @@ class TorchComparison(LockstepComparison):
 
     @functools.cached_property
     def inner(self) -> dict[str, list[str]]:
-        """The golden values without a partner between a paired one and those before it, by its name."""
+        """The golden values without a partner between a paired one and the paired ones before it."""
         paired = {*self.partners.values()}
         return {name: self.module.border(name, paired)[2] for name in self.module.names if name in paired}
 
@@ -117,7 +120,7 @@ class TorchComparison(LockstepComparison):
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """What makes a function of the file wrong.
+    """The cause of a wrong function of the file.
 
     Attributes:
         at: The operator at fault.
@@ -149,6 +152,7 @@ class _Run:
         self._graph = graph
         self._waiting, self._order = deque(graph.nodes), len(comparison.report.findings)
         self._partners = comparison.partners
+        self._results = {value.name for value in graph.outputs}
         self._pending = set(module.names)
         self._needed = {*self._partners.values()}.union(*comparison.inner.values())
         self._golden: dict[str, np.ndarray] = {}
@@ -209,8 +213,9 @@ class _Run:
         Simplifiers keep a value's name where they merge its dimensions.
         """
         array = self._golden.get(self._partners.get(name, ""))
-        if array is None or not isinstance(like, np.ndarray):
-            return None
+        is_inner = isinstance(self._both.module, HookedModule) and name not in self._results
+        if array is None or not isinstance(like, np.ndarray) or (is_inner and array.shape != like.shape):
+            return None  # a tool has moved an operator over the border of a module
         return array.reshape(like.shape) if array.size == like.size else array
 
     def _run(self, node: Node) -> None:
@@ -269,9 +274,7 @@ class _Run:
             own=tuple(own_errors),
             propagated=max(propagated, default=None),
             is_random=call.is_random or not all(is_repeatable(each) for each in cone.nodes),
-            returned=frozenset(
-                each.slot for each in outputs if each.name in {out.name for out in self._graph.outputs}
-            ),
+            returned=frozenset(each.slot for each in outputs if each.name in self._results),
             is_masking=place.full_name in self._both.places.masking,
             note="" if outputs else "the module has no value of its name",
         )
@@ -327,10 +330,12 @@ class _Run:
         short = coarser(*_rounded(("float32", *self._types(cone))))
         if array.dtype.kind not in "iub" or short == "float32":
             return False
+        read = {name: self._fed[name] for name in cone.reads if name in self._partners}
         held = {
-            self._partners[name]: numpy_cast(self._fed[name], dtypes.from_name(short)).astype(np.float32)
-            for name in cone.reads
-            if name in self._partners and getattr(self._fed.get(name), "dtype", None) == np.float32
+            self._partners[name]: array
+            if array.dtype.kind in "iub"
+            else numpy_cast(array.astype(np.float32), dtypes.from_name(short)).astype(np.float32)
+            for name, array in read.items()
         }
         again = self._both.module.again(self._partners[output], held)
         return again is not None and np.array_equal(again.reshape(-1), array.reshape(-1))
@@ -354,7 +359,7 @@ class _Run:
     def _cause(
         self, cone: Cone, output: str, results: Mapping[str, Any]
     ) -> tuple[_Cause, list[TensorEvidence]]:
-        """Return what makes a function wrong, and the weights that differ.
+        """Return the cause of a wrong function, and the weights that differ.
 
         Experiments decide: the fault lies behind inner values that both sides compute alike, and before an
         inner value of golden that gives golden's result in the file's place.
@@ -416,7 +421,7 @@ class _Run:
                 for name, node in places
                 if before not in node.outputs and before in file
                 if _shape(file[before]) == _shape(file.get(name))
-                if not lacking and gives(output, {name: file[before]}, target)
+                if module.texts and not lacking and gives(output, {name: file[before]}, target)
             )
             first = next(skipped, [])
             extra = [node for node in nodes if not lacking and (node in first or self._is_foreign(node))]
@@ -426,7 +431,9 @@ class _Run:
             notes.append(f"{named}: extra, no call of the module")
         call, line = module.call(target), self._both.places.of(at).source
         kinds = " + ".join(_call_text(node) for node in nodes if not node.is_added)
-        notes.append(f"golden's {target} is {call}" + f" ({call.source})" * (call.source not in ("", line)))
+        notes.append(
+            f"golden's {module.described(target)}" + f" ({call.source})" * (call.source not in ("", line))
+        )
         notes[-1] += f", here {kinds}"
         for each in map(module.call, calls[:-1]):
             notes.append(f"the file has no value of {each}" + f" ({each.source})" * bool(each.source))
@@ -651,7 +658,7 @@ def check_export(module: Any, args: Any, onnx: Any = None) -> TorchComparison:
     source = Source(type(module).__name__, module, args)
     graph = loader.load(export(source, args).model_proto if onnx is None else onnx)
     given = source.named_inputs(graph) or {}
-    golden = TorchGolden(source, graph, given)
+    golden = golden_of(source, graph, given)
     comparison = torch_comparison(graph, models.parse("float32"), golden, Limits())
     comparison.run(bind_inputs(graph, (), given))
     return comparison

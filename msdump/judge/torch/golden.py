@@ -72,7 +72,7 @@ class Source:
             return None
         torch = require()
         leaves = _trees().tree_leaves(self.args)
-        tensors = [_array(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        tensors = [as_array(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]
         if len(tensors) != len(graph.inputs):
             raise InputError(
                 f"{PREFIX}{self.title}: the module is called with {len(tensors)} tensors, and the model has"
@@ -185,16 +185,7 @@ class TorchGolden:
             InputError: The exporter refuses the module, or the module its arguments.
         """
         torch = require()
-        self.title, self._module = source.title, source.module
-        args = source.args
-        if args is None:
-            args = tuple(torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
-        self._leaves, self._structure = _trees().tree_flatten(args)
-        try:
-            with torch.no_grad(), self._restored():
-                source.module(*_copies(args))  # an error of the module passes as its own
-        except Exception as error:
-            raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
+        args = self._begin(source, graph, inputs)
         exported = export(source, args, optimize=False, dynamic_shapes=self._dynamic(graph)).exported_program
         # PyTorch 2.9 has no checks of guards
         is_guarded = "check_guards" in inspect.signature(exported.module).parameters
@@ -213,6 +204,21 @@ class TorchGolden:
                 self.varying.add(node.name)
         self.state = frozenset(str(node.target) for node in self._nodes.values() if node.op == "get_attr")
         self._arrays: dict[str, np.ndarray] = {}
+
+    def _begin(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Run the module once: its own errors are not the exporter's. Return its arguments."""
+        torch = require()
+        self.title, self._module = source.title, source.module
+        args = source.args
+        if args is None:
+            args = tuple(torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
+        self._leaves, self._structure = _trees().tree_flatten(args)
+        try:
+            with torch.no_grad(), self._restored():
+                source.module(*_copies(args))  # an error of the module passes as its own
+        except Exception as error:
+            raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
+        return args
 
     def _dynamic(self, graph: Graph) -> Any:
         """Return the dynamic dimensions of the file's inputs in the structure of the arguments."""
@@ -245,6 +251,10 @@ class TorchGolden:
         """Return the call that computes a value."""
         return _call(self._nodes[name])
 
+    def described(self, name: str) -> str:
+        """Return a value in words."""
+        return f"{name} is {self.call(name)}"
+
     def reads(self, name: str) -> tuple[str, ...]:
         """Return the names of the values that a call reads, parameters too."""
         return tuple(node.name for node in _maker(self._nodes[name]).all_input_nodes)
@@ -267,7 +277,7 @@ class TorchGolden:
 
     def sources(self, name: str) -> frozenset[str]:
         """Return the parameters and buffers that a constant is computed of."""
-        return self.border(name, ())[1] if name in self._nodes and name in self.names else frozenset()
+        return self.border(name, ())[1] if name in self.names else frozenset()
 
     def parameters(self, names: Collection[str]) -> dict[str, np.ndarray]:
         """Return the parameters, buffers and constants that some calls read, by name."""
@@ -318,7 +328,7 @@ class TorchGolden:
 
         try:
             with torch.no_grad():
-                return _array(value(self._nodes[name]))
+                return as_array(value(self._nodes[name]))
         except (KeyError, RuntimeError, ValueError, TypeError, IndexError):  # an experiment that does not fit
             return None
 
@@ -333,24 +343,30 @@ class TorchGolden:
             InputError: The module refuses the inputs.
         """
         torch = require()
-        given = iter(inputs)
-        leaves = [
-            torch.from_numpy(np.array(next(given))).to(leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
-            for leaf in self._leaves
-        ]
-        args = _trees().tree_unflatten(leaves, self._structure)
 
         class Interpreter(torch.fx.Interpreter):  # type: ignore[name-defined]
             def run_node(self, n: Any) -> Any:
                 result = super().run_node(n)
                 if n.op not in ("output", "get_attr") and isinstance(result, torch.Tensor):
-                    show(n.name, _array(result))
+                    show(n.name, as_array(result))
                 return result
 
-        flat, _ = _trees().tree_flatten(args)
+        def interpret(*args: Any) -> None:
+            flat, _ = _trees().tree_flatten(args)
+            Interpreter(self._graph).run(*flat, enable_io_processing=False)
+
+        self._call(interpret, inputs)
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Call the module, or a function in its place, on arrays in the place of its tensors."""
+        torch, given = require(), iter(inputs)
+        leaves = [
+            torch.from_numpy(np.array(next(given))).to(leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in self._leaves
+        ]
         try:
             with torch.no_grad(), self._restored():
-                Interpreter(self._graph).run(*flat, enable_io_processing=False)
+                return function(*_trees().tree_unflatten(leaves, self._structure))
         except MsdumpError:
             raise
         except Exception as error:
@@ -358,7 +374,7 @@ class TorchGolden:
 
     def _parameter(self, node: Any) -> np.ndarray:
         if node.name not in self._arrays:
-            self._arrays[node.name] = _array(self._attribute(node))
+            self._arrays[node.name] = as_array(self._attribute(node))
         return self._arrays[node.name]
 
     def _attribute(self, node: Any) -> Any:
@@ -395,7 +411,8 @@ def _call(node: Any) -> Call:
     )
 
 
-def _array(tensor: Any) -> np.ndarray:
+def as_array(tensor: Any) -> np.ndarray:
+    """Return the elements of a tensor; bfloat16 as float32."""
     tensor = tensor.detach().cpu()
     return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
 
@@ -420,14 +437,15 @@ def _line(trace: str) -> str:
     found, lines = "", trace.splitlines()
     for line, code in itertools.pairwise((*lines, "")):
         head = line.strip()
-        if not head.startswith('File "') or f"{_SITE}torch/" in head:
+        if not head.startswith('File "') or f"{SITE}torch/" in head:
             continue
         path, _, rest = head[6:].partition('", line ')
         found = f"{Path(path).name}:{rest.partition(',')[0]}: {code.strip()}"
     return found
 
 
-_SITE: Final = "site-packages/"
+SITE: Final = "site-packages/"
+"""Part of the paths of installed packages."""
 
 
 @contextlib.contextmanager

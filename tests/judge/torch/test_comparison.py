@@ -198,6 +198,54 @@ def test_other_version_of_the_program_has_an_extra_call(folder):
     assert "extra, no call of the module" in accused.note
 
 
+SCRIPT = """
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 2, 3, padding=1), nn.BatchNorm2d(2)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        y = self.relu(self.norm(self.conv(x)))
+        return self.relu(self.norm(self.conv(y)) + x)
+
+
+def make():
+    torch.manual_seed(4)
+    module = nn.Sequential(Block(), Block(), nn.Flatten(), nn.Linear(32, 3)).eval()
+    for each in module[:2]:
+        each.norm.running_var.uniform_(0.5, 1.5)
+    return module, torch.randn(1, 2, 4, 4)
+"""
+
+
+@pytest.mark.parametrize("fault", ["", "pad"])
+def test_file_of_the_older_exporter_is_compared_module_by_module(tmp_path, monkeypatch, fault):
+    """A sound file agrees, and a fault is named at its module with the line that calls it."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "script_net.py").write_text(SCRIPT)
+    source = load_source("script_net:make")
+    torch.onnx.export(source.module, source.args, str(tmp_path / "net.onnx"), dynamo=False, opset_version=17)
+    model = onnx.load(tmp_path / "net.onnx")
+    node = next(each for each in model.graph.node if each.name == "/1/conv_1/Conv")
+    if fault == "pad":
+        attribute = next(each for each in node.attribute if each.name == "pads")
+        attribute.ints[:] = [2, 2, 0, 0]
+    report = msdump.torch.check_export(source.module, source.args, model).report
+    accused = [each for each in report.findings if each.is_accused]
+    assert bool(fault) is not report.agrees
+    assert ["/1/conv_1/Conv"] * bool(fault) == [each.place.onnx_name for each in accused]
+    assert all("the output of module 1.norm (BatchNorm2d)" in each.note for each in accused)
+    assert all(each.place.source.startswith("script_net.py:") for each in accused)
+    assert sum(bool(each.own) for each in report.findings) >= 8
+
+
 def test_names_of_another_tool_leave_the_outputs(folder):
     """A file without the exporter's names is compared by its outputs, and the report says so."""
     model = onnx.load(folder / "net.onnx")
