@@ -126,8 +126,10 @@ class _Side:
         } - {None}
         self._fixed: set[str] = set()
         for each in operators:
-            known = (self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.inputs)
-            if each.op_type in ASKING or all(known):
+            known = (
+                self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.element_inputs
+            )
+            if all(known):
                 self._fixed.add(each.full_name)
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
@@ -250,7 +252,7 @@ class _Comparison:
         self._mine = _Side(mine, label, matching.mine_alone, passing)
         self._golden = _Side(golden, golden_label, matching.golden_alone, passing)
         self._weight_difference = weight_difference
-        self._pairs: list[tuple[_Operators, _Operators]] = []
+        self._pairs: list[tuple[_Operators, _Operators, bool]] = []
         for pair in matching.pairs:
             for number, (output, counterpart) in enumerate(pair.outputs):
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
@@ -259,13 +261,15 @@ class _Comparison:
                 for name in names:  # inner values of a kernel have no equal on the other side
                     side.key_of.setdefault((name, 0), ("inner", name))
                 members.append(_without_inserted([side.graph.operators[name] for name in names]))
-            self._pairs.append((members[0], members[1]))
+            self._pairs.append((members[0], members[1], pair.is_folded))
 
     def facts(self) -> list[Fact]:
         """Return all facts, in execution order of the examined operators that read the difference."""
         facts, edges = [*self._dtypes(), *self._inner_casts()], [*self._ends()]
-        for mine, golden in self._pairs:
-            if not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])) and _are_alike(mine, golden):
+        for mine, golden, is_folded in self._pairs:
+            if is_folded:  # its operators have no counterparts of their own
+                edges += self._edges(mine, golden)
+            elif not (_is_inserted(mine[-1]) or _is_inserted(golden[-1])) and _are_alike(mine, golden):
                 facts += self._of_pair(mine, golden)
                 edges += self._edges(mine, golden)
                 if len(mine) == len(golden) == 1:
@@ -317,7 +321,7 @@ class _Comparison:
         Yields nothing if most operators differ: then the whole network was converted.
         """
         facts: dict[str, Fact] = {}
-        single = [(mine[0], golden[0]) for mine, golden in self._pairs if len(mine) == len(golden) == 1]
+        single = [(mine[0], golden[0]) for mine, golden, _ in self._pairs if len(mine) == len(golden) == 1]
         for mine, golden in single:
             types = [each.outputs[0].dtype if each.outputs else "" for each in (mine, golden)]
             held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
@@ -337,7 +341,7 @@ class _Comparison:
         them as operators of their own.
         """
         own, other = (_casts([*side.graph.operators.values()]) for side in (self._mine, self._golden))
-        for mine, golden in self._pairs:
+        for mine, golden, _ in self._pairs:
             inner, beside = _casts(mine), _casts(golden)
             is_fused = not all(map(_is_plain, (*mine, *golden)))
             if is_fused and (inner > beside, inner < beside) == (own > other, own < other) and own != other:

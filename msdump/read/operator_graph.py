@@ -117,6 +117,11 @@ class GraphOperator:
     dumped_as: str = field(default="", compare=False, repr=False)
 
     @property
+    def element_inputs(self) -> tuple[ValueSource, ...]:
+        """Inputs of which it reads the elements, not the shape or type alone, as ONNX's CastLike does."""
+        return () if self.op_type in ASKING else self.inputs[: 1 if self.op_type == "Cast" else None]
+
+    @property
     def held(self) -> frozenset[str]:
         """Element types in which a device holds its inputs and outputs; empty if the file lacks them."""
         return frozenset(form.dtype for form in (*self.device_inputs, *self.device_outputs) if form.dtype)
@@ -218,9 +223,7 @@ class OperatorGraph:
             operator = self.find(ahead.pop())
             if operator is None:
                 return False
-            if operator.op_type in ASKING:
-                continue
-            for source in operator.inputs:
+            for source in operator.element_inputs:
                 if source.kind is SourceKind.OPERATOR:
                     ahead += [source.name] * (source.name not in seen)
                     seen.add(source.name)

@@ -686,20 +686,21 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     """Return whether the examined side should have a golden operator.
 
     Operators that the device inserts have no counterpart, nor have clamps beside integers; compiled graphs
-    have no task for operators that only pass tensors on, and contain folded results of operators that only
-    read weights.
+    have no task for operators that only pass tensors on. Exporters and compilers fold operators that
+    only read weights.
     """
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
     operator = folder.theirs.operator(name)
     if folder.is_torn or _is_left_out(folder, name) or folder.is_clamp(operator):
         return False
+    if folder.mine.graph is not None and folder.theirs.is_fixed(name):
+        return False
     if folder.dumped.kind.is_compiled is not folder.golden.kind.is_compiled and folder.unread_graphs:
         return False  # names of fused kernels and of single operators differ
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
         return True
-    is_run = operator is None or not is_settled(operator.op_type)
-    return is_run and not folder.theirs.is_fixed(name)
+    return operator is None or not (is_settled(operator.op_type) or folder.theirs.is_fixed(name))
 
 
 def _is_left_out(folder: ComparedFolder, name: str) -> bool:

@@ -16,6 +16,7 @@ from msdump.judge import SHORTER, Fact, WeightDifference, errors, list_facts
 from msdump.judge.diff.quantised import Quantisation, apart, quantisations
 from msdump.judge.pair import CAST, Alignment, DigestOf, GraphSide, OperatorPair, align, operator_graphs
 from msdump.judge.pair import sides as graph_sides
+from msdump.read import OperatorGraph
 
 SideGraphs = tuple[Graph, Graph]
 """The model of a side, and the graph that it is compiled to."""
@@ -211,7 +212,7 @@ def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
             alignment = Alignment((), is_one_network=False)
         facts += list_facts(*sides, alignment, _difference_of(first, second))
         scales = quantised.get(first.index, {}), golden_quantised.get(second.index, {})
-        pairs = _AlignedModels(first, second, alignment, scales)
+        pairs = _AlignedModels(first, second, alignment, scales, other[second.index])
         graphs[first.index] = pairs.result()
         missing += pairs.missing()
         waiting += _common_bodies(pairs.singles)
@@ -225,7 +226,9 @@ class _AlignedModels:
         golden: Graph,
         alignment: Alignment,
         scales: tuple[Mapping[str, Quantisation], Mapping[str, Quantisation]],
+        golden_operators: OperatorGraph,
     ) -> None:
+        self._golden_operators = golden_operators
         self._mine, self._golden, self._alignment = mine, golden, alignment
         self._scales = {id(mine): scales[0], id(golden): scales[1]}
         self._nodes, self._golden_nodes = _by_full_name(mine), _by_full_name(golden)
@@ -248,8 +251,9 @@ class _AlignedModels:
                 self._values.setdefault(name, other)
 
     def missing(self) -> list[Node]:
-        nodes = (self._golden_nodes[name] for name in self._alignment.golden_alone)
-        return [node for node in nodes if not node.is_added]
+        """Return golden's nodes without counterpart; exporters fold the ones that read constants alone."""
+        alone = (name for name in self._alignment.golden_alone if not self._golden_operators.is_fixed(name))
+        return [node for name in alone if not (node := self._golden_nodes[name]).is_added]
 
     def result(self) -> ModelValues:
         values = self._values

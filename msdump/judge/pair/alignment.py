@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Final
 
 from msdump.device import INSERTED_PREFIX
@@ -99,12 +98,15 @@ class OperatorPair:
         golden: Full names in the second graph, in order.
         certainty: 0 to 1.
         outputs: Outputs that hold the same values.
+        is_folded: Whether each side has other operators and weights, as a Conv into which a BatchNorm is
+            folded, and the two: only what they write can be compared.
     """
 
     mine: tuple[str, ...] = ()
     golden: tuple[str, ...] = ()
     certainty: float = 1.0
     outputs: tuple[tuple[Output, Output], ...] = ()
+    is_folded: bool = False
 
     @property
     def is_single(self) -> bool:
@@ -311,7 +313,8 @@ def _operator_pairs(
     graphs: tuple[GraphSide, GraphSide], sides: _Items, golden_of: _Pairs, sure: Mapping[int, float]
 ) -> Iterator[OperatorPair]:
     """Yield pairs of operators, and of groups: unpaired ones between the same readers, members of kernels."""
-    for places in _groups(sides, golden_of):
+    changed = _changed(graphs, sides, golden_of)
+    for places in _groups(sides, golden_of, changed):
         mine, golden = (
             tuple(dict.fromkeys(name for at in sorted(each) for name in side[at].names))
             for each, side in zip(places, sides, strict=True)
@@ -319,44 +322,76 @@ def _operator_pairs(
         if len(mine) == len(golden) == 1:
             outputs = _outputs(graphs[0].graph.operators[mine[0]], graphs[1].graph.operators[golden[0]])
         else:
-            outputs = tuple(_results(sides, golden_of, places))
+            outputs = tuple(_results(sides, golden_of, changed, places))
         certainty = min(sure.get(at, _OF_GROUPS) for at in places[0])
-        yield OperatorPair(mine, golden, round(max(certainty, _LEAST), 3), outputs)
+        read = [
+            {weight for at in each for weight in _weights_of(side, items[at])}
+            for side, items, each in zip(graphs, sides, places, strict=True)
+        ]
+        kinds = [Counter(items[at].family for at in each) for items, each in zip(sides, places, strict=True)]
+        is_folded = kinds[0] != kinds[1] and len(mine) + len(golden) > len(graphs)
+        is_folded &= None not in read[0] | read[1] and bool(read[0] - read[1] and read[1] - read[0])
+        yield OperatorPair(mine, golden, round(max(certainty, _LEAST), 3), outputs, is_folded)
 
 
-def _groups(sides: _Items, golden_of: _Pairs) -> Iterator[_Places]:
-    """Yield the items of both graphs that belong together, in the order of the first graph."""
+def _groups(  # noqa: C901, PLR0912 - three rules, in their order
+    sides: _Items, golden_of: _Pairs, changed: _Places
+) -> Iterator[_Places]:
+    """Yield the items of both graphs that belong together, in the order of the first graph.
+
+    Unpaired items belong to the ones of the other side that are read at the same place. Without any they
+    belong to the changed item in front of them, or else behind them: on the other side it does their work.
+    """
     classes = _Classes()
+    free: list[tuple[int, int]] = []
+    ends: list[dict[Hashable, list[tuple[int, int]]]] = [defaultdict(list), defaultdict(list)]
     for number, side in enumerate(sides):
         operators: dict[str, tuple[int, int]] = {}
         for at, item in enumerate(side):
-            together = (operators.setdefault(name, (number, at)) for name in item.names)
-            for other in chain(together, _beside(number, at, side, golden_of[number])):
-                classes.join((number, at), other)
+            for name in item.names:
+                classes.join((number, at), operators.setdefault(name, (number, at)))
+            if at in golden_of[number] or not _is_free(item):
+                continue
+            free.append((number, at))
+            for each in item.sources if item.op_type not in ASKING else ():
+                is_alike = each.place >= 0 and side[each.place].is_fixed is item.is_fixed
+                if is_alike and each.place not in golden_of[number] and _is_free(side[each.place]):
+                    classes.join((number, at), (number, each.place))
+            for end in _ends(item, golden_of[number]):
+                ends[number][end].append((number, at))
+    settled: set[tuple[int, int]] = set()
+
+    def join_ends(most: float) -> None:
+        for end in ends[0].keys() & ends[1].keys():
+            read = [[one for one in side[end] if one not in settled] for side in ends]
+            if all(0 < len({*map(classes.top, each)}) <= most for each in read):
+                for one in (*read[0], *read[1]):
+                    classes.join(read[0][0], one)
+
+    join_ends(1)
+    together: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
+    for number, at in free:
+        together[classes.top((number, at))][number].add(at)
+    for number, members in ((n, each[n]) for each in together.values() if not all(each) for n in (0, 1)):
+        items = [sides[number][at] for at in members]
+        before = {each.place for item in items for each in item.sources} & changed[number]
+        behind = {each.place for item in items for each in item.readers} & changed[number]
+        for at in before or behind if not all(item.is_fixed for item in items) else ():
+            settled |= {(number, each) for each in members}
+            classes.join((number, at), (number, min(members)))
+    join_ends(inf)
     for own, other in golden_of[0].items():
-        both = (sides[0][own], golden_of[0]), (sides[1][other], golden_of[1])
-        borders = [border for item, paired in both for _, border, _ in _borders(item, paired)]
-        # a partner of another type may do the work of several operators of the other side
-        is_other = not _is_alike(sides[0][own], sides[1][other])
-        for each in ((1, other), *(border for border in borders if is_other and border in classes)):
-            classes.join((0, own), each)
+        classes.join((0, own), (1, other))
     found: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
     for number, side in enumerate(sides):
         for at, item in enumerate(side):
             if at in golden_of[number] or _is_free(item):
                 found[classes.top((number, at))][number].add(at)
-    yield from (places for places in found.values() if places[0] and places[1])
+    yield from (places for places in found.values() if all(places))
 
 
-def _beside(number: int, at: int, side: Sequence[Item], paired: Mapping[int, int]) -> Iterator[Hashable]:
-    """Yield the neighbours of an unpaired item: unpaired producers, and the places where it is read."""
-    item = side[at]
-    if at in paired or not _is_free(item):
-        return
-    for source in item.sources if item.op_type not in ASKING else ():
-        is_alike = source.place >= 0 and side[source.place].is_fixed is item.is_fixed
-        if is_alike and source.place not in paired and _is_free(side[source.place]):
-            yield number, source.place
+def _ends(item: Item, paired: Mapping[int, int]) -> Iterator[Hashable]:
+    """Yield the places where an unpaired item is read; of one that nothing reads, what it reads."""
     for _, border, _ in _borders(item, paired):
         yield ("fixed", border) if item.is_fixed else border
     reads = [paired.get(each.place) for each in item.sources]
@@ -364,16 +399,58 @@ def _beside(number: int, at: int, side: Sequence[Item], paired: Mapping[int, int
         yield ("unread", *reads)
 
 
+_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+
+
+def _changed(graphs: tuple[GraphSide, GraphSide], sides: _Items, golden_of: _Pairs) -> _Places:
+    """Return the paired items that compute another thing than their partners.
+
+    They have another type or number of inputs; or, beside an operator that one side alone has, other
+    attributes or weights.
+    """
+
+    def has_stranger(number: int, at: int) -> bool:
+        item = sides[number][at]
+        near = {each.place for neighbours in (item.sources, item.readers) for each in neighbours} - {-1}
+        return any(
+            place not in golden_of[number] and _is_free(each) and not each.is_fixed
+            for place, each in ((place, sides[number][place]) for place in near)
+        )
+
+    changed: _Places = (set(), set())
+    for own, other in golden_of[0].items():
+        is_alike = _is_alike(sides[0][own], sides[1][other])
+        if is_alike and (has_stranger(0, own) or has_stranger(1, other)):
+            read = [_weights_of(*each) for each in zip(graphs, (sides[0][own], sides[1][other]), strict=True)]
+            is_alike = read[0] == read[1] or None in (*read[0], *read[1])
+            attributes = {each.fields["attributes"] for each in (sides[0][own], sides[1][other])} - {None}
+            is_alike &= len(attributes) <= 1
+        if not is_alike:
+            changed[0].add(own)
+            changed[1].add(other)
+    return changed
+
+
+def _weights_of(side: GraphSide, item: Item) -> list[Hashable]:
+    """Return the contents of the weights of several numbers that an item reads, None for unknown ones."""
+    found: list[Hashable] = []
+    for each in item.sources:
+        if each.is_fixed and each.shape and side.graph.weights.get(each.name, ValueForm()).dtype in _FLOATS:
+            content = None if each.is_content else side.content_of(each.name, 0)
+            found.append(each.label if each.is_content else content and ("weight", content.digest))
+    return sorted(found, key=str)
+
+
 def _is_alike(mine: Item, golden: Item) -> bool:
     is_as_long = len(mine.sources) == len(golden.sources) or mine.swaps  # of members of kernels it is a guess
     return mine.op_type == golden.op_type and is_as_long
 
 
-def _results(sides: _Items, golden_of: _Pairs, inside: _Places) -> Iterator[tuple[Output, Output]]:
+def _results(
+    sides: _Items, golden_of: _Pairs, changed: _Places, inside: _Places
+) -> Iterator[tuple[Output, Output]]:
     """Yield outputs of two groups with the same values: of paired items, or read at the same place."""
-    alike = {
-        own: golden for own, golden in golden_of[0].items() if _is_alike(sides[0][own], sides[1][golden])
-    }
+    alike = {own: golden for own, golden in golden_of[0].items() if own not in changed[0]}
     own, other = dict[Hashable, Output](), dict[Hashable, Output]()
     for number, table in enumerate((own, other)):
         last = [(at, item) for at in sorted(inside[number]) if (item := sides[number][at]).is_last]

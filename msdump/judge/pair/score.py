@@ -247,7 +247,7 @@ class _Items:
             item.sources = [*before, *taken]
             known = (
                 each.is_fixed or (each.place >= 0 and self.items[each.place].is_fixed)
-                for each in item.sources
+                for each in item.sources[: 1 if item.op_type == CAST else None]
             )
             item.is_fixed = item.op_type in ASKING or (bool(item.sources) and all(known))
             item.fields = _fields(item, operator, taken, is_part=end - place > 1)

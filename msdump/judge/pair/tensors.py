@@ -418,6 +418,15 @@ class _Identified:
         self._tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
         self._mine_of = {sanitize(other): sanitize(name) for name, other in found.weights.items()}
         self._renamed = {*map(sanitize, found.weights)}
+        self._folded = {
+            sanitize(source.name)
+            for pair in found.pairs
+            if pair.is_folded
+            for graph, names in ((mine, pair.mine), (golden, pair.golden))
+            for name in names
+            for source in graph.operators[name].inputs
+            if source.kind is SourceKind.WEIGHT
+        }
 
     def identities(self) -> Identities:
         for number, pair in enumerate(self._found.pairs):
@@ -433,7 +442,7 @@ class _Identified:
         def identify(name: str, io: IO, slot: int) -> Identity | None:
             operator = graph.find(name)
             if operator is None:  # a weight, or an input of the graph
-                return by_name(self._weight_name(side, name), io, slot)
+                return None if name in self._folded else by_name(self._weight_name(side, name), io, slot)
             return table.get((operator.full_name, io, slot))
 
         return identify
@@ -552,8 +561,9 @@ class _Identified:
             if known is None and operator is not None and operator.inputs and _is_passed(operator):
                 return self._of_source(side, operator.inputs[0])
             return known
-        if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT}:
-            return by_name(self._weight_name(side, sanitize(source.name)), IO.OUTPUT, 0)
+        name = sanitize(source.name)
+        if source.kind in {SourceKind.WEIGHT, SourceKind.INPUT} and name not in self._folded:
+            return by_name(self._weight_name(side, name), IO.OUTPUT, 0)
         return None
 
     def _names(self) -> MatchedNames:
@@ -634,4 +644,5 @@ def _note(pair: OperatorPair) -> str:
     is_sure = pair.certainty >= _SURE
     if pair.mine == pair.golden and is_sure:
         return ""
-    return f"paired with {' + '.join(pair.golden)}{'' if is_sure else f', {pair.certainty:.0%} sure'}"
+    folded = ", with other weights" if pair.is_folded else ""
+    return f"paired with {' + '.join(pair.golden)}{folded}{'' if is_sure else f', {pair.certainty:.0%} sure'}"
