@@ -106,6 +106,7 @@ class Rerunning:
         self._reruns: dict[tuple[str, int], tuple[RerunOperator, Rerun]] = {}  # by label and order
         self._strangers: list[tuple[RerunOperator, str]] = []
         self._evaluations: set[str] = set()  # labels of graphs that do not train, beside a training step
+        self._folded: set[tuple[str, str]] = set()  # operators that the model has in another form, by label
         self._present: dict[str, dict[_Part, str]] = {}
         self._golden_models: dict[frozenset[str], CompiledModel] = {}
 
@@ -124,6 +125,7 @@ class Rerunning:
             return  # only constants were dumped
         executions.sort(key=lambda each: each[0].time)
         graphs = {folder.label: folder.mine.graph for folder in folders}
+        self._folded |= {(each.label, name) for each in folders for name in each.matched.by_graphs.folded}
         listed = [_rerun_operator(folder, order, graphs[folder.label]) for _, folder, order in executions]
         if self._model is None:
             self._model = self._fitting(listed)
@@ -160,7 +162,8 @@ class Rerunning:
         """Return evidence with the results of the operator when it ran again."""
         place = evidence.place
         operator, rerun = self._reruns.get((place.label, place.order), (None, Rerun()))
-        if operator is None or (rerun.weights and place.label in self._evaluations):
+        is_folded = (place.label, place.name) in self._folded
+        if operator is None or is_folded or (rerun.weights and place.label in self._evaluations):
             return evidence  # an evaluation's weights differ from the training step's
         node = None if operator.site is None else operator.site.node
         is_known = node is not None and not node.is_added

@@ -334,7 +334,7 @@ def _operator_pairs(
         yield OperatorPair(mine, golden, round(max(certainty, _LEAST), 3), outputs, is_folded)
 
 
-def _groups(  # noqa: C901, PLR0912 - three rules, in their order
+def _groups(  # noqa: C901 - three rules, in their order
     sides: _Items, golden_of: _Pairs, changed: _Places
 ) -> Iterator[_Places]:
     """Yield the items of both graphs that belong together, in the order of the first graph.

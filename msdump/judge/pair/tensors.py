@@ -81,6 +81,7 @@ class MatchedNames:
         notes: Partner of an examined operator, if its name does not tell it.
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
         whole: Examined operators with the same parts as their golden ones.
+        folded: Examined operators in groups that have other operators and weights than golden's.
         networks: Sentence that the graphs are of two networks, so that nothing is compared; "" for one.
     """
 
@@ -90,6 +91,7 @@ class MatchedNames:
     notes: Mapping[str, str] = field(default_factory=dict)
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     whole: frozenset[str] = frozenset()
+    folded: frozenset[str] = frozenset()
     networks: str = ""
 
     def partner(self, name: str) -> str:
@@ -576,6 +578,9 @@ class _Identified:
             golden=frozenset(sanitize(name) for name in self._found.of_golden),
             notes={sanitize(name): _note(pair) for name, pair in self._found.of_mine.items()},
             casts=casts,
+            folded=frozenset(
+                sanitize(name) for pair in self._found.pairs if pair.is_folded for name in pair.mine
+            ),
             whole=frozenset(sanitize(pair.mine[0]) for pair in self._found.pairs if self._is_whole(pair)),
         )
 
