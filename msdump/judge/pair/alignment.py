@@ -435,7 +435,9 @@ def _weights_of(side: GraphSide, item: Item) -> list[Hashable]:
     """Return the contents of the weights of several numbers that an item reads, None for unknown ones."""
     found: list[Hashable] = []
     for each in item.sources:
-        if each.is_fixed and each.shape and side.graph.weights.get(each.name, ValueForm()).dtype in _FLOATS:
+        if each.place < 0 and each.label is None:  # of scaled integers the numbers are not known
+            found.append(None)
+        elif each.is_fixed and each.shape and side.graph.weights.get(each.name, ValueForm()).dtype in _FLOATS:
             content = None if each.is_content else side.content_of(each.name, 0)
             found.append(each.label if each.is_content else content and ("weight", content.digest))
     return sorted(found, key=str)
