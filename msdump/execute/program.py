@@ -162,28 +162,9 @@ class Program:
             or any(program.has_run for program in self._programs)
         )
 
-    def run(
-        self,
-        feeds: Mapping[str, OrtValue | None],
-        observer: Observer | None = None,
-        replaced: Replaced = NONE_REPLACED,
-    ) -> list[Any]:
-        """Run the network.
-
-        Args:
-            feeds: A value for every graph input (and any overridden initializer).
-            observer: Receives the operators in which it is interested, after they ran.
-            replaced: Outputs that take the caller's tensors once their operators ran.
-
-        Returns:
-            The graph outputs: arrays, lists of arrays, or None.
-
-        Raises:
-            ExecutionError: An operator failed; it is named.
-            UnsupportedOpError: An operator that nothing can run.
-            InputError: A replaced output has another type or shape in this run.
-        """
-        return self.outputs(self.completed(feeds, observer, replaced), feeds)
+    def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
+        """Run the network; return its outputs: arrays, lists of arrays, or None. See ``completed``."""
+        return self.outputs(self.completed(feeds, observer), feeds)
 
     def completed(
         self,
@@ -191,7 +172,18 @@ class Program:
         observer: Observer | None = None,
         replaced: Replaced = NONE_REPLACED,
     ) -> Frame:
-        """Run the network; return its values at the end. See ``run``."""
+        """Run the network; return its values at the end.
+
+        Args:
+            feeds: A value for every graph input (and any overridden initializer).
+            observer: Receives the operators in which it is interested, after they ran.
+            replaced: Outputs that take the caller's tensors once their operators ran.
+
+        Raises:
+            ExecutionError: An operator failed; it is named.
+            UnsupportedOpError: An operator that nothing can run.
+            InputError: A replaced output has another type or shape in this run.
+        """
         current = self.frame()
         for name, value in feeds.items():
             current[self.slots[name]] = value

@@ -83,9 +83,6 @@ class ProgramOperator:
         self.inputs, self.outputs = self.node.inputs_after_run, self.node.declared_outputs
 
 
-_PAIR: Final = 2
-
-
 def node_runs(
     operators: Iterable[ProgramOperator],
     frame: Frame,
@@ -244,7 +241,7 @@ class SegmentPlan:
         entered: Positions of operators that run alone: control flow with observed bodies, replaced outputs.
         dimensions: Sizes of named dimensions in the first run.
         given: Positions of operators with values that must be returned, as statistics did not suffice.
-        segments: The segments in order; a segment that the runtime refuses is cut into smaller ones.
+        segments: The segments in order; a segment that the runtime refuses is cut.
     """
 
     interest: Interest
@@ -476,7 +473,8 @@ class SegmentPlanner:
     def compile(self, plan: SegmentPlan, index: int, frame: Frame) -> bool:
         """Make the session of a segment; return whether that succeeded.
 
-        If the runtime refuses the operators as one model, smaller segments replace the segment in the plan.
+        If the runtime refuses the operators as one model, they run one by one from now on; where it names the
+        operator that it refuses, the others stay together.
         """
         segment = plan.segments[index]
         positions = segment.positions
@@ -488,7 +486,9 @@ class SegmentPlanner:
         except Exception as error:
             if is_foreign(error):
                 raise
-            self._replace(plan, index, self._smaller(plan, segment, error), short(error))
+            if not shortage(error):
+                self.leave_alone(positions)
+            self._replace(plan, index, self._singles(segment), short(error))
         else:
             slots = self._frames.slots
             self._frames.place((name for _, name in session.feeds), frame)
@@ -525,18 +525,6 @@ class SegmentPlanner:
         session = make(nodes, fed, segment.outputs, segment.looks)
         sessions.append(session)
         return session
-
-    def _smaller(self, plan: SegmentPlan, segment: Segment, error: Exception) -> list[Segment]:
-        """Return the halves of a segment; its single operators on a shortage, or if it has two."""
-        positions = segment.positions
-        middle = positions.start + len(positions) // 2
-        if shortage(error):
-            return self._singles(segment)
-        if len(positions) <= _PAIR:
-            self.leave_alone(positions)
-            return self._singles(segment)
-        halves = range(positions.start, middle), range(middle, positions.stop)
-        return [self._segment(plan, half) for half in halves]
 
     def part(self, plan: SegmentPlan, segment: Segment, error: Exception) -> int:
         """Split a segment if only its session failed, not its operators; return the number of parts."""

@@ -118,7 +118,8 @@ class Runs:
         self, inputs: Mapping[str, Any], observer: Observer | None, replaced: Replaced = NONE_REPLACED
     ) -> list[Any]:
         """Run the network on the caller's inputs; return its outputs; see ``Program.run``."""
-        return self._program.run(self._feeds(inputs, self._state.values), observer, replaced)
+        fed = self._feeds(inputs, self._state.values)
+        return self._program.outputs(self._program.completed(fed, observer, replaced), fed)
 
     def train(
         self, inputs: Mapping[str, Any], observer: Observer | None, replaced: Replaced = NONE_REPLACED
