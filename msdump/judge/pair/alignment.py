@@ -460,10 +460,12 @@ def _results(
             partner = at if number else alike.get(at)
             slots = {0, *(each.output for each in item.readers)} if partner is not None else ()
             table |= {("item", partner, slot): (item.names[-1], slot) for slot in sorted(slots)}
+        met = Counter[Hashable]()  # a commutative operator may read several, in order
         for _, item in last:
             for place, border, slot in _borders(item, golden_of[number]):
                 if place not in inside[number]:
-                    table.setdefault(border, (item.names[-1], slot))
+                    table.setdefault((border, met[border]), (item.names[-1], slot))
+                    met[border] += 1
     taken = set[tuple[int, Output]]()
     for key, output in own.items():
         if key in other and not {(0, output), (1, other[key])} & taken:

@@ -78,6 +78,7 @@ _FAMILIES: Final = {
     "Dense": "MatMul",
     "Gemm": "MatMul",
     "MatMulNBits": "MatMul",
+    "ClipByValue": "ReLU6",
     "FastGelu": "GeLU",
     "Gelu": "GeLU",
     "LayerNormalization": "LayerNorm",
