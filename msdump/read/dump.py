@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 
 from msdump.errors import DumpReadError
-from msdump.read import ge
+from msdump.read import ge, msprobe
 from msdump.read.iteration import DumpProblem, Iteration
 from msdump.read.operator_graph import OperatorGraph
 from msdump.read.ranks import Rank, RankGraph
@@ -95,7 +95,7 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
 
     Args:
         path: Root of the dump; a directory of a rank, network, graph or iteration in it; the directory above
-            the only root; or a directory of copied tensor files.
+            the only root; a tree of msprobe, a step or a rank in it; or a directory of copied tensor files.
         execution: Number of the run or execution, from 0, or for a run one of its times, 20240131120000.
 
     Raises:
@@ -103,8 +103,10 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     # the root is the directory, one above or one below; else the directory may hold copied tensor files
-    place = locate(folder) or locate_below(folder)
-    dump = Dump(folder, _loose(folder, execution) if place is None else scan(*place, execution))
+    foreign = msprobe.scan(folder) if os.path.isdir(folder) else None
+    place = None if foreign is not None else locate(folder) or locate_below(folder)
+    found = _loose(folder, execution) if place is None else scan(*place, execution)
+    dump = Dump(folder, foreign or found)
     choose_run(folder, dump.runs, execution)  # raises if the dump has no such run
     if place is None and not any(
         each.records or each.statistics or each.operator_statistics for each in dump.iterations

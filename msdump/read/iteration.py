@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from msdump.errors import DAMAGED, DumpReadError, cause_of, passing_over
+from msdump.read import msprobe
 from msdump.read.executions import (
     Execution,
     GraphFacts,
@@ -298,7 +299,7 @@ class Iteration:
     def rows(self) -> tuple[Row, ...]:
         """The rows of ``statistic.csv`` of all executions; DumpReadError as in ``statistics``."""
         path = self._files.statistics
-        rows = () if path is None else _whole_rows(path)
+        rows = self._files.rows if path is None else _whole_rows(path)
         check_whole(self._files.records, {*map(identity, rows)}, self.path)
         return rows
 
@@ -448,12 +449,16 @@ class _Files:
     overflows: dict[OperatorName, str] = field(default_factory=dict)
     statistic_files: dict[OperatorName, str] = field(default_factory=dict)
     statistics: str | None = None
+    rows: tuple[Row, ...] = ()
     kernel_args: dict[tuple[str, str], str] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
 
 
 def _list(directory: Iteration) -> _Files:
     folder = directory.path
+    if msprobe.is_process(folder):
+        tensors, rows = msprobe.list_tensors(directory)
+        return _Files(tensors, rows=rows)
     try:
         with os.scandir(folder) as entries:  # its entries know their type, without a call for each file
             listed = [(entry.name, entry.path, entry.is_file()) for entry in entries]
