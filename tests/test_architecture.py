@@ -30,6 +30,7 @@ WRITES_AND_OPENS_DIRECTORIES = {
 }
 READS_WHAT_IS_OPEN = {
     "judge/inputs.py",  # np.load, of a file that the door opened
+    "read/msprobe.py",  # torch.load, of bytes that the door read
     "cli/streams.py",  # /dev/null, to write to
 }
 MAINS = {

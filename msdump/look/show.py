@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,7 @@ from msdump.read import (
     describe_miss,
     find_operators,
     load_file,
+    load_tensor,
     read_bytes,
 )
 from msdump.return_codes import ReturnCode
@@ -409,13 +411,16 @@ def first_tensor(folder: Path) -> FirstTensor | None:
         return name.endswith(_NPY) and name.removesuffix(_NPY).isdecimal()
 
     files = [file for _, inside in list_folders(folder) for file in inside]
-    outputs = [path for path in files if path.match("*.output.*.npy") and not path.match("Parameter.*")]
+    is_output = re.compile(r"(?!Parameter\.).*\.output\..*\.(?:npy|pt)").fullmatch
+    outputs = [path for path in files if is_output(path.name)]
     path = min(outputs or (path for path in files if holds_tensors(path.name)), key=_order, default=None)
     if path is None:
         return None
     if path.suffix == _NPY:
         array = npy.decode(load_file(str(path)), str(path))
         return FirstTensor(str(path), f"numpy.load({path.name!r})", array)
+    if path.suffix == ".pt":
+        return FirstTensor(str(path), f"torch.load({path.name!r})", load_tensor(str(path)))
     last = of_file(str(path))[-1]
     return FirstTensor(str(path), last.name, np.empty(0) if last.load is None else last.load())
 

@@ -30,6 +30,7 @@ from .iteration import Overflow as Overflow
 from .lookup import add_onnx_names as add_onnx_names
 from .lookup import describe_miss as describe_miss
 from .lookup import find_operators as find_operators
+from .msprobe import load_tensor as load_tensor
 from .operator_graph import ABSENT as ABSENT
 from .operator_graph import ASKING as ASKING
 from .operator_graph import FIXED as FIXED

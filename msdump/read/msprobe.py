@@ -59,32 +59,35 @@ class TorchRecord(Record):
 
     @property
     def raw(self) -> np.ndarray:
-        """The elements; bfloat16 in ml_dtypes' type.
-
-        Raises:
-            DumpReadError: The file is damaged or holds no tensor, or PyTorch is not installed.
-        """
-        try:
-            import torch
-        except ImportError as error:
-            raise DumpReadError(
-                self.path, "PyTorch reads .pt files, and is not installed; pip install 'msdump[torch]'"
-            ) from error
-        data = io.BytesIO(files.load_file(self.path))
-        try:
-            tensor = torch.load(data, map_location="cpu", weights_only=True).detach()
-            if tensor.dtype is torch.bfloat16:
-                return tensor.view(torch.int16).numpy().view(dtypes.BFLOAT16.numpy)  # type: ignore[no-any-return]
-            return tensor.numpy()  # type: ignore[no-any-return]
-        except Exception as error:  # PyTorch raises errors of a dozen types for damaged files
-            why = str(error).partition("\n")[0]
-            raise DumpReadError(
-                self.path, f"not a tensor of PyTorch: {type(error).__name__}: {why}"
-            ) from error
+        """The elements, as ``load_tensor`` returns them."""
+        return load_tensor(self.path)
 
     @property
     def _head(self) -> np.ndarray:
         return self.raw
+
+
+def load_tensor(path: str) -> np.ndarray:
+    """Return the tensor in a ``.pt`` file; bfloat16 in ml_dtypes' type.
+
+    Raises:
+        DumpReadError: The file is damaged or holds no tensor, or PyTorch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise DumpReadError(
+            path, "PyTorch reads .pt files, and is not installed; pip install 'msdump[torch]'"
+        ) from error
+    data = io.BytesIO(files.load_file(path))
+    try:
+        tensor = torch.load(data, map_location="cpu", weights_only=True).detach()
+        if tensor.dtype is torch.bfloat16:
+            return tensor.view(torch.int16).numpy().view(dtypes.BFLOAT16.numpy)  # type: ignore[no-any-return]
+        return tensor.numpy()  # type: ignore[no-any-return]
+    except Exception as error:  # PyTorch raises errors of a dozen types for damaged files
+        why = str(error).partition("\n")[0]
+        raise DumpReadError(path, f"not a tensor of PyTorch: {type(error).__name__}: {why}") from error
 
 
 def scan(folder: str) -> TreeListing | None:
