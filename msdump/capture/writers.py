@@ -59,7 +59,7 @@ class ArtifactWriter:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write what is held back of operators that have run together."""
+        """Write the files held back for operators that have run together."""
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
         """Return the part of rows that is the same in every step, None without such rows."""

@@ -134,7 +134,7 @@ def _number(pattern: re.Pattern[str], path: Path) -> int:
 
 
 def is_process(folder: str) -> bool:
-    """Return whether a directory holds what one process dumped in one step."""
+    """Return whether a directory holds the tensors of one process in one step."""
     return os.path.isfile(f"{folder}/{INDEX}") or os.path.isdir(f"{folder}/{TENSORS}")
 
 

@@ -25,7 +25,7 @@ def _tensor(array: np.ndarray, file: str | None) -> dict[str, Any]:
 
 
 def _write(process: Path, *, saves: bool = True, has_index: bool = True) -> Path:
-    """Write what one process dumps: a Linear that is called twice, an API with a list, gradients."""
+    """Write the dump of a process: a Linear that is called twice, an API with a list, gradients."""
     folder = process / "dump_tensor_data"
     folder.mkdir(parents=True)
     data: dict[str, Any] = {}

@@ -99,7 +99,7 @@ class OperatorPair:
         certainty: 0 to 1.
         outputs: Outputs that hold the same values.
         is_folded: Whether each side has other operators and weights, as a Conv into which a BatchNorm is
-            folded, and the two: only what they write can be compared.
+            folded, and the two: only their outputs can be compared.
     """
 
     mine: tuple[str, ...] = ()
@@ -391,7 +391,7 @@ def _groups(  # noqa: C901 - three rules, in their order
 
 
 def _ends(item: Item, paired: Mapping[int, int]) -> Iterator[Hashable]:
-    """Yield the places where an unpaired item is read; of one that nothing reads, what it reads."""
+    """Yield the places where an unpaired item is read; of one without readers, its sources."""
     for _, border, _ in _borders(item, paired):
         yield ("fixed", border) if item.is_fixed else border
     reads = [paired.get(each.place) for each in item.sources]

@@ -344,7 +344,7 @@ class SeriesTable:
         tensors, old = [], []
         for (key, io, slot), number in self._numbers.items():
             place = places[key]
-            # listed inputs: weights, overwritten ones, and those of operators without outputs
+            # listed inputs: weights, overwritten ones, and inputs of operators without outputs
             described = operators[place].described
             sources = () if described is None else described.inputs
             is_read = slot < len(sources) and sources[slot].kind is not SourceKind.OPERATOR

@@ -74,7 +74,7 @@ def test_a_folded_batch_norm_is_compared_at_its_borders(models, tmp_path, monkey
 
 @pytest.mark.parametrize("road", ["files", "diff"])
 def test_a_wrong_weight_of_a_folded_convolution_is_named(models, tmp_path, monkeypatch, road):
-    """The convolution whose output leaves the folded BatchNorm's is named, and nothing else."""
+    """The one convolution with a wrong weight inside is named, and nothing else."""
     monkeypatch.chdir(tmp_path)
     golden, mine = models(factor=1.5)
 
