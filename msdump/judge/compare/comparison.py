@@ -42,8 +42,10 @@ from msdump.judge.verdict import (
     Report,
     TensorEvidence,
     Verdict,
+    coarsest_type,
     joined,
     judge,
+    judge_tensor,
     masking_operators,
     scale_noise,
     with_reach,
@@ -310,18 +312,26 @@ class _Run:
         facts = {fact: folder for folder in folders for fact in self._comparison.facts(folder)}
         self._report.facts += (each for each in facts if each not in self._report.facts)
         limits, bits = self._comparison.limits, [each.bits for each in folders if each.bits]
+        limits = limits.of_bits(min(bits)) if bits and limits.distance is None else limits
+        coarsest = coarsest_type(evidence, limits)
+        others = [
+            judge_tensor(each, limits, coarsest) for folder in folders for each in folder.other_results()
+        ]
         judged = judge(
             evidence,
-            limits.of_bits(min(bits)) if bits and limits.distance is None else limits,
+            limits,
             [*facts],
             place_of=lambda fact: facts[fact].place_of(fact),
+            outputs_differ=any(each.is_bad for each in others),
             is_continued=self._is_continued,
         )
         for finding in judged:
             fed = (finding.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
             names = (source.name for source in fed if source.kind is SourceKind.INPUT)
             self._report.inputs += (name for name in names if name not in self._report.inputs)
-        self._report.outputs += _network_outputs(folders, judged)
+        named = {each.name for each in others}
+        self._report.outputs += [e for e in _network_outputs(folders, judged) if e.name not in named]
+        self._report.outputs += others
         for label, folder in self._folders.items():
             listed = [each for each in judged if each.place.label == label]
             if folder.mine.graph is None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from msdump import dtypes
 from msdump.device import INSERTED_PREFIX, is_settled, is_view
 from msdump.errors import DumpReadError, FormatError, ToolError
 from msdump.graph import is_random, written_inputs
@@ -459,6 +460,26 @@ class ComparedFolder:
     def returned(self) -> tuple[ValueSource, ...]:
         """The outputs of operators that the examined network returns."""
         return self.mine.returned(self._casts[0])
+
+    def other_results(self) -> Iterator[TensorEvidence]:
+        """Yield outputs of the network that another operator writes in golden, beside golden's outputs."""
+        own, other = self.returned, self.theirs.returned(self._casts[1])
+        for mine, golden in zip(own, other, strict=True) if len(own) == len(other) else ():
+            key = IO.OUTPUT, mine.slot
+            execution = self._executions.get(names.sanitize(mine.name))
+            written = self.golden.operators.get(names.sanitize(golden.name), ())
+            theirs = [each for each in written if (each.io, each.slot) == (IO.OUTPUT, golden.slot)]
+            array = None if execution is None else execution.tensor(*key)
+            known = None if execution is None else execution.counterparts.get(key)
+            if array is None or known is None or not theirs or known.op_name == theirs[-1].op_name:
+                continue
+            try:
+                arrays = host_arrays(array, theirs[-1])
+            except (DumpReadError, FormatError, ToolError):  # said where the tensors themselves are compared
+                continue
+            dtype, golden_dtype = (dtypes.from_numpy(each.dtype).name for each in arrays)
+            error = measure(*arrays)
+            yield TensorEvidence(*key, arrays[0].shape, dtype, golden_dtype, error, name=mine.name)
 
     def is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
         """Return whether an input has the elements that its producer wrote, up to rounding to a held type."""

@@ -9,10 +9,10 @@ from functools import cached_property
 from math import inf, prod
 from typing import TYPE_CHECKING, Final
 
-from msdump.device import INSERTED_PREFIX
+from msdump.device import INSERTED_PREFIX, is_view
 from msdump.graph.files import arguments, ir_text
 from msdump.judge.pair.score import Item, Reader, Source, items_of, single_pairs
-from msdump.judge.pair.sides import LIKE, GraphSide, passes_on
+from msdump.judge.pair.sides import CAST, LIKE, GraphSide, passes_on
 from msdump.read import (
     ABSENT,
     ASKING,
@@ -376,7 +376,10 @@ def _groups(  # noqa: C901 - three rules, in their order
         items = [sides[number][at] for at in members]
         before = {each.place for item in items for each in item.sources} & changed[number]
         behind = {each.place for item in items for each in item.readers} & changed[number]
-        for at in before or behind if not all(item.is_fixed for item in items) else ():
+        # one that moves elements does not do the work of operators of another kind
+        are_moving = all(map(_is_moving, items))
+        beside = {at for at in before or behind if are_moving or not _is_moving(sides[number][at])}
+        for at in beside if not all(item.is_fixed for item in items) else ():
             settled |= {(number, each) for each in members}
             classes.join((number, at), (number, min(members)))
     join_ends(inf)
@@ -388,6 +391,10 @@ def _groups(  # noqa: C901 - three rules, in their order
             if at in golden_of[number] or _is_free(item):
                 found[classes.top((number, at))][number].add(at)
     yield from (places for places in found.values() if all(places))
+
+
+def _is_moving(item: Item) -> bool:
+    return is_view(item.op_type) or item.op_type in {CAST, "Transpose"}
 
 
 def _ends(item: Item, paired: Mapping[int, int]) -> Iterator[Hashable]:
