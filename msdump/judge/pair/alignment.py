@@ -329,7 +329,9 @@ def _operator_pairs(
             for side, items, each in zip(graphs, sides, places, strict=True)
         ]
         kinds = [Counter(items[at].family for at in each) for items, each in zip(sides, places, strict=True)]
-        is_folded = kinds[0] != kinds[1] and len(mine) + len(golden) > len(graphs)
+        # as many weights on both sides are those of the other side, one by one
+        is_folded = kinds[0] != kinds[1] and len(read[0]) != len(read[1])
+        is_folded &= len(mine) + len(golden) > len(graphs)
         is_folded &= None not in read[0] | read[1] and bool(read[0] - read[1] and read[1] - read[0])
         yield OperatorPair(mine, golden, round(max(certainty, _LEAST), 3), outputs, is_folded)
 
