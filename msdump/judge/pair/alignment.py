@@ -364,7 +364,7 @@ def _groups(  # noqa: C901 - three rules, in their order
     settled: set[tuple[int, int]] = set()
 
     def join_ends(most: float) -> None:
-        for end in ends[0].keys() & ends[1].keys():
+        for end in filter(ends[1].__contains__, ends[0]):  # a set has another order in each process
             read = [[one for one in side[end] if one not in settled] for side in ends]
             if all(0 < len({*map(classes.top, each)}) <= most for each in read):
                 for one in (*read[0], *read[1]):
