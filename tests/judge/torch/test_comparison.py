@@ -299,6 +299,7 @@ def test_diff_prints_the_fault_and_its_line(folder, monkeypatch):
 @pytest.mark.parametrize("page", ["README.md", "docs/how-to/from-torch-to-operator.md"])
 def test_page_shows_what_the_command_prints(page, tmp_path, monkeypatch):
     """The command that compares a broken export with its module prints the lines of the page."""
+    pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "graphs").symlink_to(ROOT / "graphs")
