@@ -103,10 +103,11 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
     """
     folder = os.path.abspath(path)  # noqa: PTH100 - pathlib's absolute() keeps ".." components
     # the root is the directory, one above or one below; else the directory may hold copied tensor files
-    foreign = msprobe.scan(folder) if os.path.isdir(folder) else None
-    place = None if foreign is not None else locate(folder) or locate_below(folder)
-    found = _loose(folder, execution) if place is None else scan(*place, execution)
-    dump = Dump(folder, foreign or found)
+    place, tree = None, msprobe.scan(folder) if os.path.isdir(folder) else None
+    if tree is None:
+        place = locate(folder) or locate_below(folder)
+        tree = _loose(folder, execution) if place is None else scan(*place, execution)
+    dump = Dump(folder, tree)
     choose_run(folder, dump.runs, execution)  # raises if the dump has no such run
     if place is None and not any(
         each.records or each.statistics or each.operator_statistics for each in dump.iterations
