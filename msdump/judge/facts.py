@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from msdump.device import INSERTED_PREFIX, is_view
 from msdump.judge.pair import (
     CAST,
+    FLOATS,
     Alignment,
     GraphSide,
     canonical_type,
@@ -24,7 +25,6 @@ from msdump.judge.pair import (
 )
 from msdump.read import ASKING, FIXED, GraphOperator, SourceKind, ValueSource, parse_attributes
 
-_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
 """Stands for the missing counterpart of an input that only one side's kernel has."""
 
@@ -165,7 +165,7 @@ class _Side:
         origin, passed = self.trace(source)
         if self.is_fixed(origin):
             return []
-        is_float = self.graph.form_of(origin).dtype in _FLOATS
+        is_float = self.graph.form_of(origin).dtype in FLOATS
         return [
             each
             for each in reversed(passed)
@@ -326,7 +326,7 @@ class _Comparison:
             types = [each.outputs[0].dtype if each.outputs else "" for each in (mine, golden)]
             held = [each.device_outputs[0].dtype for each in (mine, golden) if each.device_outputs]
             is_alike = _parts(mine) == _parts(golden) and not _is_inserted(mine)
-            if types[0] != types[1] and {*types} <= _FLOATS and is_alike and len({*held}) + 1 != len(held):
+            if types[0] != types[1] and {*types} <= FLOATS and is_alike and len({*held}) + 1 != len(held):
                 text = f"writes {types[0]}, in golden {types[1]}"
                 facts[mine.full_name] = _own_fact(FactKind.DTYPE, mine, text, golden)
         for name, fact in facts.items() if len(facts) * 2 <= len(single) else ():

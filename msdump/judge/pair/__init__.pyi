@@ -13,6 +13,7 @@ from .inlining import graphs_run_by as graphs_run_by
 from .inlining import join_folders as join_folders
 from .inlining import unite_graphs as unite_graphs
 from .sides import CAST as CAST
+from .sides import FLOATS as FLOATS
 from .sides import INPUTS as INPUTS
 from .sides import INTEGER as INTEGER
 from .sides import DigestOf as DigestOf

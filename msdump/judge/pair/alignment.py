@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, prod
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from msdump.device import INSERTED_PREFIX, is_view
 from msdump.graph.files import arguments, ir_text
 from msdump.judge.pair.score import Item, Reader, Source, items_of, single_pairs
-from msdump.judge.pair.sides import CAST, LIKE, GraphSide, passes_on
+from msdump.judge.pair.sides import CAST, FLOATS, LIKE, GraphSide, passes_on
 from msdump.read import (
     ABSENT,
     ASKING,
@@ -324,31 +324,60 @@ def _operator_pairs(
         else:
             outputs = tuple(_results(sides, golden_of, changed, places))
         certainty = min(sure.get(at, _OF_GROUPS) for at in places[0])
-        read = [
-            {weight for at in each for weight in _weights_of(side, items[at])}
-            for side, items, each in zip(graphs, sides, places, strict=True)
-        ]
-        kinds = [Counter(items[at].family for at in each) for items, each in zip(sides, places, strict=True)]
-        # as many weights on both sides are those of the other side, one by one
-        is_folded = kinds[0] != kinds[1] and len(read[0]) != len(read[1])
-        is_folded &= len(mine) + len(golden) > len(graphs)
-        is_folded &= None not in read[0] | read[1] and bool(read[0] - read[1] and read[1] - read[0])
+        is_folded = len(mine) + len(golden) > len(graphs) and _is_folded(graphs, sides, places)
         yield OperatorPair(mine, golden, round(max(certainty, _LEAST), 3), outputs, is_folded)
 
 
-def _groups(  # noqa: C901 - three rules, in their order
-    sides: _Items, golden_of: _Pairs, changed: _Places
-) -> Iterator[_Places]:
+def _is_folded(graphs: tuple[GraphSide, GraphSide], sides: _Items, places: _Places) -> bool:
+    """Return whether the groups have other operators and other weights, and one side has more weights.
+
+    As many weights on both sides are the other side's, one by one.
+    """
+    groups = [[items[at] for at in each] for items, each in zip(sides, places, strict=True)]
+    if Counter(item.family for item in groups[0]) == Counter(item.family for item in groups[1]):
+        return False
+    mine, golden = (
+        {weight for item in group for weight in _weights_of(side, item)}
+        for side, group in zip(graphs, groups, strict=True)
+    )
+    is_known = None not in mine | golden
+    return is_known and len(mine) != len(golden) and bool(mine - golden and golden - mine)
+
+
+_Node = tuple[int, int]
+"""Number of a side, and the place of an item."""
+
+_Ends = tuple[dict[Hashable, list[_Node]], dict[Hashable, list[_Node]]]
+"""The unpaired items of either side that are read at a place of both graphs."""
+
+
+def _groups(sides: _Items, golden_of: _Pairs, changed: _Places) -> Iterator[_Places]:
     """Yield the items of both graphs that belong together, in the order of the first graph.
 
     Unpaired items belong to the ones of the other side that are read at the same place. Without any they
     belong to the changed item in front of them, or else behind them: on the other side it does their work.
     """
     classes = _Classes()
-    free: list[tuple[int, int]] = []
-    ends: list[dict[Hashable, list[tuple[int, int]]]] = [defaultdict(list), defaultdict(list)]
+    free, ends = _join_neighbours(classes, sides, golden_of)
+    _join_ends(classes, ends, most=1)
+    settled = _join_changed(classes, free, sides, changed)
+    _join_ends(classes, ends, settled)
+    for own, other in golden_of[0].items():
+        classes.join((0, own), (1, other))
+    found: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
     for number, side in enumerate(sides):
-        operators: dict[str, tuple[int, int]] = {}
+        for at, item in enumerate(side):
+            if at in golden_of[number] or _is_free(item):
+                found[classes.top((number, at))][number].add(at)
+    yield from (places for places in found.values() if all(places))
+
+
+def _join_neighbours(classes: _Classes, sides: _Items, golden_of: _Pairs) -> tuple[list[_Node], _Ends]:
+    """Join parts of kernels, and unpaired neighbours; return the unpaired items, and where they are read."""
+    free: list[_Node] = []
+    ends: _Ends = (defaultdict(list), defaultdict(list))
+    for number, side in enumerate(sides):
+        operators: dict[str, _Node] = {}
         for at, item in enumerate(side):
             for name in item.names:
                 classes.join((number, at), operators.setdefault(name, (number, at)))
@@ -361,16 +390,21 @@ def _groups(  # noqa: C901 - three rules, in their order
                     classes.join((number, at), (number, each.place))
             for end in _ends(item, golden_of[number]):
                 ends[number][end].append((number, at))
-    settled: set[tuple[int, int]] = set()
+    return free, ends
 
-    def join_ends(most: float) -> None:
-        for end in filter(ends[1].__contains__, ends[0]):  # a set has another order in each process
-            read = [[one for one in side[end] if one not in settled] for side in ends]
-            if all(0 < len({*map(classes.top, each)}) <= most for each in read):
-                for one in (*read[0], *read[1]):
-                    classes.join(read[0][0], one)
 
-    join_ends(1)
+def _join_ends(classes: _Classes, ends: _Ends, settled: Collection[_Node] = (), most: float = inf) -> None:
+    """Join unpaired items of both sides that are read at one place, if they are few enough on either side."""
+    for end in filter(ends[1].__contains__, ends[0]):  # a set has another order in each process
+        read = [[one for one in side[end] if one not in settled] for side in ends]
+        if all(0 < len({*map(classes.top, each)}) <= most for each in read):
+            for one in (*read[0], *read[1]):
+                classes.join(read[0][0], one)
+
+
+def _join_changed(classes: _Classes, free: Sequence[_Node], sides: _Items, changed: _Places) -> set[_Node]:
+    """Join unpaired items that one side alone has with a changed neighbour; return the joined ones."""
+    settled: set[_Node] = set()
     together: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
     for number, at in free:
         together[classes.top((number, at))][number].add(at)
@@ -384,15 +418,7 @@ def _groups(  # noqa: C901 - three rules, in their order
         for at in beside if not all(item.is_fixed for item in items) else ():
             settled |= {(number, each) for each in members}
             classes.join((number, at), (number, min(members)))
-    join_ends(inf)
-    for own, other in golden_of[0].items():
-        classes.join((0, own), (1, other))
-    found: dict[Hashable, _Places] = defaultdict(lambda: (set(), set()))
-    for number, side in enumerate(sides):
-        for at, item in enumerate(side):
-            if at in golden_of[number] or _is_free(item):
-                found[classes.top((number, at))][number].add(at)
-    yield from (places for places in found.values() if all(places))
+    return settled
 
 
 def _is_moving(item: Item) -> bool:
@@ -406,9 +432,6 @@ def _ends(item: Item, paired: Mapping[int, int]) -> Iterator[Hashable]:
     reads = [paired.get(each.place) for each in item.sources]
     if not item.readers and reads and None not in reads:
         yield ("unread", *reads)
-
-
-_FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 def _changed(graphs: tuple[GraphSide, GraphSide], sides: _Items, golden_of: _Pairs) -> _Places:
@@ -446,7 +469,7 @@ def _weights_of(side: GraphSide, item: Item) -> list[Hashable]:
     for each in item.sources:
         if each.place < 0 and each.label is None:  # of scaled integers the numbers are not known
             found.append(None)
-        elif each.is_fixed and each.shape and side.graph.weights.get(each.name, ValueForm()).dtype in _FLOATS:
+        elif each.is_fixed and each.shape and side.graph.weights.get(each.name, ValueForm()).dtype in FLOATS:
             content = None if each.is_content else side.content_of(each.name, 0)
             found.append(each.label if each.is_content else content and ("weight", content.digest))
     return sorted(found, key=str)

@@ -165,6 +165,9 @@ ContentOf = Callable[[str, int], TensorContent | None]
 
 CAST: Final = "Cast"
 
+FLOATS: Final = frozenset({"float16", "bfloat16", "float32", "float64"})
+"""Types of real numbers in graph files."""
+
 INTEGER: Final = frozenset({"ConvInteger", "MatMulInteger"})
 """Operators that multiply integers, which others scale."""
 
