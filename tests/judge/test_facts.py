@@ -1,15 +1,11 @@
 """Differences of two operator graphs, and none that compilation explains."""
 
-import json
 from itertools import permutations
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
-import msdump
-from msdump.cli import main
 from msdump.execute import WeightCopies
 from msdump.graph import compile_graph, loader
 from msdump.judge import list_facts
@@ -17,6 +13,7 @@ from msdump.judge.diff import make_side, models, pair_models
 from msdump.judge.pair import GraphSide, align, joined_parts, operator_graphs
 from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueForm, ValueSource
 from scripts.faults.networks import SOUND, network
+from tests.judge.roads import judged
 from tests.texts import parsed
 
 MODES = ("float32", "Ascend", "Ascend:force_fp16", "Ascend:allow_fp32_to_bf16", "Ascend:O1", "Ascend:O2")
@@ -88,18 +85,14 @@ CHANGES = {
 @pytest.mark.parametrize(("before", "after", "node", "text"), CHANGES.values(), ids=CHANGES)
 def test_a_change_is_one_fact_and_accused(before, after, node, text, tmp_path):
     """One changed operator is one fact, not one for each that reads it, and the only one that is accused."""
-    onnx.save(parsed(GOLDEN), tmp_path / "golden.onnx")
-    onnx.save(parsed(GOLDEN.replace(before, after)), tmp_path / "mine.onnx")
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "in.npz", **{name: rng.standard_normal((4, 8), np.float32) for name in "xz"})
+    feeds = {name: rng.standard_normal((4, 8), np.float32) for name in "xz"}
+    mine, golden = parsed(GOLDEN.replace(before, after)), parsed(GOLDEN)
 
-    arguments = ["diff", f"{tmp_path}/mine.onnx", f"{tmp_path}/golden.onnx", "--json"]
-    done = CliRunner().invoke(main, [*arguments, "--inputs", f"{tmp_path}/in.npz"])
+    code, accused, told = judged(tmp_path, mine, golden, "diff", **feeds)
 
-    told = json.loads(done.stdout)
     assert [(node, text)] * bool(node) == [(each["onnx_name"], each["text"]) for each in told["facts"]]
-    accused = [each["onnx_name"] for each in told["operators"] if each["operator"] in told["accused"]]
-    assert ([node] * bool(node), int(bool(node))) == (accused, done.exit_code)
+    assert ([node] * bool(node), int(bool(node))) == (accused, code)
 
 
 KERNELS = """g (float[4,8] x, float[8,8] v, float[8,8] w) => (float[4,8] y) {
@@ -168,58 +161,6 @@ def test_weights_are_compared_by_their_bits(tmp_path):
     assert ["weight"] == [fact.kind for fact in pair_models(wrong, golden).facts]
 
 
-PLAIN = """g (float[1,2,4,4] x) => (float[1,2,4,4] y) <float[2] zero = {0, 0}> {
-    [t] t = Conv(x, q) [a] a = Tanh(t)
-    [c] c = Conv<pads = [1, 1, 1, 1]>(a, w) [b] b = BatchNormalization(c, k, s, zero, v)
-    [r] r = Relu(b) [d] d = Conv<pads = [1, 1, 1, 1]>(r, u) [e] y = Sigmoid(d) }"""
-MERGED = """g (float[1,2,4,4] x) => (float[1,2,4,4] y) {
-    [t] t = Conv(x, q) [a] a = Tanh(t) [c] c = Conv<pads = [1, 1, 1, 1]>(a, w, s)
-    [r] r = Relu(c) [d] d = Conv<pads = [1, 1, 1, 1]>(r, u) [e] y = Sigmoid(d) }"""
-
-
-def dumped(folder, model, *feeds):
-    """Dump one run of a model, with all inputs and outputs of its operators."""
-    common = {"dump_mode": 0, "path": str(folder), "net_name": "Net", "iteration": "all", "input_output": 0}
-    common |= {"kernels": [], "support_device": [0], "op_debug_mode": 0}
-    config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
-    folder.with_suffix(".json").write_text(json.dumps(config), encoding="utf-8")
-    msdump.load(model, config=str(folder.with_suffix(".json")), context={"device_target": "CPU"})(*feeds)
-
-
-@pytest.mark.parametrize(
-    ("is_turned", "factor", "node"),
-    [(False, 1, None), (True, 1, None), (False, 1.5, "c"), (True, 1.5, "b")],
-    ids=["folded", "not folded", "wrong folded", "wrong not folded"],
-)
-@pytest.mark.parametrize("road", ["files", "diff"])
-def test_a_folded_normalisation_is_no_fault(is_turned, factor, node, road, tmp_path):
-    """Weights of a convolution with a folded BatchNorm differ; a wrong result alone is accused."""
-    rng = np.random.default_rng(3)
-    w, u = rng.standard_normal((2, 2, 2, 3, 3)).astype(np.float32)
-    k, s, v = (np.float32(each) for each in ([0.5, 2], [0.1, -0.3], [4, 0.25]))
-    scale = (k / np.sqrt(v + np.float32(1e-5))).reshape(2, 1, 1, 1)
-    wrong = np.float32([1, factor]).reshape(2, 1, 1, 1)
-    q = rng.standard_normal((2, 2, 1, 1)).astype(np.float32)
-    plain = parsed(PLAIN, q=q, w=w * wrong if is_turned else w, u=u, k=k, s=s, v=v)
-    folded = parsed(MERGED, q=q, w=w * scale * (1 if is_turned else wrong), u=u, s=s)
-    models_ = (plain, folded) if is_turned else (folded, plain)
-    x = rng.standard_normal((1, 2, 4, 4)).astype(np.float32)
-    for name, model in zip(("mine", "golden"), models_, strict=True):
-        onnx.save(model, tmp_path / f"{name}.onnx")
-        if road == "files":
-            dumped(tmp_path / name, tmp_path / f"{name}.onnx", x)
-    np.savez(tmp_path / "in.npz", x=x)
-    suffix = "" if road == "files" else ".onnx"
-    paths = [f"{tmp_path}/{name}{suffix}" for name in ("mine", "golden")]
-    given = ["-out", str(tmp_path / "out")] if road == "files" else ["--inputs", f"{tmp_path}/in.npz"]
-
-    done = CliRunner().invoke(main, ["compare" if road == "files" else "diff", *paths, *given, "--json"])
-
-    told = json.loads(done.stdout)
-    accused = [each["onnx_name"] for each in told["operators"] if each["operator"] in told["accused"]]
-    assert ([node] * bool(node), int(bool(node)), []) == (accused, done.exit_code, told["facts"])
-
-
 @pytest.mark.parametrize(("mine", "golden"), [("2, -1", "2, 16"), ("2, 16", "2, -1"), ("2, 16", "2, 16")])
 def test_a_missing_operator_is_no_part_of_a_view(mine, golden):
     """An operator between two views is missing, also where the views write their shapes in two ways."""
@@ -238,16 +179,10 @@ def test_a_missing_last_operator_of_files(tmp_path):
     text = "g (float[4,8] x) => (float[4,8] b, float[4,8] y) {{ [b] b = Abs(x) [m] {} }}"
     x = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
     product = "y = MatMul(b, w)"
-    for name, end in (("mine", product), ("golden", f"{product.replace('y', 'm', 1)} [g] y = Tanh(m)")):
-        onnx.save(parsed(text.format(end), w=np.eye(8, dtype=np.float32)), tmp_path / f"{name}.onnx")
-        dumped(tmp_path / name, tmp_path / f"{name}.onnx", x)
+    ends = product, f"{product.replace('y', 'm', 1)} [g] y = Tanh(m)"
+    models = (parsed(text.format(end), w=np.eye(8, dtype=np.float32)) for end in ends)
 
-    paths = [f"{tmp_path}/mine", f"{tmp_path}/golden", "-out", f"{tmp_path}/out", "--json"]
-    done = CliRunner().invoke(main, ["compare", *paths])
-
-    told = json.loads(done.stdout)
-    accused = [each["onnx_name"] for each in told["operators"] if each["operator"] in told["accused"]]
-    assert (["g"], 1) == (accused, done.exit_code)
+    assert (1, ["g"]) == judged(tmp_path, *models, "files", x=x)[:2]
 
 
 def test_an_operator_among_constants_is_a_fact():

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from msdump.judge.compare.folders import ComparedFolder
 from msdump.judge.compare.surroundings import described
 from msdump.judge.verdict import Finding, TensorEvidence
-from msdump.read import FIXED, GraphOperator, SourceKind, ValueSource
+from msdump.read import FIXED, GraphOperator, SourceKind
 from msdump.record import IO
 from msdump.store import sanitize
 
-Value = tuple[str, SourceKind, str, int]
-"""Directory of a value, kind and name of its source, and the source's output."""
+Value = tuple[str, SourceKind, str]
+"""Directory of a value that no operator writes, kind and name of its source."""
+
+_LOOP: Final = "Loop"
 
 
 def control_evidence(folders: Sequence[ComparedFolder], evidence: Sequence[Finding]) -> Iterator[Finding]:
     """Yield a row for each branch and loop of a run that has compared operators inside.
 
-    An input is compared where the body reads it, in the first pass, else where another operator reads or
-    writes it. A result counts if a side ran more passes: operators inside that agree then say nothing of it.
+    A declared input is compared where the body reads it, in the first pass, else where another operator reads
+    it; operators inside read the other ones. A result counts if a side ran more passes: operators inside that
+    agree then say nothing of it.
     """
     values = dict(_values(evidence))
     called = any(each.mine.graph is not None and each.mine.graph.caller for each in folders)
@@ -51,18 +55,17 @@ def _is_body(folder: ComparedFolder, caller: GraphOperator) -> bool:
 
 
 def _values(evidence: Sequence[Finding]) -> Iterator[tuple[Value, TensorEvidence]]:
-    """Yield values with their evidence; of several, the last one counts: first runs, outputs first."""
+    """Yield weights and inputs with their evidence; of several the last counts: the first run, its file."""
     for each in reversed(evidence):
-        label, name = each.place.label, each.place.shown_name
+        label = each.place.label
         for tensor in each.tensors:
             source = each.source(tensor.slot) if tensor.io is IO.INPUT else None
             if source is not None and source.kind in {*FIXED, SourceKind.INPUT}:
-                yield (label, source.kind, source.name, source.slot), tensor
+                yield (label, source.kind, source.name), tensor
         for tensor in each.tensors:
             if tensor.io is IO.OUTPUT:
-                yield (label, SourceKind.OPERATOR, name, tensor.slot), tensor
                 for kind in (SourceKind.WEIGHT, SourceKind.INPUT):  # a parameter that was dumped by itself
-                    yield (label, kind, each.place.name, 0), tensor
+                    yield (label, kind, each.place.name), tensor
 
 
 def _inputs(
@@ -72,39 +75,41 @@ def _inputs(
     inside: Sequence[Finding],
     values: Mapping[Value, TensorEvidence],
 ) -> Iterator[TensorEvidence]:
-    graph = folder.mine.graph
-    assert graph is not None, "it has the caller"
-    for slot, source in enumerate(caller.inputs):
-        writer = graph.operators.get(source.name) if source.kind is SourceKind.OPERATOR else None
-        label = source.name if writer is None else writer.label
-        read = next(_reads_inside(bodies, inside, slot, label), None)
-        found = read or values.get((folder.label, source.kind, source.name, source.slot))
-        if found is not None and found.error is not None:
+    around, inner = folder.mine.graph, [each.mine.graph for each in bodies]
+    assert around is not None, "it has the caller"
+    writers = (around.operators.get(each.name) for each in caller.inputs)
+    captured = {each.label for each in writers if each is not None} | {each.name for each in caller.inputs}
+    # an If declares its condition alone, which no branch reads
+    declared = [
+        [name for name in graph.inputs if name not in captured] for graph in inner if graph is not None
+    ]
+    for slot, source in enumerate(caller.inputs[: max(map(len, declared)) or 1]):
+        # a loop's first input is the number of passes, its body's the number of the pass
+        names = {each[slot] for each in declared if slot < len(each) and (slot or caller.op_type != _LOOP)}
+        found = _read_inside(bodies, inside, names) or values.get((folder.label, source.kind, source.name))
+        if found is not None:
             is_weight = source.kind in FIXED
             name = "" if source.kind is SourceKind.OPERATOR else source.name
             yield replace(found, io=IO.INPUT, slot=slot, is_weight=is_weight, name=name)
 
 
-def _reads_inside(
-    bodies: Sequence[ComparedFolder], inside: Sequence[Finding], slot: int, label: str
-) -> Iterator[TensorEvidence]:
-    """Yield the reads of an input of the caller in the first pass of its bodies, the worst first."""
+def _read_inside(
+    bodies: Sequence[ComparedFolder], inside: Sequence[Finding], names: Collection[str]
+) -> TensorEvidence | None:
+    """Return the evidence of an input of bodies, by its names, in the first pass: the nearest to golden's."""
     found = []
     for body in bodies:
-        graph = body.mine.graph
-        assert graph is not None, "it has a caller"
-        names = [*graph.inputs]
-        own = names[slot] if slot < len(names) else label
         for each in inside:
             operator = body.mine.operator(each.place.name) if each.place.label == body.label else None
-            if operator is None or each.place.pass_number not in {None, 0}:
-                continue
-            for tensor in each.tensors:
-                known = tensor.io is IO.INPUT and tensor.slot < len(operator.inputs)
-                source = operator.inputs[tensor.slot] if known else ValueSource(SourceKind.ABSENT)
-                if source.kind is SourceKind.INPUT and source.name in {own, label} and tensor.error:
-                    found.append(tensor)
-    yield from sorted(found, key=lambda each: -each.error.distance if each.error else 0)
+            if operator is not None and not each.place.pass_number:
+                found += [
+                    tensor
+                    for tensor in each.inputs
+                    if tensor.error and tensor.slot < len(operator.inputs)
+                    if (source := operator.inputs[tensor.slot]).kind is SourceKind.INPUT
+                    and source.name in names
+                ]
+    return min(found, key=lambda each: each.distance, default=None)
 
 
 def _results(

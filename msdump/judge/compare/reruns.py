@@ -242,11 +242,17 @@ class Rerunning:
         assert self._model is not None
         pairs: dict[str, dict[str, OperatorPair]] = {}
         why, operators = "", _by_label(listed)
-        for folder in folders:
+        bodies: dict[tuple[str, str], int] = {}  # numbers in the model, by caller and branch
+        for folder in sorted(
+            folders, key=lambda each: 0 if each.mine.graph is None else each.mine.graph.number
+        ):
             dumped, graph = operators.get(folder.label, []), folder.mine.graph
             fit = _fit(self._model, dumped)
             if fit >= LEAST_FIT and not self._model.is_other_form:
-                pairs[folder.label] = _pairs(folder, graph, self._model)
+                key = ("", "") if graph is None else (graph.caller, graph.branch)
+                number = bodies.get(key, _number_in(self._model, () if graph is None else graph.operators))
+                pairs[folder.label] = _pairs(folder, graph, self._model, number)
+                bodies |= _bodies(graph, self._model.bare_graphs[number], pairs[folder.label])
                 continue
             stranger = next((each for each in dumped if each.name not in self._model.sites), None)
             lacks = f"; the model lacks {stranger.name} ({stranger.op_type})" if stranger is not None else ""
@@ -315,9 +321,9 @@ _ALONE: Final = OperatorPair()
 
 
 def _pairs(
-    folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel
+    folder: ComparedFolder, graph: OperatorGraph | None, model: CompiledModel, number: int
 ) -> dict[str, OperatorPair]:
-    """Return the model's counterparts of a directory's operators, by name; others keep their own names.
+    """Return the counterparts of a directory's operators in a graph of the model; others keep their names.
 
     Behind an operator that was left out, numbers in names shift, and another compiler may number operators of
     one scope in another order: so the graphs are aligned.
@@ -325,7 +331,6 @@ def _pairs(
     operators = [each for each in folder.matched.executions if each.op_type not in INPUTS]
     named = {each.name for each in operators}
     is_unlike = _is_unlike(named, model)
-    number = _number_in(model, () if graph is None else graph.operators)
     if graph is None or not (is_unlike or _unlike_reads(graph, model.bare_graphs[number], {})):
         return {}
     whole = model.operator_graphs[number]
@@ -340,6 +345,17 @@ def _pairs(
         return {}  # the wiring differs by any names: keep the names
     taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # names of other operators
     return taken | pairs
+
+
+def _bodies(
+    graph: OperatorGraph | None, model: OperatorGraph, pairs: Mapping[str, OperatorPair]
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield the numbers of the model's branches and bodies, by full name of the dumped caller and branch."""
+    for name, operator in ({} if graph is None else graph.operators).items():
+        pair = pairs.get(operator.file_name)
+        partner = model.operators.get(pair.golden[0] if pair is not None and pair.is_single else name)
+        for branch, number in ({} if partner is None else partner.bodies).items():
+            yield (name, branch), number
 
 
 def _alike_pairs(found: Alignment, dumped: OperatorGraph, model: OperatorGraph) -> dict[str, OperatorPair]:

@@ -261,7 +261,7 @@ class _AlignedModels:
         casts = {name: values[source] for name, source in before.items() if source in values}
         own, other = self._mine.weights, self._golden.weights
         weights = {
-            name: (own[source], other[values[source]])
+            name: (own[source], _in_shape(other[values[source]], own[source]))
             for name, source in [*zip(own, own, strict=True), *before.items()]
             if source in own and values.get(source) in other
             if name == source or source not in self._mine.variables
@@ -320,7 +320,7 @@ class _AlignedModels:
         return all(one == two for one, two in sizes if isinstance(one, int) and isinstance(two, int))
 
     def _add_inputs(self, node: Node, golden: Node) -> None:
-        """Pair inputs of two paired operators: weights of the same shape, and values not yet in a pair."""
+        """Pair inputs of two operators: weights of one shape, up to ones, and values not yet in a pair."""
         taken = set(self._values.values())
         for name, other in zip(map(self._before_casts, node.inputs), golden.inputs, strict=False):
             if not name or not other or name in self._values or other in taken:
@@ -330,8 +330,17 @@ class _AlignedModels:
                 continue
             if self._kind(name, self._mine) != self._kind(other, self._golden):
                 continue
-            if array is None or golden_array is None or array.shape == golden_array.shape:
+            if (
+                array is None
+                or golden_array is None
+                or np.squeeze(array).shape == np.squeeze(golden_array).shape
+            ):
                 self._values[name] = other
+
+
+def _in_shape(golden: np.ndarray, mine: np.ndarray) -> np.ndarray:
+    is_same = golden.shape == mine.shape or golden.size != mine.size
+    return golden if is_same else golden.reshape(mine.shape)
 
 
 def _by_full_name(graph: Graph) -> dict[str, Node]:

@@ -379,10 +379,12 @@ class _Placed:
     ) -> None:
         self._model, self._strangers = model, strangers
         taken = {_identity(site) for site in used}
+        graphs = {site.graph.index for site in used}  # a branch may not run at all
         left = {
             name: site
             for name, (site, *others) in model.sites.items()
             if not others and name == file_names(site.node)[0] and _identity(site) not in taken
+            if site.graph.index in graphs
             if model.is_dumped(site.node) and not site.node.is_added
         }
         names, others = [*strangers], [*left]

@@ -536,14 +536,13 @@ def verdict_of(operator: Operator) -> Finding:
     return replace(operator.row, verdict=verdict, tensors=operator.tensors, note=note)
 
 
-_AHEAD: Final = frozenset({FactKind.EXTRA, FactKind.REPLACED, FactKind.MISSING})
-"""Facts on an operator other than the one whose outputs show them."""
-
 _WORDS: Final = {
-    FactKind.EXTRA: "not in golden",
-    FactKind.REPLACED: "replaced",
-    FactKind.MISSING: "missing",
+    FactKind.EXTRA: "is not in golden",
+    FactKind.REPLACED: "is replaced",
+    FactKind.MISSING: "is missing",
+    FactKind.WIRING: "reads another value",
 }
+"""Facts that other operators may show: readers, or operators inside of a loop, with the words on them."""
 
 
 def judge(
@@ -604,9 +603,13 @@ def with_facts(
     """
     found, absent = [*operators], dict[int, list[Finding]]()
     places: dict[str, list[int]] = {}
+    inside: dict[str, list[int]] = {}
     for place, each in enumerate(operators):
         for name in {each.row.place.full_name, *each.row.place.onnx_name.split("+")} - {""}:
             places.setdefault(name, []).append(place)
+        for source in each.row.reads:  # a value that a branch or a loop hands on to its body
+            if source.kind is SourceKind.ABSENT and source.name:
+                inside.setdefault(source.name, []).append(place)
     differing = [place for place, each in enumerate(operators) if each.bad_outputs and not each.is_chance]
     returned = outputs_differ or any(
         each.is_bad and each.slot in operators[place].row.returned
@@ -615,6 +618,7 @@ def with_facts(
     )
     for fact in facts:
         readers = [place for name in fact.readers for place in _places(name, places, nodes)]
+        readers += [place for name in fact.readers for place in inside.get(name, ())]
         is_type = fact.kind is FactKind.DTYPE  # a wrong type is a fault even if no output differs
         showing = [place for place in readers if is_type or place in differing]
         if fact.kind is FactKind.WEIGHT or not (showing or (not readers and returned)):
@@ -627,10 +631,9 @@ def with_facts(
             at = operators[min(first, len(operators) - 1)].row.place
             where = replace(place_of(fact), iteration=at.iteration, order=at.order, time=at.time)
             absent.setdefault(first, []).append(Finding(where, _ABSENT[fact.kind], note=fact.text))
-        if fact.kind in _AHEAD:
-            for place in {*showing} - {*own}:
-                excuse = f"the earlier operator {fact.operator} is {_WORDS[fact.kind]}"
-                found[place] = replace(found[place], excuse=excuse)
+        for place in {*showing} - {*own} if fact.kind in _WORDS else ():
+            excuse = f"the earlier operator {fact.operator} {_WORDS[fact.kind]}"
+            found[place] = replace(found[place], excuse=excuse)
     return found, absent
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
-from onnx import numpy_helper, parser
+from onnx import parser
 
 from msdump.cli import main
 from msdump.errors import InputError
@@ -127,42 +127,6 @@ def test_an_operator_in_place_of_another_is_replaced(text):
 
     assert [Verdict.REPLACED] == [each.verdict for each in report.accused]
     assert "in place of ReLU-op0 (ReLU)" in report.accused[0].note.replace("Default/", "")
-
-
-def folded(*, is_golden, scale=1.0):
-    """Return a Conv and a BatchNormalization, or the Conv into which it is folded; its weight scaled."""
-    generator = np.random.default_rng(0)
-    weight = generator.normal(size=(3, 2, 2, 2)).astype(np.float32)
-    gamma, beta, mean, variance = (
-        each.astype(np.float32) for each in generator.uniform(0.5, 2.0, size=(4, 3))
-    )
-    factor = gamma / np.sqrt(variance + np.float32(1e-5))
-    arrays = {"w": weight, "gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
-    body = "first = Conv(x, w) norm = BatchNormalization(first, gamma, beta, mean, variance)"
-    if not is_golden:
-        arrays = {"w": weight * factor[:, None, None, None] * np.float32(scale), "b": beta - mean * factor}
-        body = "norm = Conv(x, w, b)"
-    text = (
-        "net (float[1,2,5,5] x) => (float[1,3,2,2] y) {"
-        f"{body} active = Relu(norm) y = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (active) }}"
-    )
-    model = parser.parse_model(f"{HEAD} {text}")
-    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
-    return model
-
-
-@pytest.mark.parametrize(
-    ("is_golden", "scale", "expected"),
-    [(False, 1.0, []), (True, 1.0, []), (False, 1.1, ["Conv2D"]), (True, 1.1, ["BatchNorm"])],
-)
-def test_a_group_of_operators_is_compared_where_it_ends(is_golden, scale, expected):
-    """Nothing is accused beside a Conv with a BatchNormalization folded into it, but a wrong weight is."""
-    mine, golden = (folded(is_golden=each, scale=scale) for each in (is_golden, not is_golden))
-
-    both = compared(mine, golden)
-
-    assert [(Verdict.OWN, kind) for kind in expected] == accused(both)
-    assert [] == both.report.missing
 
 
 def test_an_operator_that_is_missing_is_listed():
