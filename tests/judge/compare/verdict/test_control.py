@@ -15,7 +15,7 @@ LOOPS = """g (float[2,4] x) => (float[2,4] y)
             [mean] m = ReduceMean<keepdims = 0>(a) [greater] g = Greater(m, edge)
             [branch] i = If(g) <
                 then_branch = one () => (float[2,4] t) { [mt] t0 = MatMul(a, u) [tt] t = Tanh(t0) },
-                else_branch = two () => (float[2,4] e) { [me] e0 = MatMul(a, v) [te] e = Sigmoid(e0) } >
+                else_branch = two () => (float[2,4] e) { [me] e0 = MatMul(a, v) [se] e = Sigmoid(e0) } >
             [rest] c = Add(i, a) [halved] next = Mul(c, half)
             [cond] more = Identity(before) [neg] scanned = Neg(a)
         } >
