@@ -25,9 +25,7 @@ READERS = {
     *("zipfile.ZipFile", "importlib.util.spec_from_file_location", "runpy.run_path"),
 }
 READING_METHODS = {"open", "read_text", "read_bytes"}
-WRITES_AND_OPENS_DIRECTORIES = {
-    f"store/write/{name}.py" for name in ("directories", "place", "rows", "temporaries")
-}
+WRITES_AND_OPENS_DIRECTORIES = {f"store/write/{name}.py" for name in ("directories", "place", "rows")}
 READS_WHAT_IS_OPEN = {
     "judge/inputs.py",  # np.load, of a file that the door opened
     "read/msprobe.py",  # torch.load, of bytes that the door read

@@ -624,8 +624,9 @@ class _CountingFiles(DiskFiles):
         super().__init__()
         self.sizes: dict[str, int] = {}
 
-    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> int:
         self.replace(directory, name, buffers)
+        return size_of(buffers)
 
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         self.sizes[f"{directory}/{name}"] = size_of(buffers)

@@ -23,11 +23,12 @@ class MemoryFiles:
         self.contents: dict[str, bytes] = {}
         self.failure: OSError | None = None
 
-    def create(self, directory: str, name: str, buffers) -> None:
-        """Make a new file; FileExistsError where the name is taken."""
+    def create(self, directory: str, name: str, buffers) -> int:
+        """Make a new file; return its bytes; FileExistsError where the name is taken."""
         if self.exists(directory, name):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         self.replace(directory, name, buffers)
+        return len(self.contents[f"{directory}/{name}"])
 
     def replace(self, directory: str, name: str, buffers) -> None:
         """Make a file, in place of an older one of the name."""

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 _MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # per call of writev; more are an error (EINVAL)
 
 
-def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
-    """Write buffers one after the other, however little each call of the system takes.
+def write_all(fd: int, buffers: Sequence[Buffer], size: int | None = None) -> int:
+    """Write buffers of a size one after the other, however little each call of the system takes.
+
+    Returns:
+        The size.
 
     Raises:
         OSError: They could not be written as a whole.
     """
-    size = size_of(buffers)
+    size = size_of(buffers) if size is None else size
     written = os.writev(fd, buffers[:_MOST_BUFFERS]) if size else 0
     # Linux writes 2 GiB at most in one call, and less where the disk is about to be full
     while written < size:
@@ -37,6 +40,7 @@ def write_all(fd: int, buffers: Sequence[Buffer]) -> None:
         if step == 0:
             raise OSError(errno.EIO, "the file system takes no more bytes")
         written += step
+    return size
 
 
 def size_of(buffers: Sequence[Buffer]) -> int:

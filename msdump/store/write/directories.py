@@ -204,26 +204,27 @@ def holding(directory: str, root: str) -> Iterator[bool]:
             return
         with contextlib.closing(Root(root)) as top:
             fd = open_directory(directory, top)
-        is_alone = _lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = lock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not is_alone:
-            _lock(fd, fcntl.LOCK_SH)
+            lock(fd, fcntl.LOCK_SH)
         _held[place] = fd, is_alone
         try:
             yield is_alone
         except BaseException:
             release(place)
             raise
-        _lock(fd, fcntl.LOCK_SH)
+        lock(fd, fcntl.LOCK_SH)
 
 
 def release(place: str) -> None:
     """Unlock a directory, given without links, if this process holds it."""
-    if place in _held:
-        reading.close(_held.pop(place)[0])
+    with _holding:
+        if place in _held:
+            reading.close(_held.pop(place)[0])
 
 
-def _lock(fd: int, operation: int) -> bool:
-    """Lock a directory; return False where another process holds it."""
+def lock(fd: int, operation: int) -> bool:
+    """Lock a file or a directory; return False where another process holds it."""
     try:
         fcntl.flock(fd, operation)
     except OSError as error:

@@ -77,31 +77,28 @@ class DiskFiles:
         self._holder: tuple[str, OpenDirectory] | None = None
         self._row_files: dict[tuple[str, str], RowFile] = {}
 
-    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file; if the name is taken, with a later time in the name, or else FileExistsError."""
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> int:
+        """Make a new file; return its bytes.
+
+        Raises:
+            OSError: It cannot be written; FileExistsError where its name is taken, and so are all later
+                times in the place of the one in the name.
+        """
         try:
-            (self._places.get(directory) or self._open(directory)).create(name, buffers, self._mode)
+            return (self._places.get(directory) or self._open(directory)).create(name, buffers, self._mode)
         except OSError as error:
             if is_foreign(error) or directory not in self._places:
                 raise
-            self._create_again(directory, name, buffers, error)
-
-    def _create_again(self, directory: str, name: str, buffers: Sequence[Buffer], error: OSError) -> None:
-        """Make a file after a failure, in the directory opened again or under a name with a later time."""
-        # the directory may have been removed and made again since it was opened (a user's rm -r between two
-        # steps): checking beforehand would cost every file a call of the system
-        if not self._places[directory].is_linked():
-            self._forget(directory)
-            place, tried = self._open(directory), (name, *later_names(name))
-        elif isinstance(error, FileExistsError):
-            place, tried = self._places[directory], tuple(later_names(name))
-        else:
-            raise error
-        for each in tried:
-            with contextlib.suppress(FileExistsError):
-                place.create(each, buffers, self._mode)
-                return
-        raise error from None
+            # the directory may have been removed and made again since it was opened (a user's rm -r between
+            # two steps): checking beforehand would cost every file a call of the system
+            is_gone = not self._places[directory].is_linked()
+            if not is_gone and not isinstance(error, FileExistsError):
+                raise
+            place = self._standing(directory)
+            for each in (*(name,) * is_gone, *later_names(name)):
+                with contextlib.suppress(FileExistsError):
+                    return place.create(each, buffers, self._mode)
+            raise
 
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a file, in place of an older one of the name."""
@@ -120,11 +117,7 @@ class DiskFiles:
         def write(fd: int) -> None:
             nonlocal size
             for piece in pieces:
-                if isinstance(piece, FileRange):
-                    size += piece.copy_to(fd)
-                    continue
-                write_all(fd, (piece,))
-                size += size_of((piece,))
+                size += piece.copy_to(fd) if isinstance(piece, FileRange) else write_all(fd, (piece,))
 
         fd = open_stream(f"{directory}/{name}") if self._root is None else None
         if fd is None:
@@ -151,14 +144,12 @@ class DiskFiles:
         if file is not None and (was_empty := file.append(rows, header)) is not None:
             return was_empty
         self._drop_rows(key)
+        if len(self._row_files) >= _MOST_ROW_FILES:
+            self._drop_rows(next(iter(self._row_files)))
         for _ in range(_TRIES):  # another process may make or remove it in between
             place = self._standing(directory)
-            try:
-                file = place.begin_rows(name, header + rows, self._mode)
-            except FileExistsError:
-                pass
-            else:
-                self._keep_rows(key, file)
+            with contextlib.suppress(FileExistsError):
+                self._row_files[key] = place.begin_rows(name, header + rows, self._mode)
                 return True
             try:
                 file = place.open_rows(name, self._mode)
@@ -166,7 +157,7 @@ class DiskFiles:
                 continue
             was_empty = file.append(rows, header)
             if was_empty is not None:
-                self._keep_rows(key, file)
+                self._row_files[key] = file
                 return was_empty
             file.close()
         raise OSError(errno.EBUSY, "the file was created and removed several times", name)
@@ -198,47 +189,31 @@ class DiskFiles:
         if place is not None and place.is_linked():
             return place
         if place is not None:
-            self._forget(path)
+            self._places.pop(path).close()
         return self._open(path)
 
     def _open(self, path: str) -> OpenDirectory:
-        if len(self._places) >= _MOST_DIRECTORIES:
-            self._forget(next(iter(self._places)))
         # an asynchronous sink opens as many for each of its threads
-        place = self._places[path] = self._opened(path)
-        return place
-
-    def _opened(self, path: str) -> OpenDirectory:
+        if len(self._places) >= _MOST_DIRECTORIES:
+            self._places.pop(next(iter(self._places))).close()
         above, _, name = path.rpartition("/")
         if self._root is None or not self._root.holds(above):
-            return OpenDirectory(path, self._root)
-        holder = self._standing_holder(above)
-        if holder is None:
-            self._drop_holder()
-            self._holder = above, (holder := OpenDirectory(above, self._root))
-        try:
-            return holder.inside(name)
-        except FileNotFoundError:  # another process has removed the holder, as it was empty
-            return OpenDirectory(path, self._root)
-
-    def _standing_holder(self, path: str) -> OpenDirectory | None:
-        """Return ``_holder`` if it is the directory of this path and still exists there, else None."""
-        if self._holder is None or self._holder[0] != path or not self._holder[1].stands_at(path):
-            return None
-        return self._holder[1]
+            place = OpenDirectory(path, self._root)
+        else:
+            if self._holder is None or self._holder[0] != above or not self._holder[1].stands_at(above):
+                self._drop_holder()
+                self._holder = above, OpenDirectory(above, self._root)
+            try:
+                place = self._holder[1].inside(name)
+            except FileNotFoundError:  # another process has removed the holder, as it was empty
+                place = OpenDirectory(path, self._root)
+        self._places[path] = place
+        return place
 
     def _drop_holder(self) -> None:
         holder, self._holder = self._holder, None  # an interrupt after the close must not close it again
         if holder is not None:
             holder[1].close()
-
-    def _forget(self, path: str) -> None:
-        self._places.pop(path).close()
-
-    def _keep_rows(self, key: tuple[str, str], file: RowFile) -> None:
-        if len(self._row_files) >= _MOST_ROW_FILES:
-            self._drop_rows(next(iter(self._row_files)))
-        self._row_files[key] = file
 
     def _drop_rows(self, key: tuple[str, str]) -> None:
         stale = self._row_files.pop(key, None)
@@ -261,10 +236,10 @@ class TracedFiles(DiskFiles):
         super().__init__(mode, root)
         self._trace = trace
 
-    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
-        """Make a new file; FileExistsError where the name is taken."""
+    def create(self, directory: str, name: str, buffers: Sequence[Buffer]) -> int:
+        """Make a new file; return its bytes."""
         with self._trace.span("write", name, directory=directory, bytes=size_of(buffers)):
-            super().create(directory, name, buffers)
+            return super().create(directory, name, buffers)
 
     def replace(self, directory: str, name: str, buffers: Sequence[Buffer]) -> None:
         """Make a file, in place of an older one of the name."""

@@ -255,20 +255,18 @@ class SyncSink:
     def write(self, artifact: Artifact) -> None:
         """Write a new file; an existing file stays unchanged, and the new one is lost."""
         directory, name, buffers, tensor_bytes = artifact
-        size = size_of(buffers)
         with self._lock:
-            if self._budget.most and not self._admits(artifact, size):
+            if self._budget.most and not self._admits(artifact, size_of(buffers)):
                 return
             try:
                 if len(name) > LONGEST_NAME or not name.isascii():
                     name = self._stand_ins.name(directory, name)
-                self._files.create(directory, name, buffers)
+                self._bytes += self._files.create(directory, name, buffers)
             except OSError as error:
-                self._budget.give_back(size if tensor_bytes else 0)
+                self._budget.give_back(size_of(buffers) if tensor_bytes else 0)
                 self._lose(path_of(artifact), error)
                 return
             self._count += 1
-            self._bytes += size
 
     def replace(self, artifact: Artifact) -> None:
         """Write a file in place of an older one."""

@@ -13,15 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from msdump.store.write import DiskFiles, Root, place, temporaries
+from msdump.store.write import DiskFiles, Root, place
 from msdump.store.write.place import OpenDirectory
 
 
-@pytest.fixture(params=["nameless", "nameless by path", "renamed"])
+@pytest.fixture(params=["nameless", "renamed"])
 def disk(request, monkeypatch):
     """Give disk files with and without the system's nameless files."""
-    if request.param == "nameless by path":
-        monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
     if request.param == "renamed":
         monkeypatch.setattr(place, "_NAMELESS", 0)
     disk = DiskFiles()
@@ -359,7 +357,6 @@ def test_no_links(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refused)
-    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
     disk = DiskFiles()
 
     for name in ("a.npy", "b.npy"):

@@ -17,7 +17,7 @@ from msdump.errors import DumpWriteError
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason
 from msdump.record import Artifact
-from msdump.store.write import AsyncSink, Budget, SyncSink, place, temporaries
+from msdump.store.write import AsyncSink, Budget, SyncSink, place
 from tests.store.memory import MemorySink
 
 LONG = f"ReLU.{'very_long_' * 25}ReLU-op0.0.0.1795216920861338.output.0.DefaultFormat.npy"
@@ -247,7 +247,6 @@ def test_mapping_line_stands_before_the_file(tmp_path, monkeypatch):
         return link(source, name, **options)
 
     monkeypatch.setattr(os, "link", spy)
-    monkeypatch.setattr(temporaries, "LINKER", temporaries.Linker(None))
     SyncSink().write(tensor(str(tmp_path), LONG))
 
     assert [(f"{name},{LONG}\n", name) for _, name in seen] == seen
