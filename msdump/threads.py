@@ -1,4 +1,4 @@
-"""Threads for work on large arrays: the calling one, helpers, and background threads.
+"""Threads for work on large arrays: the calling one and helpers.
 
 Locks that a fork renews, too, and weak sets that do not lose Ctrl-C.
 """
@@ -179,14 +179,6 @@ def split_by_size(items: Sequence[T], size: Callable[[T], int], least: int) -> l
     return parts
 
 
-def submit_background(work: Callable[[], R]) -> Future[R]:
-    """Begin work in a thread that leaves the cores to operators; its result is waited for later.
-
-    The process does not end before the work has. If no thread can be started, this call does the work itself.
-    """
-    return _BACKGROUND.submit(_call, work)
-
-
 def lower_priority() -> None:
     """Let the threads of operators run before the calling one (Linux, where each has its own priority)."""
     # an operator waits, spinning, for the slowest of its threads: nothing may take a core from it
@@ -195,16 +187,10 @@ def lower_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.nice(0) + _NICENESS)
 
 
-def _call(work: Callable[[], R]) -> R:
-    return work()
-
-
 class _Helpers:
     """A pool of threads, started when it is first needed and again in a forked process."""
 
-    def __init__(self, name: str, begin: Callable[[], None] | None = None) -> None:
-        self._name = name
-        self._begin = begin
+    def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._lock = new_lock()
 
@@ -212,7 +198,7 @@ class _Helpers:
         with self._lock:
             if self._pool is None:
                 # the calling thread does a part itself
-                self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), self._name, self._begin)
+                self._pool = ThreadPoolExecutor(max(1, thread_count() - 1), "msdump-helper")
             pool = self._pool
         try:
             return pool.submit(work, part)
@@ -236,11 +222,9 @@ def _done(work: Callable[[T], R], part: T) -> Future[R]:
     return future
 
 
-_HELPERS: Final = _Helpers("msdump-helper")
-_BACKGROUND: Final = _Helpers("msdump-background", lower_priority)
+_HELPERS: Final = _Helpers()
 
 if hasattr(os, "register_at_fork"):
     # threads do not survive a fork
     os.register_at_fork(after_in_child=_renew_locks)
     os.register_at_fork(after_in_child=_HELPERS.forget)
-    os.register_at_fork(after_in_child=_BACKGROUND.forget)

@@ -196,6 +196,11 @@ class HistorySink:
             elif self._makes_room(step, len(rows)):
                 self._hold(step, partial(self._sink.append, path, rows, header), len(rows))
 
+    def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
+        """Make a row now, as a kept step does not hold tensors that the run may change."""
+        del size
+        self.append(path, make(), header)
+
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
         """Write a graph file at once: it belongs to no step."""
         self._sink.stream(directory, name, pieces)

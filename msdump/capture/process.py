@@ -14,7 +14,7 @@ from typing import Any, Final
 from msdump import tracing
 from msdump.capture.capture import NamedMarks
 from msdump.capture.selection import unmatched
-from msdump.capture.statistics import WAITING_BYTES, HashingSink, advice, has_hashes
+from msdump.capture.statistics import advice, has_hashes
 from msdump.capture.triggers import OverflowLimit
 from msdump.capture.watch import RunWatch
 from msdump.communication import current, own
@@ -39,11 +39,12 @@ from msdump.store.write import (
     reason,
     write_stream,
 )
-from msdump.threads import new_lock
+from msdump.threads import new_lock, thread_count
 
 _log = logging.getLogger("msdump.capture")
 
 _MOST_NAMES: Final = 20  # a longer list of unused kernels is cut in the log
+_HASHED_BYTES: Final = 64 << 20  # of tensors that wait to be hashed while files are written at once
 
 
 @dataclass(slots=True)
@@ -178,8 +179,6 @@ class Process:
         """
         while output := self._pop_output():
             with contextlib.suppress(DumpWriteError):  # logged already; other sinks must close too
-                if isinstance(output.sink, HashingSink):
-                    output.sink.complete()
                 output.watch.close()
             self._warn_of_unused(output)
         for directory, _ in self._places:
@@ -209,7 +208,7 @@ class Process:
                 self._outputs[plan.source] = _Output(
                     plan,
                     watch,
-                    _hashing(plan, watch.sink),
+                    watch.sink,
                     OverflowLimit(plan.when.overflow_limit),
                     CLOCK.seconds(),
                 )
@@ -218,20 +217,26 @@ class Process:
 
 
 def _sink(plan: DumpPlan) -> Sink:
-    """Return the sink of a plan: synchronous, or with writer threads where the plan has them (Ascend)."""
-    budget = Budget(plan.files.max_bytes)
-    files = _files(plan)
-    if plan.writes_behind:
-        from msdump.store.write import AsyncSink
+    """Return the sink of a plan: synchronous, or with threads for large files (Ascend) and for hashes."""
+    budget, files = Budget(plan.files.max_bytes), _files(plan)
+    hashes = plan.statistics is not None and has_hashes(plan.statistics)
+    if not (plan.writes_behind or hashes):
+        return SyncSink(plan.files.on_write_error, budget, files())
+    from msdump.store.write import AsyncSink
 
+    hashing_threads = thread_count() - 1 if hashes else 0  # the calling thread hashes, too, when it waits
+    if plan.writes_behind:
         return AsyncSink(
-            plan.files.on_write_error,
-            budget,
-            files,
+            *(plan.files.on_write_error, budget, files),
             queue_bytes=plan.files.queue_bytes,
-            writer_threads=plan.files.writer_threads,
+            writer_threads=max(plan.files.writer_threads, hashing_threads),
         )
-    return SyncSink(plan.files.on_write_error, budget, files())
+    return AsyncSink(
+        *(plan.files.on_write_error, budget, files),
+        queue_bytes=min(_HASHED_BYTES, plan.files.queue_bytes),
+        writer_threads=hashing_threads,
+        inline_bytes=None,
+    )
 
 
 def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
@@ -242,13 +247,6 @@ def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
     if trace is None:
         return partial(DiskFiles, mode, root)
     return partial(TracedFiles, mode, root, trace=trace)
-
-
-def _hashing(plan: DumpPlan, sink: Sink) -> Sink:
-    """Return a HashingSink around a sink if the plan's statistics have hashes, else the sink itself."""
-    if plan.statistics is None or not has_hashes(plan.statistics):
-        return sink
-    return HashingSink(sink, min(WAITING_BYTES, plan.files.queue_bytes))
 
 
 def _advise(plan: DumpPlan) -> None:

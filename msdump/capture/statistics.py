@@ -1,4 +1,4 @@
-"""Rows of statistic.csv: measured on the host or as the device does, hashed, and collected to tables."""
+"""Rows of statistic.csv: measured on the host or as the device does, and hashed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import functools
 import logging
 import math
 import operator
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from msdump.device import Task
 from msdump.dtypes import DType, widen
 from msdump.encode import COLUMNS, statistic_csv
-from msdump.errors import is_foreign, passing_over
 from msdump.plan import StatisticSpec
 from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.statistics import (
@@ -35,212 +32,6 @@ from msdump.statistics import (
     passes,
 )
 from msdump.store import Clock, Style, names
-from msdump.store.write import Sink, Summary, exits
-from msdump.threads import new_lock, split_by_size, submit_background, thread_count
-
-WAITING_BYTES: Final = 64 << 20
-_MOST_ROWS: Final = 256  # rows that wait before a thread starts on them
-_BATCH_BYTES: Final = 4 << 20  # of a batch: the end of a step waits for the last one
-_WORTH_A_THREAD: Final = 1 << 20  # bytes that take several times as long to hash as to hand over
-
-
-class _Batch:
-    """Rows that one thread makes, in order.
-
-    Attributes:
-        size: Bytes of the tensors that the rows hold until they are made.
-        is_made: Every row is made.
-    """
-
-    def __init__(self, rows: Sequence[_Row]) -> None:
-        self.size = sum(row.size for row in rows)
-        self.is_made = False
-        self._rows = rows
-        self._texts: list[bytes | Exception] = []
-        self._lock = new_lock()  # an interrupt may lose the future of a thread that has begun
-        self._future: Future[None] | None = None
-
-    def begin(self) -> None:
-        """Let a thread make the rows."""
-        # signal handlers run in the main thread alone: any exception here is of making a row
-        self._future = submit_background(partial(self._make, takes_foreign=True))
-
-    def help(self) -> None:
-        """Make the rows in the calling thread unless another thread has begun."""
-        # Ctrl-C may come meanwhile: the next call makes the rows that are left, as the work stays cancelled
-        if not self.is_made and (self._future is None or self._future.cancel()):
-            self._make(takes_foreign=False)
-
-    def write(self, sink: Sink) -> None:
-        """Write the rows, all rows of one file together; wait for a thread that makes them.
-
-        Raises:
-            Exception: The first error of making or writing rows, once all were tried.
-        """
-        if not self.is_made and self._future is not None:
-            self._future.result()
-        failure: Exception | None = None
-        files: dict[tuple[str, bytes], list[bytes | Exception]] = {}
-        for row, text in zip(self._rows, self._texts, strict=True):
-            files.setdefault((row.path, row.header), []).append(text)
-        for (path, header), texts in files.items():
-            failure = failure or next((text for text in texts if isinstance(text, Exception)), None)
-            made = b"".join(text for text in texts if isinstance(text, bytes))
-            try:
-                if made:
-                    sink.append(path, made, header)
-            except Exception as error:
-                if is_foreign(error):
-                    raise
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
-    def _make(self, *, takes_foreign: bool) -> None:
-        with self._lock:
-            for row in self._rows[len(self._texts) :]:
-                try:
-                    self._texts.append(row.make())
-                except Exception as error:
-                    if is_foreign(error) and not takes_foreign:
-                        raise
-                    self._texts.append(error)
-            self._rows = [row._replace(make=bytes) for row in self._rows]  # the functions hold tensors
-            self.is_made = True
-
-
-class _Row(NamedTuple):
-    """A row to be made later: path and header of the file, bytes that ``make`` holds, the function."""
-
-    path: str
-    header: bytes
-    size: int
-    make: Callable[[], bytes]
-
-
-class HashingSink:
-    """A sink that makes rows with hashes in threads, and passes all else on; any thread may call it.
-
-    A hash takes longer than most operators, and hashlib releases Python's lock: tensors wait until there are
-    enough for a thread, which makes their rows while the next operators run. Rows are written in the order
-    in which they came, and are on disk when the sink is flushed, at the end of every step.
-    """
-
-    holds_buffers = True
-
-    def __init__(self, sink: Sink, most_bytes: int = WAITING_BYTES) -> None:
-        """Hold nothing yet.
-
-        Args:
-            sink: Takes files and rows.
-            most_bytes: Limit for the bytes of tensors that wait to be hashed; a larger tensor waits alone.
-        """
-        self._sink = sink
-        self.write, self.replace, self.keep = sink.write, sink.replace, sink.keep
-        self.stream, self.skip = sink.stream, sink.skip
-        self._most_bytes = most_bytes
-        self._has_threads = thread_count() > 1
-        self._lock = exits.new_guard()
-        self._waiting: list[_Row] = []
-        self._waiting_bytes = 0
-        self._batches: deque[_Batch] = deque()  # older than the waiting rows
-        exits.register(self)
-
-    def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
-        """Add a whole row to a csv file once it is made, behind the rows that came before it.
-
-        Args:
-            path: Absolute path of the file.
-            make: Makes the row, with its line feed, in any thread; the elements must not change.
-            header: Header line with its line feed.
-            size: Bytes of the tensor that it holds.
-
-        Raises:
-            DumpWriteError: As for ``append``, of this row or one that came before.
-        """
-        with self._lock:
-            exits.activate(self)
-            self._waiting.append(_Row(path, header, size, make))
-            self._waiting_bytes += size
-            held_bytes = self._waiting_bytes + sum(batch.size for batch in self._batches)
-            is_full = held_bytes > max(size, self._most_bytes)
-            enough = min(self._most_bytes // 2, _BATCH_BYTES)
-            if is_full or self._waiting_bytes >= enough or len(self._waiting) >= _MOST_ROWS:
-                self._begin_waiting()
-            if is_full or not self._has_threads:
-                self._help()
-            while self._batches and self._batches[0].is_made:
-                self._batches.popleft().write(self._sink)
-
-    def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
-        """Add whole rows to a csv file, behind the rows that are still made."""
-        with self._lock:
-            if self._batches or self._waiting:
-                self._waiting.append(_Row(path, header, 0, lambda: rows))
-            else:
-                self._sink.append(path, rows, header)
-
-    @property
-    def summary(self) -> Summary:
-        """Files written, skipped and lost so far; rows on their way do not count yet."""
-        return self._sink.summary
-
-    def flush(self) -> None:
-        """Return when every row and file is on disk; DumpWriteError as in ``append_later``."""
-        try:
-            self._settle()
-        finally:
-            self._sink.flush()
-
-    def complete(self) -> None:
-        """Write all rows; rows that are lost are logged, nothing is raised."""
-        with passing_over(Exception):
-            self._settle()
-        exits.deactivate(self)
-
-    def close(self) -> None:
-        """Flush and close the sink behind."""
-        try:
-            self._settle()
-        finally:
-            exits.deactivate(self)
-            self._sink.close()
-
-    def forget(self) -> None:
-        """Drop the rows on their way in a forked child: the parent writes them."""
-        self._batches.clear()
-        self._waiting.clear()
-        self._waiting_bytes = 0
-
-    def _begin_waiting(self) -> None:
-        """Split the waiting rows into batches, and start a thread for each if there are threads."""
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        for rows in split_by_size(waiting, lambda row: row.size, _WORTH_A_THREAD):
-            self._batches.append(_Batch(rows))
-            if self._has_threads:
-                self._batches[-1].begin()
-
-    def _help(self) -> None:
-        """Make rows in the calling thread, the newest first: threads begin with the oldest."""
-        for batch in reversed(self._batches):
-            batch.help()
-
-    def _settle(self) -> None:
-        """Write all rows, then raise the first failure if there was any."""
-        failure: Exception | None = None
-        with self._lock:
-            self._begin_waiting()
-            self._help()
-            while self._batches:
-                try:
-                    self._batches.popleft().write(self._sink)
-                except Exception as error:
-                    if is_foreign(error):
-                        raise
-                    failure = failure or error
-        if failure is not None:
-            raise failure
-
 
 _EXTREMES = StatisticNeed(extremes=True)
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.statistics import HashingSink
 from msdump.capture.steps import host_format
 from msdump.device import Task
 from msdump.dtypes import DType, widen
@@ -95,15 +94,14 @@ class TensorWriter(ArtifactWriter):
             measures_saved: Measure tensors as the files hold them: bfloat16 as float32 (Ascend O2).
         """
         self._sink = sink
-        has_hashes = statistics is not None and statistics.has_hashes
-        self._hashing = sink if has_hashes and isinstance(sink, HashingSink) else None
+        self._has_hashes = statistics is not None and statistics.has_hashes
         self._name = name
         self._statistics = statistics
         self._keeps_tensors = keeps_tensors
         self._measures_saved = measures_saved
         self._widens = keeps_tensors or measures_saved
         # rows are gathered only without files and hashes, which are written in their own order
-        self._gathers = statistics is not None and not keeps_tensors and self._hashing is None
+        self._gathers = statistics is not None and not keeps_tensors and not self._has_hashes
         self._gathered: list[tuple[TensorRecord, Task]] = []
         self._gathered_bytes = 0
         self._path = ""  # of the gathered rows
@@ -152,10 +150,10 @@ class TensorWriter(ArtifactWriter):
         def make() -> bytes:
             return statistics.rows(((record, finish(), task),))
 
-        if self._hashing is None:
-            self._sink.append(path, make(), statistics.header)
+        if self._has_hashes:
+            self._sink.append_later(path, make, statistics.header, record.array.nbytes)
         else:
-            self._hashing.append_later(path, make, statistics.header, record.array.nbytes)
+            self._sink.append(path, make(), statistics.header)
 
     def _write_rows(self, path: str, gathered: Sequence[tuple[TensorRecord, Task]]) -> None:
         statistics = self._statistics

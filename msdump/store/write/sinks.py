@@ -25,7 +25,7 @@ from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DUMP_MODE, DiskFiles, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from msdump.record import Artifact, Buffer
 
@@ -159,6 +159,19 @@ class Sink(Protocol):
 
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Add whole rows to a csv file, the header first if its titles differ; errors as in ``write``."""
+
+    def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
+        """Add a row to a csv file once it is made, which takes long, behind all rows that came before.
+
+        Args:
+            path: Absolute path of the file.
+            make: Makes the row, with its line feed, in any thread; the elements must not change.
+            header: Header line with its line feed.
+            size: Bytes of the tensor that ``make`` holds.
+
+        Raises:
+            DumpWriteError: As in ``write``, of this row or one that came before.
+        """
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
         """Write a file for people piece by piece, in place of an older one; DumpWriteError as in ``write``.
@@ -306,6 +319,11 @@ class SyncSink:
             self._count += is_new
             # a header that is repeated in the middle of a file is not counted: the sink cannot see it
             self._bytes += len(rows) + (len(header) if is_new else 0)
+
+    def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
+        """Make a row and add it to a csv file."""
+        del size
+        self.append(path, make(), header)
 
     def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
         """Write a file for people piece by piece, in place of an older one."""

@@ -18,13 +18,12 @@ import pytest
 
 from msdump import env
 from msdump.capture import Process
-from msdump.capture.statistics import HashingSink
 from msdump.errors import DumpWriteError
 from msdump.graph import loader
 from msdump.plan import OnWriteError
 from msdump.record import Artifact
 from msdump.session import Network
-from msdump.store.write import AsyncSink, SyncSink
+from msdump.store.write import AsyncSink
 from sample_nets.build import build
 from scripts.bench import sides
 
@@ -37,12 +36,15 @@ def _two_threads(monkeypatch):
     monkeypatch.setenv(env.THREADS, "2")
 
 
-@pytest.fixture(params=[SyncSink, AsyncSink])
+AT_ONCE = {"inline_bytes": None}
+
+
+@pytest.fixture(params=[AT_ONCE, {}], ids=["sync", "async"])
 def sink(request):
     """Return a sink that takes rows with hashes, of a dump that writes at once and of one that does not."""
-    hashing = HashingSink(request.param(), most_bytes=2 * LARGE)
-    yield hashing
-    hashing.close()
+    sink = AsyncSink(queue_bytes=3 * LARGE, **request.param)
+    yield sink
+    sink.close()
 
 
 class Gate:
@@ -105,7 +107,7 @@ def test_who_waits_makes_rows_too(sink, tmp_path):
 
 def test_a_failure_is_told_and_loses_no_other_row(tmp_path):
     """A row that cannot be written is counted and raised by the flush; rows of other files are written."""
-    sink = HashingSink(SyncSink(OnWriteError.RAISE))
+    sink = AsyncSink(OnWriteError.RAISE, **AT_ONCE)
     (tmp_path / "folder").write_text("no folder")
     gate = Gate(b"1,1\n")
 
@@ -140,18 +142,22 @@ def test_an_interrupted_row_is_made_by_the_next_flush(sink, tmp_path):
     """Ctrl-C while the caller makes a row loses none."""
     path = tmp_path / "statistic.csv"
     interrupts = [KeyboardInterrupt]
+    gate = Gate(b"0,0\n")
+    sink.append_later(str(path), gate, HEADER, LARGE)
+    assert gate.is_begun.wait(60)  # the only thread
 
     def make():
         if interrupts:
             raise interrupts.pop()
         return b"1,1\n"
 
-    sink.append_later(str(path), make, HEADER, 8)
+    sink.append_later(str(path), make, HEADER, LARGE)
     with pytest.raises(KeyboardInterrupt):
         sink.flush()
+    gate.opens.set()
     sink.flush()
 
-    assert path.read_bytes() == HEADER + b"1,1\n"
+    assert path.read_bytes() == HEADER + b"0,0\n1,1\n"
 
 
 ENDS = {
@@ -163,16 +169,14 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("inner", ["SyncSink", "AsyncSink"])
-def test_a_process_that_ends_writes_its_rows_once(tmp_path, forks, inner, end):
+@pytest.mark.parametrize("options", [AT_ONCE, {}], ids=["sync", "async"])
+def test_a_process_that_ends_writes_its_rows_once(tmp_path, forks, options, end):
     """Rows on their way are on disk when the process is gone, however it ends."""
     path = tmp_path / "statistic.csv"
     program = f"""
         import os, signal, sys, time
-        from msdump.capture.statistics import HashingSink
         from msdump.store.write.async_sink import AsyncSink
-        from msdump.store.write.sinks import SyncSink
-        sink = HashingSink({inner}())
+        sink = AsyncSink(**{options})
         def make():
             time.sleep(0.3)
             return b"1,1\\n"
