@@ -23,8 +23,7 @@ from msdump.capture import (
     similar_names,
     similar_scopes,
 )
-from msdump.communication import Collectives
-from msdump.counters import ModelIdentity, RunCounter
+from msdump.counters import ModelIdentity
 from msdump.device import Ascend, MemoryUse, float_status_of
 from msdump.errors import ReentryError, keeping_stops, plural
 from msdump.execute import (
@@ -34,6 +33,7 @@ from msdump.execute import (
     Replaced,
     Runs,
     TrainingState,
+    as_the_model_says,
     collectives_of,
     emulated,
     gpu_runtime,
@@ -112,19 +112,33 @@ class Network:
         self.plan = plan if plan is not None and plan.is_enabled and graph.nodes else None
         self._process = process
         self._names = Names(self.graph, is_compiled=context.jit_level is JitLevel.O2)
-        self._runs = model.runs or _shared_runs(plan, process)
+        # networks of one configuration share the iteration number
+        first = ("", 0) if plan is None else (plan.source, plan.when.initial_iteration)
+        self._runs = model.runs or process.counters.runs(*first)
         self._shared = state or ModelState(TrainingState(graph))
         self._variables = self._shared.variables
         self._given = plan, context
         self._trainer: Network | None = None
         exits.hold_runs(self._shared.lock)  # a process that ends waits for the run to end
         if self.plan is not None or self._device is not None:
-            _warn_of_unseen(graph)
-        if state is None:
-            _warn_of_mixed_types(graph)
+            for node, reason in opaque_control_flow(graph):
+                _log.warning(
+                    "%s: %s runs as one operator (%s): the operators inside are neither dumped nor rounded",
+                    *(graph.source, node.operator.full_name, reason),
+                )
+        if state is None and (mixed := [*mixed_types(graph)]):
+            more = f" (so {plural(len(mixed) - 1, 'more operator')}: msdump check --model lists them)"
+            _log.warning("%s: %s%s", graph.source, mixed[0], more if mixed[1:] else "")
         self._collectives = collectives_of(graph, plan, context)
-        optimization = Optimization.NONE if plan is None else plan.optimization
-        self._program = _program(self.graph, self._device, context, self._collectives, optimization)
+        device = self._device
+        self._program = Program(
+            self.graph,
+            as_the_model_says if device is None else device.roundings,
+            on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None,
+            collectives=self._collectives,
+            float_status=None if device is None else float_status_of(self.graph, context),
+            optimization=Optimization.NONE if plan is None else plan.optimization,
+        )
         self._program_runs = Runs(self._program, self._variables)
         self._recorder = Recorder(
             self.graph,
@@ -153,7 +167,7 @@ class Network:
             UnsupportedOpError: An operator has no kernel.
             DumpWriteError: A file could not be written.
         """
-        results = self._results(values.bind_inputs(self.graph, inputs, named))
+        results = self._execute(values.bind_inputs(self.graph, inputs, named))
         outputs = [results[name] for name in self.graph.returns or results]
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -178,15 +192,7 @@ class Network:
         """
         by_name = {key if isinstance(key, str) else key.full_name: item for key, item in replace.items()}
         replaced = Replaceable(self.graph, self._device).checked(by_name)
-        return self._results(values.bind_inputs(self.graph, (), inputs or {}), replaced)
-
-    def _results(self, inputs: Mapping[str, Any], replaced: Replaced = NONE_REPLACED) -> dict[str, Any]:
-        """Run once; return outputs by name, in the element types that the model declares."""
-        shown = self.graph.results if self.graph.is_stateful else self.graph.outputs
-        outputs = dict(zip((value.name for value in shown), self._execute(inputs, replaced), strict=True))
-        for name in outputs.keys() & self.graph.declared.keys():
-            outputs[name] = outputs[name].astype(self.graph.declared[name].numpy)
-        return outputs
+        return self._execute(values.bind_inputs(self.graph, (), inputs or {}), replaced)
 
     @keeping_stops()
     def train_step(self, /, *inputs: Any, **named: Any) -> Any:
@@ -208,8 +214,8 @@ class Network:
             MsdumpError: As for a call.
         """
         network = self.training
-        outputs = network._execute(values.bind_inputs(network.graph, inputs, named), trains=True)  # noqa: SLF001
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        results = network._execute(values.bind_inputs(network.graph, inputs, named), trains=True)  # noqa: SLF001
+        return next(iter(results.values())) if len(results) == 1 else tuple(results.values())
 
     @property
     def training(self) -> Network:
@@ -261,16 +267,19 @@ class Network:
 
     def _execute(
         self, inputs: Mapping[str, Any], replaced: Replaced = NONE_REPLACED, *, trains: bool = False
-    ) -> list[Any]:
-        shared = self._shared
+    ) -> dict[str, Any]:
+        """Run once, or one step of training; return outputs by name, of a run in the declared types."""
+        graph, shared = self.graph, self._shared
+        updates = trains or graph.is_stateful
         with shared.lock:
             self._refuse_reentry()
             try:
                 shared.runner = threading.get_ident()
-                if trains or self.graph.is_stateful:
-                    return self._trained(inputs, replaced)
-                infer = partial(self._program_runs.infer, inputs, replaced=replaced)
-                return self._recorder.record(inputs, infer)
+                if updates:
+                    outputs = self._trained(inputs, replaced)
+                else:
+                    infer = partial(self._program_runs.infer, inputs, replaced=replaced)
+                    outputs = self._recorder.record(inputs, infer)
             except BaseException as error:
                 # the files are complete; other ranks may wait in a collective for this one
                 if self._collectives is not None:
@@ -278,6 +287,11 @@ class Network:
                 raise
             finally:
                 shared.runner = None
+        shown = graph.results if updates else graph.outputs
+        results = dict(zip((value.name for value in shown), outputs, strict=True))
+        for name in () if trains else results.keys() & graph.declared.keys():
+            results[name] = results[name].astype(graph.declared[name].numpy)
+        return results
 
     def _refuse_reentry(self) -> None:
         runner = self._shared.runner
@@ -493,9 +507,15 @@ class Names:
             KeyError: No operator answers to it; says why.
         """
         node = self._find(name)
-        if node is None:
-            raise KeyError(self._why_missing(name))
-        return node
+        if node is not None:
+            return node
+        for node in self.nodes:
+            if _has_part(node, name):
+                raise KeyError(inside(name, node.operator.full_name))
+        control = (node for inner in self._graph.walk() for node in inner.nodes if node.bodies)
+        if any(_is_called(node, name) for node in control):
+            raise KeyError(f"{name} is control flow and cannot be dumped; select operators inside")
+        raise KeyError(f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}")
 
     def scope(self, name: str) -> tuple[str, ...]:
         """Return the full names of the operators in a scope, ``Default/conv1-Conv2d``, or module, ``conv1``.
@@ -524,23 +544,13 @@ class Names:
                 return node
         return None
 
-    def _why_missing(self, name: str) -> str:
-        """Return why no operator answers to a name: fused, control flow, or unknown, with similar names."""
-        for node in self.nodes:
-            if _has_part(node, name):
-                return inside(name, node.operator.full_name)
-        control = (node for inner in self._graph.walk() for node in inner.nodes if node.bodies)
-        if any(_is_called(node, name) for node in control):
-            return f"{name} is control flow and cannot be dumped; select operators inside"
-        return f"no operator {name!r} in {self._graph.source}{similar_names(name, self.nodes)}"
-
     def _below(self, scope: str) -> tuple[str, ...]:
-        return tuple(node.operator.full_name for node in self.nodes if self._is_within(node, scope))
-
-    def _is_within(self, node: Node, scope: str) -> bool:
-        """Return whether a scope holds an operator, or one of the originals of an operator fused by O2."""
-        parts = node.members if self._is_compiled else (node,)
-        return any(lies_below(part.scope, scope) for part in parts)
+        """Return the full names of operators in a scope; one fused by O2 is where its originals are."""
+        return tuple(
+            node.operator.full_name
+            for node in self.nodes
+            if any(lies_below(part.scope, scope) for part in (node.members if self._is_compiled else (node,)))
+        )
 
 
 def _is_called(node: Node, name: str) -> bool:
@@ -549,47 +559,3 @@ def _is_called(node: Node, name: str) -> bool:
 
 def _has_part(node: Node, name: str) -> bool:
     return any(_is_called(part, name) for part in node.parts)
-
-
-def _shared_runs(plan: DumpPlan | None, process: Process) -> RunCounter:
-    """Return a counter of a network's runs; networks of one configuration share the iteration number."""
-    if plan is None:
-        return process.counters.runs("", 0)
-    return process.counters.runs(plan.source, plan.when.initial_iteration)
-
-
-def _warn_of_unseen(graph: Graph) -> None:
-    """Warn of the operators inside branches and loops that run as one, which no dump shows."""
-    for node, reason in opaque_control_flow(graph):
-        name = node.operator.full_name
-        _log.warning(
-            "%s: %s runs as one operator (%s): the operators inside are neither dumped nor rounded",
-            graph.source,
-            name,
-            reason,
-        )
-
-
-def _warn_of_mixed_types(graph: Graph) -> None:
-    """Warn of the first operator with mixed input types, and of the number of others."""
-    found = [*mixed_types(graph)]
-    for first in found[:1]:
-        more = f" (so {plural(len(found) - 1, 'more operator')}: msdump check --model lists them)"
-        _log.warning("%s: %s%s", graph.source, first, more if found[1:] else "")
-
-
-def _program(
-    graph: Graph,
-    device: Ascend | None,
-    context: Context,
-    collectives: Collectives | None,
-    optimization: Optimization,
-) -> Program:
-    """Return the program of a graph: with the device's rounding on an Ascend, else on the CPU or GPU."""
-    status = float_status_of(graph, context)
-    if device is not None:
-        return Program(
-            graph, device.roundings, collectives=collectives, float_status=status, optimization=optimization
-        )
-    on = gpu_runtime() if context.device_target is DeviceTarget.GPU else None
-    return Program(graph, on=on, collectives=collectives, optimization=optimization)

@@ -137,18 +137,7 @@ class Capture(Observer):
         trigger: OverflowTrigger | None = None,
         watch: GraphWatch | None = None,
     ) -> None:
-        """Prepare the dump of a graph.
-
-        Args:
-            graph: The graph, fused where the level fuses.
-            plan: The dump plan.
-            refusals: Its operators and tensors that have no files.
-            sink: Where files and rows go.
-            clock: Gives timestamps.
-            device: The emulated device, None on CPU and GPU.
-            trigger: Decides operator by operator under ``op_debug_mode`` 3.
-            watch: Checks rules on its tensors.
-        """
+        """Prepare the dump of a graph."""
         self._positions = tuple(refusal is None for refusal in refusals.operators)
         # op_debug_mode 4 dumps failing operators alone: only ``failed`` is called
         self._takes_failures = plan.when.trigger is Trigger.EXCEPTION
@@ -209,9 +198,7 @@ class Capture(Observer):
     def begin(self, directories: Mapping[int | None, str], iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directories.
 
-        Args:
-            directories: Directory by number of the kernel graph, None where the graph is one.
-            iteration: Number of the iteration.
+        ``directories`` are by number of the kernel graph, None where the graph is one.
         """
         self._directories = directories
         self._iteration = iteration
@@ -329,13 +316,7 @@ class Capture(Observer):
         return MeasuredTogether(batch, shown, places, +skipped, sheet)
 
     def _take(self, directory: str, shown: Sequence[NodeRun], *, is_screened: bool) -> None:
-        """Write the tensors of operators; count sequences and maps, and write files of arguments first.
-
-        Args:
-            directory: The directory of their kernel graph.
-            shown: The operators.
-            is_screened: Whether to find operators without hits by sums of squares, before rules are checked.
-        """
+        """Write the tensors of operators; count sequences and maps, and write files of arguments first."""
         watch, now = self._watch, self._clock.now
         screened = self._screened(watch, shown) if watch is not None and is_screened else ()
         try:

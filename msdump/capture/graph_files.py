@@ -71,10 +71,6 @@ def model(view: View, *, with_data: bool = False) -> Message:
     execution order and the ``NetOutput``. An operator names its producers, ``conv1:0``, and its formats,
     element types and original operators. Branches and bodies of loops are graphs of their own, which the
     control flow operator names.
-
-    Args:
-        view: The main graph.
-        with_data: Constants have their elements.
     """
     return [
         ("name", view.graph.name),
@@ -298,14 +294,7 @@ class StageFiles:
     def __init__(
         self, device_id: int, counters: Counters, *, is_dumped: bool, write: WriteStream = write_stream
     ) -> None:
-        """Read the environment and give the graph its number; wrong values are logged once.
-
-        Args:
-            device_id: Number of the device.
-            counters: Numbers of graphs and files.
-            is_dumped: Whether GE dumps the graph, and so must show its last stage.
-            write: Writes a file.
-        """
+        """Read the environment and give the graph its number; wrong values are logged once."""
         content = env.read(env.GE_GRAPH) or ""
         if content not in {"", "0", _ALL, _WITHOUT_DATA, _RELATIONS}:
             _warn(f"{env.GE_GRAPH} = {content!r}: must be 1, 2 or 3; no graph files are written")
@@ -363,13 +352,7 @@ class StageFiles:
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
-    """Return a function that writes the stages of a network's compilation; None if no stage is wanted.
-
-    Args:
-        plan: The plan, None without a dump.
-        context: Device and level of the network; only O2 compiles a graph as a whole.
-        process: State that networks share.
-    """
+    """Return a function that writes the stages of a network's compilation; None if no stage is wanted."""
     if context.device_target is not DeviceTarget.ASCEND or context.jit_level is not JitLevel.O2:
         return None
     is_enabled = plan is not None and plan.is_enabled
@@ -424,14 +407,7 @@ class GraphDump:
     ) -> None:
         """Give the graph its number; nothing is written yet.
 
-        Args:
-            graph: The graph, fused where the level fuses.
-            plan: The plan.
-            process: State that networks share.
-            layout: Paths of the files.
-            device: The emulated device, None on CPU and GPU.
-            first_id: Number of the network's first kernel graph, where calls cut it into kernel graphs; None:
-                the graph is one, and takes the next number.
+        Its kernel graphs have numbers from ``first_id`` on; None: it is one, and takes the next number.
         """
         self.graph = graph
         self._plan = plan
@@ -526,12 +502,6 @@ def save(
     Level 1 writes the graph that is handed to the backend, 2 the graph as it was built too, 3 also a picture
     of each in Graphviz's language. Under O2 the backend compiles the graph once more: these files have the
     names from before fusion.
-
-    Args:
-        graph: The model as it was loaded.
-        counters: Number the files.
-        device: The emulated device with the graph for the backend; None: the backend gets the model itself.
-        write: Writes a file.
 
     Raises:
         DumpWriteError: A file cannot be written.

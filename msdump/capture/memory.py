@@ -27,14 +27,7 @@ class Metered(Observer):
         graph: Graph,
         residence_of: Callable[[Graph], Residence],
     ) -> None:
-        """Join memory and a capture of one graph.
-
-        Args:
-            memory: Holds the tensors of the run.
-            capture: The capture, None without one.
-            graph: The graph.
-            residence_of: Returns the lifetimes of the values of a branch or loop body.
-        """
+        """Join memory and a capture of one graph."""
         self._capture = capture or Observer()
         wanted = self._capture.interest
         self.interest = wanted._replace(positions=(True,) * len(graph.nodes), outputs=True)
@@ -111,14 +104,7 @@ class RunMemory:
     def __init__(
         self, device: Ascend, plan: DumpPlan | None, limit: int | None, *, can_rehearse: bool = True
     ) -> None:
-        """Follow the runs of a network from its first one on.
-
-        Args:
-            device: The emulated device with the graph.
-            plan: The plan: outputs that the watcher reads again stay in memory.
-            limit: Bytes of the device, None: as many as needed.
-            can_rehearse: Whether the network can run once more for its memory alone.
-        """
+        """Follow the runs of a network from its first one on."""
         self._device = device
         self._plan = plan
         self._limit = limit
@@ -163,8 +149,7 @@ class RunMemory:
     def end(self, inputs: Mapping[str, Any]) -> None:
         """Remember a run that has ended, where the shapes of its inputs decide all sizes.
 
-        Args:
-            inputs: Its inputs; kept until the next run where it was not measured.
+        Inputs of a run that was not measured are kept until the next run.
         """
         if self._new_key is None:
             return

@@ -60,12 +60,7 @@ def artifact_kind(plan: DumpPlan) -> ArtifactKind:
 
 
 def compile_steps(plan: DumpPlan, kind: ArtifactKind) -> tuple[Step, ...]:
-    """Return the steps of every tensor on its way into an artifact.
-
-    Args:
-        plan: The plan.
-        kind: Contents of the artifact.
-    """
+    """Return the steps of every tensor on its way into an artifact."""
     return (*compile_drops(kind), *_showing(plan, kind))
 
 
@@ -110,14 +105,7 @@ class Pipeline:
         skip: Callable[..., None],
         watch: GraphWatch | None = None,
     ) -> None:
-        """Join steps and writer.
-
-        Args:
-            steps: The steps of every tensor, in order.
-            writer: Takes the tensors that no step drops.
-            skip: Counts tensors that get no file, by reason.
-            watch: Checks rules on tensors before the steps; None: there are no rules.
-        """
+        """Join steps and writer."""
         self._steps = tuple(steps)
         self._writer = writer
         self._watch = watch
@@ -148,13 +136,7 @@ class Pipeline:
         Each tensor walks through the steps and is written before the next one, so that copies by steps are
         not held for long.
 
-        Args:
-            directory: Absolute directory.
-            operator: The operator.
-            task: The task that runs it; 0 on stream 0 where no graph is compiled.
-            records: Its tensors, inputs first.
-            is_saturated: The device's overflow status after the operator.
-            hits_none: Whether it is certain that no rule hits.
+        ``hits_none``: it is certain that no rule hits.
         """
         watch, writer = None if hits_none else self._watch, self._writer
         if watch is not None and not watch.keeps(records, saturated=is_saturated):
@@ -185,13 +167,7 @@ class Pipeline:
 
 
 def pipeline(plan: DumpPlan, sink: Sink, watch: GraphWatch | None = None) -> Pipeline:
-    """Return the pipeline of the tensors of a plan into a sink.
-
-    Args:
-        plan: The plan.
-        sink: Takes files and rows.
-        watch: Checks rules on the tensors, None: there are none.
-    """
+    """Return the pipeline of the tensors of a plan into a sink."""
     return Pipeline(compile_steps(plan, artifact_kind(plan)), _writer(plan, sink), sink.skip, watch)
 
 
@@ -224,12 +200,6 @@ def failure_pipeline(plan: DumpPlan, graph: Graph, sink: Sink) -> Pipeline | Non
 
 
 def operator_records(plan: DumpPlan, device: Ascend | None, memory: Memory = lambda: None) -> OperatorRecords:
-    """Return the maker of records of a graph's operators, numbered as in the artifacts of a plan.
-
-    Args:
-        plan: The plan.
-        device: The emulated device with the graph, None on CPU and GPU.
-        memory: Gives the addresses of the current run.
-    """
+    """Return the maker of records of a graph's operators, numbered as in the artifacts of a plan."""
     counts_present = artifact_kind(plan) is ArtifactKind.TENSOR and plan.files.tree is not Tree.RANKS
     return OperatorRecords(device, memory, counts_present=counts_present)

@@ -91,15 +91,7 @@ class NetworkDump(DumpWriter):
         *,
         variables: Variables = dict,
     ) -> None:
-        """Give the graphs their numbers; nothing is written yet.
-
-        Args:
-            graph: The main graph, fused where the level fuses.
-            plan: The dump plan.
-            process: The state that all networks share.
-            device: The emulated device, None on CPU and GPU.
-            variables: Gives the present values of the initializers that training writes.
-        """
+        """Give the graphs their numbers; nothing is written yet."""
         super().__init__(plan, process)
         self._variables = variables
         self._on_ascend = plan.context.device_target is DeviceTarget.ASCEND
@@ -168,12 +160,7 @@ class NetworkDump(DumpWriter):
         self.sink.keep(Artifact(*os.path.split(path), (data,)))
 
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> Capture:
-        """Return the observer of a dumped run.
-
-        Args:
-            run: Its numbers.
-            inputs: The network's inputs, by name.
-        """
+        """Return the observer of a dumped run."""
         self._iteration, self._inputs = run.iteration, inputs
         self._process.use(self.plan, self._used)
         for dump in self._graphs:
@@ -332,18 +319,26 @@ class Recorder:
         marked = self.marks.take()
         if marked is not None and self._dump is not None:
             self._dump.mark(marked)
-        run, dump = self._runs.next, self._dump
+        run, dump, memory = self._runs.next, self._dump, self._memory
         try:
             if dump is None or not self._process.dumps(dump.plan, run.iteration):
                 if dump is not None:
                     dump.pass_by(run)
-                return self._run_measured(inputs, None, execute)
+                outputs = execute(None if memory is None else memory.begin(inputs, None))
+                if memory is not None:
+                    memory.end(inputs)
+                return outputs
             watch = self._watch = self._process.watch(dump.plan)
             before = watch.sink.summary
             watch.begin(run.iteration)
             try:
                 try:
-                    outputs = self._run_measured(inputs, dump.begin(run, inputs), execute)
+                    observer: Observer | None = dump.begin(run, inputs)
+                    if memory is not None:  # its observer comes first: files need the addresses of results
+                        observer = memory.begin(inputs, observer)
+                    outputs = execute(observer)
+                    if memory is not None:
+                        memory.end(inputs)  # not after a failure: the addresses are incomplete
                 except BaseException:
                     dump.broken_off()  # writes captured files now: the caller may change the inputs later
                     raise
@@ -357,14 +352,3 @@ class Recorder:
         finally:  # failed runs count too, runs of a graph without operators do not
             if self._has_nodes:
                 self._runs.ended(run)
-
-    def _run_measured(
-        self, inputs: Mapping[str, Any], observer: Observer | None, execute: Execute
-    ) -> list[Any]:
-        """Run under an observer, and under the one of device memory."""
-        if self._memory is None:
-            return execute(observer)
-        # the memory's observer comes first: the other one needs the addresses of results
-        outputs = execute(self._memory.begin(inputs, observer))
-        self._memory.end(inputs)  # not after a failure: the addresses are incomplete
-        return outputs

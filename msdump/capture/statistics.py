@@ -364,15 +364,7 @@ class RowSheet:
         need: StatisticNeed,
         statistics: Sequence[Statistic],
     ) -> None:
-        """Set the part that is the same in every step.
-
-        Args:
-            header: First line of the file.
-            template: A ``%`` template of the rows, for timestamp and statistics of each tensor.
-            dtypes: The type of each tensor.
-            need: The statistics that a pass over the elements has to find.
-            statistics: The statistics of each row.
-        """
+        """Set the part that is the same in every step."""
         self.header = header
         self._template = template
         self._dtypes = tuple(dtypes)

@@ -54,13 +54,7 @@ Memory = Callable[[], Addresses | None]
 
 
 def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
-    """Return a function that gives the addresses of a device's graph.
-
-    Args:
-        device: The device with the main graph, or with a branch or loop body of it.
-        main: The device with the main graph.
-        memory: Gives the addresses of the main graph.
-    """
+    """Return a function that gives the addresses of a device's graph."""
 
     def inside() -> Addresses | None:
         addresses = memory()
@@ -142,10 +136,7 @@ class OperatorRecords:
     ) -> None:
         """Prepare the records of a graph.
 
-        Args:
-            device: The emulated device with the graph, None on CPU and GPU.
-            memory: Gives the addresses of the current run.
-            counts_present: Number only present tensors, as dump files do, instead of slots; leave out text.
+        With ``counts_present`` present tensors are numbered, as dump files do, not slots; text is left out.
         """
         self._device = device
         self._memory = memory
@@ -161,15 +152,7 @@ class OperatorRecords:
         outputs: Arrays,
         now: Callable[[], int],
     ) -> list[TensorRecord]:
-        """Return the inputs and outputs of an operator that are tensors, as the host holds them.
-
-        Args:
-            operator: The operator, as files name it.
-            position: Its place in the graph's execution order.
-            inputs: One for each slot, None for a value that is no tensor; empty where inputs are not dumped.
-            outputs: One for each output, likewise.
-            now: Gives each record its timestamp.
-        """
+        """Return the inputs and outputs of an operator that are tensors, as the host holds them."""
         device, records = self._device, []
         for io, arrays, known in ((IO.INPUT, inputs, self._inputs), (IO.OUTPUT, outputs, self._outputs)):
             if not arrays:
@@ -259,14 +242,7 @@ _NO_TENSORS: Final = frozenset({"sequence", "map"})
 
 
 def count_no_tensors(graph: Graph, node: Node, *, inputs: bool, outputs: bool) -> int:
-    """Return how many of an operator's values are no tensors, so that no file can hold them.
-
-    Args:
-        graph: The graph of the operator.
-        node: The operator.
-        inputs: Its inputs count.
-        outputs: Its outputs count.
-    """
+    """Return how many of an operator's values are no tensors, so that no file can hold them."""
     names = node.inputs * inputs + node.declared_outputs * outputs  # a side that does not count adds none
     return sum(is_no_tensor(graph, name) for name in names if name)
 
@@ -279,8 +255,7 @@ def is_no_tensor(graph: Graph, name: str) -> bool:
 def drop_text(*, drops_empty: bool = False) -> Step:
     """Return the step that drops string tensors, which no file can hold, with one warning per operator.
 
-    Args:
-        drops_empty: Drop tensors without elements, too.
+    With ``drops_empty`` it drops tensors without elements, too.
     """
     warned: set[str] = set()
 
@@ -315,9 +290,6 @@ def sample(count: int) -> Step:
     >>> record = TensorRecord(operator, IO.OUTPUT, 0, dtypes.from_name("float32"), array, 0)
     >>> sample(3)(record).array.tolist(), sample(4)(record).array.tolist()
     ([1.0, 2.0, 3.0], [[1.0, 2.0], [3.0, 4.0]])
-
-    Args:
-        count: Number of elements to keep, at least 1.
     """
     warned: set[str] = set()  # names of types
 

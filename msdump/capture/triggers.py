@@ -56,12 +56,7 @@ class OverflowTrigger:
     """Finds the operators that overflow: any infinity or NaN in an output, or a saturated one."""
 
     def __init__(self, limit: OverflowLimit, read: Read | None = None) -> None:
-        """Share the limit with every network of the process.
-
-        Args:
-            limit: Counts the operators.
-            read: Gives inputs in the type that the device reads them in; None: as they are.
-        """
+        """Share the limit with every network of the process."""
         self._limit = limit
         self._read = read or (lambda _operator, _slot, array: array)
         self._warned: set[str] = set()
@@ -71,12 +66,7 @@ class OverflowTrigger:
     ) -> Reason | None:
         """Return the reason why an operator is not dumped; None if it overflows, which is logged.
 
-        Args:
-            node: The operator; inputs that it writes in place show its results.
-            step: Number of the iteration.
-            inputs: Its inputs, None for an absent one and for other values than tensors.
-            outputs: Its outputs.
-            saturated: The device's overflow status after the operator.
+        Inputs that the operator writes in place show its results.
         """
         operator, written = node.operator, node.update.new_values
         overflows = self._nonfinite(operator, outputs)

@@ -86,12 +86,7 @@ class TensorWriter(ArtifactWriter):
     ) -> None:
         """Write into a sink.
 
-        Args:
-            sink: Where files and rows go.
-            name: Names the files.
-            statistics: The statistics that are measured, None: none.
-            keeps_tensors: Whether .npy files are written.
-            measures_saved: Measure tensors as the files hold them: bfloat16 as float32 (Ascend O2).
+        With ``measures_saved`` (Ascend O2) tensors are measured as files hold them: bfloat16 as float32.
         """
         self._sink = sink
         self._has_hashes = statistics is not None and statistics.has_hashes
@@ -230,12 +225,7 @@ class OperatorWriter(ArtifactWriter):
     """Writes an operator's tensors into one of CANN's dump files, as they lie in device memory."""
 
     def __init__(self, sink: Sink, style: Style) -> None:
-        """Write into a sink.
-
-        Args:
-            sink: Where files go.
-            style: How names are spelled.
-        """
+        """Write into a sink."""
         self._sink = sink
         self._style = style
 
@@ -276,13 +266,7 @@ class OperatorTableWriter(ArtifactWriter):
     """Writes the csv file of an operator instead of its tensors; padding of the device's format counts."""
 
     def __init__(self, sink: Sink, style: Style, statistics: Sequence[str]) -> None:
-        """Write into a sink.
-
-        Args:
-            sink: Where files go.
-            style: How names are spelled.
-            statistics: Names of ``dump_stats``.
-        """
+        """Write into a sink."""
         self._sink = sink
         self._style = style
         self._statistics = tuple(statistics)
@@ -359,14 +343,7 @@ class FailureWriter(ArtifactWriter):
     """
 
     def __init__(self, sink: Sink, directory: str, scene: Scene, graph: Graph) -> None:
-        """Write into a directory.
-
-        Args:
-            sink: Where files go.
-            directory: Absolute directory, ``extra-info/data-dump/{device_id}`` of the dump.
-            scene: The exception scene.
-            graph: The compiled graph.
-        """
+        """Write into a directory."""
         self._sink = sink
         self._directory = directory
         self._is_norm = scene is Scene.NORM_EXCEPTION

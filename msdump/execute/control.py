@@ -50,13 +50,7 @@ class RunnableBody:
         )
 
     def run(self, frame: Frame, inputs: Sequence[OrtValue | None], observer: Observer | None) -> Frame:
-        """Run the body once; return its outputs.
-
-        Args:
-            frame: The frame of the enclosing program.
-            inputs: Values of the body's own inputs.
-            observer: The observer of the enclosing graph.
-        """
+        """Run the body once; return its outputs."""
         program = self._program
         # at each run: the observer of a body belongs to one run of the enclosing graph
         inner = None if observer is None else observer.enter(program.graph)
@@ -303,11 +297,7 @@ class Frames:
     def output(self, name: str, frame: Frame, *, is_fed: bool, is_foreign: bool) -> Any:
         """Return an output of the graph as an array, a list of arrays, or None.
 
-        Args:
-            name: The output.
-            frame: The values at the end of the run.
-            is_fed: Whether the output is a graph input that the caller has fed.
-            is_foreign: Whether the output may lie in memory of the caller or of a weight.
+        A copy if the caller has fed it, or if it may lie in memory of the caller or a weight (``is_foreign``).
         """
         result = values.to_python(frame[self.slots[name]])
         if (is_fed or is_foreign) and isinstance(result, np.ndarray):

@@ -46,15 +46,7 @@ class Pinned:
         runtime: Runtime,
         roundings: Sequence[Rounding] | None,
     ) -> None:
-        """Set the parts that the sessions for all shapes share.
-
-        Args:
-            graph: The node's graph.
-            node: The node.
-            weights: All weights that it reads.
-            runtime: The runtime of the sessions.
-            roundings: The device's arithmetic of each original operator of the node; None: the model's types.
-        """
+        """Set the parts that the sessions for all shapes share."""
         self._graph = graph
         self._node = node
         self._roundings = roundings
@@ -105,15 +97,7 @@ class ReferenceRun:
         weights: Mapping[str, np.ndarray],
         roundings: Sequence[Rounding] | None,
     ) -> None:
-        """Set the node, its weights and its arithmetic.
-
-        Args:
-            graph: The node's graph.
-            node: The node.
-            reference: Computes the outputs.
-            weights: The weights that it reads.
-            roundings: The device's arithmetic of each original operator of the node; None: the model's types.
-        """
+        """Set the node, its weights and its arithmetic."""
         self._reference = reference
         self._weights = weights
         self._declared = tuple(graph.type_of(name).dtype for name in node.outputs if name)

@@ -26,10 +26,7 @@ def shared_roundings(
 ) -> dict[str, Rounding]:
     """Return the roundings of values that all their readers round alike, through moving operators, too.
 
-    Args:
-        nodes: Operators in order.
-        roundings: The emulated device's arithmetic.
-        hidden: Float32 values that nothing but these operators reads.
+    ``hidden`` are the float32 values that nothing but these operators reads.
     """
     readers: dict[str, set[Rounding | None]] = {}
     found: dict[str, Rounding] = {}

@@ -85,12 +85,8 @@ def cut(
     >>> cut(range(4), lambda _: True, {1: 8}.get, one_by_one=True)
     [range(0, 2), range(2, 4)]
 
-    Args:
-        operators: Positions of the operators.
-        joins: Returns whether the operator at a position may share a segment; else it has its own.
-        shown: Returns how many bytes of tensors an observer gets at a position, None if it observes none.
-        weights: Returns how many bytes of weights the operator at a position packs.
-        one_by_one: Whether an operator that is shown ends its segment.
+    ``shown`` returns how many bytes of tensors an observer gets at a position, None if it observes none, and
+    ``weights`` how many the operator packs. With ``one_by_one`` a shown operator ends its segment.
     """
     segments: list[range] = []
     start, held, count, packed = operators.start, 0, 0, 0
@@ -137,13 +133,7 @@ def dimensions(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 
 
 def nbytes(graph: Graph, name: str, sizes: Mapping[str, int]) -> int:
-    """Return the size of a value in bytes; a guess if its shape or type is unknown.
-
-    Args:
-        graph: The graph.
-        name: The value.
-        sizes: The sizes of named dimensions.
-    """
+    """Return the size of a value in bytes; a guess if its shape or type is unknown."""
     kind = graph.type_of(name)
     if kind.shape is None or kind.dtype is None:
         return _UNKNOWN
@@ -177,10 +167,7 @@ class Joining:
     def __init__(self, graph: Graph, roundings: RoundingsOf, *, has_halves: bool = False) -> None:
         """Set the graph.
 
-        Args:
-            graph: The graph, or a body.
-            roundings: The emulated device's arithmetic.
-            has_halves: Whether graphs around a body have float16 or bfloat16 values.
+        ``has_halves``: graphs around a body have float16 or bfloat16 values.
         """
         self._graph = graph
         self._roundings = roundings
@@ -340,16 +327,7 @@ class SegmentCompiler:
         *,
         optimization: Optimization = Optimization.NONE,
     ) -> None:
-        """Set the parts that all segments share; see ``KernelFactory``.
-
-        Args:
-            graph: The graph.
-            weights: Its weights.
-            runtime: The runtime of the sessions.
-            roundings: The emulated device's arithmetic.
-            distant: Weights of a body that belong to a graph at least two levels further out.
-            optimization: How far the runtime optimises a segment.
-        """
+        """Set the parts that all segments share; see ``KernelFactory``."""
         self._graph = graph
         self._weights = weights
         self._runtime = runtime
@@ -370,11 +348,7 @@ class SegmentCompiler:
     ) -> SegmentSession:
         """Compile operators to one session.
 
-        Args:
-            nodes: Operators that follow one another.
-            fed: Their inputs from earlier operators; weights that no run changes may be missing.
-            outputs: Values that the session returns.
-            looks: The values that the session measures or writes itself.
+        ``fed`` are inputs from earlier operators; weights that no run changes may be missing.
 
         Raises:
             UnlinkableError: An operator cannot share a session.

@@ -92,12 +92,7 @@ def node_runs(
 ) -> list[NodeRun]:
     """Return the NodeRun records of operators for an observer; operators share the array of a common value.
 
-    Args:
-        operators: The operators.
-        frame: The values.
-        frames: Looks values up in the frame.
-        interest: The observed tensors.
-        known: Arrays by name that take precedence over the frame.
+    Arrays in ``known`` take precedence over the frame.
     """
     arrays: dict[str, Array] = dict(known)
     status = frame[frames.status]
@@ -155,12 +150,6 @@ class Measuring:
 
     def show(self, segment: Segment, frame: Frame, frames: Frames, observer: Observer) -> None:
         """Show the operators of a segment, which has run, to an observer that wants statistics.
-
-        Args:
-            segment: The segment.
-            frame: Inputs and outputs of its session.
-            frames: Looks values up in the frame.
-            observer: The observer.
 
         Raises:
             ElementsNeededError: The statistics do not suffice.
@@ -290,15 +279,7 @@ class SegmentPlanner:
         compiler: SegmentCompiler,
         joins: list[bool],
     ) -> None:
-        """Set the program.
-
-        Args:
-            graph: The graph.
-            operators: Its operators.
-            frames: Looks values up in frames.
-            compiler: Makes the sessions of segments.
-            joins: By position, whether an operator may run in a session with others.
-        """
+        """Set the program."""
         self._graph = graph
         self._operators = operators
         self._frames = frames
@@ -324,10 +305,7 @@ class SegmentPlanner:
     def plan_for(self, observer: Observer | None, frame: Frame, replaced: Iterable[int] = ()) -> SegmentPlan:
         """Return the plan of segments for an observer.
 
-        Args:
-            observer: The observer, None for a run without one.
-            frame: The values before the run.
-            replaced: Positions of operators that run alone, as outputs of theirs are replaced.
+        Operators at the positions in ``replaced`` run alone.
         """
         interest = NO_INTEREST if observer is None else observer.interest
         entered = () if observer is None else self._entered(observer)

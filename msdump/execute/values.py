@@ -68,12 +68,7 @@ def owned(array: np.ndarray) -> OrtValue:
 
 
 def number(count: int, rank: int) -> OrtValue:
-    """Return an int64 value of one element that owns its memory: the counter of a Loop's iteration.
-
-    Args:
-        count: The element.
-        rank: The number of dimensions.
-    """
+    """Return an int64 value of one element that owns its memory: the counter of a Loop's iteration."""
     value = native.OrtValue.ortvalue_from_shape_and_onnx_type([1] * rank, _INT64, _CPU)
     ctypes.c_int64.from_address(value.data_ptr()).value = count
     return value
@@ -149,10 +144,6 @@ def from_python(value: Any, element: DType | None = None) -> OrtValue | None:
     """Return the value of an array, a list of arrays (sequence), or None (absent optional).
 
     Maps and lists of maps stay the Python objects that the runtime's own ``run`` takes.
-
-    Args:
-        value: An input of the user, or a result of ONNX's reference.
-        element: Element type of an empty list.
 
     Raises:
         InputError: A list of tensors of several dtypes.
@@ -339,10 +330,7 @@ def described(array: np.ndarray) -> str:
 def checked(value: Value, item: Any, sizes: _Places) -> Any:
     """Check the caller's item for a value of a graph and convert it to the value that is fed.
 
-    Args:
-        value: A graph input, or another value with its type.
-        item: The caller's item for it.
-        sizes: The sizes of each dynamic dimension so far; takes the sizes of this item.
+    ``sizes`` takes the sizes of its dynamic dimensions.
 
     Raises:
         InputError: It does not fit the value's type or shape.

@@ -68,20 +68,11 @@ class CompiledPass:
         return dtype in TYPES
 
     def span(self, elements: np.ndarray) -> Span:
-        """Return address, number and type of elements.
-
-        Args:
-            elements: At least one element, contiguous, aligned, of a type that ``takes`` accepts.
-        """
+        """Return address, number and type of elements."""
         return address(elements), elements.size, TYPES[elements.dtype]
 
     def totals(self, elements: np.ndarray, need: StatisticNeed) -> Totals:
-        """Measure elements; zero extremes have the sign of the first zero.
-
-        Args:
-            elements: At least one element, contiguous, of a type that ``takes`` accepts.
-            need: The statistics that are wanted.
-        """
+        """Measure elements; zero extremes have the sign of the first zero."""
         data = elements if elements.flags.aligned else elements.copy()
         (found,) = self.of_spans((self.span(data),), need)
         return found

@@ -67,12 +67,7 @@ def from_float16(block: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def terms(values: np.ndarray, peak: float) -> np.ndarray:
-    """Convert finite values to the type in which they are summed; valid until the thread's next call.
-
-    Args:
-        values: At most a block.
-        peak: The largest absolute value.
-    """
+    """Convert finite values to the type in which they are summed; valid until the thread's next call."""
     is_double = values.dtype == np.float64
     is_long_single = values.dtype == np.float32 and len(values) >= _SINGLES_FROM
     if is_double or (is_long_single and _SMALLEST_PEAK < peak < _LARGEST_PEAK):

@@ -49,12 +49,7 @@ def takes(dtype: DType | None) -> bool:
 
 
 def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
-    """Return the attributes of a node ``Measure``.
-
-    Args:
-        slot: Index of its value among the measured values.
-        need: The statistics that are wanted.
-    """
+    """Return the attributes of a node ``Measure``."""
     return {
         "slot": slot,
         "need": compiled.wanted(need),

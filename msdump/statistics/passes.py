@@ -75,12 +75,7 @@ def measure_all(
     tensors: Sequence[tuple[np.ndarray, DType]],
     need: StatisticNeed,
 ) -> list[Totals]:
-    """Return the statistics of several tensors, measured by several threads; a repeated array is read once.
-
-    Args:
-        tensors: Arrays with their types; see ``measure``.
-        need: The statistics that are wanted.
-    """
+    """Return the statistics of several tensors, measured by threads; a repeated array is read once."""
     if len(tensors) == 1 or need == NOTHING:
         return [measure(*tensor, need) for tensor in tensors]
     distinct = {(id(array), dtype.name): (array, dtype) for array, dtype in tensors}

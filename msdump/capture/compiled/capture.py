@@ -33,14 +33,7 @@ class OpDebugWriter:
     """
 
     def __init__(self, sink: Sink, tasks: Sequence[Task | None], model_id: int, *, is_json: bool) -> None:
-        """Write into a sink.
-
-        Args:
-            sink: Takes the files.
-            tasks: The tasks of the model's operators.
-            model_id: Number of the model.
-            is_json: MindSpore's JSON (``file_format`` npy) instead of CANN's dump file.
-        """
+        """Write into a sink."""
         assigned = [task for task in tasks if task is not None]
         self._sink = sink
         self._model_id = model_id
@@ -81,20 +74,7 @@ class CompiledCapture(Observer):
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
         failure: Pipeline | None = None,
     ) -> None:
-        """Compile a plan for a graph.
-
-        Args:
-            plan: The plan.
-            device: The emulated device with the compiled graph.
-            selection: Its dumped operators and tensors.
-            records: Makes the records of its tensors.
-            pipeline: Steps and writer of the records.
-            sink: Counts values that are no tensors.
-            input_tasks: Task of the ``Data`` operator of each graph input.
-            overflow: Selects operators under ``op_debug_mode`` 3, and writes overflow records.
-            failure: Steps and writer of a failed operator, under ``op_debug_mode`` 4 and in acl's exception
-                scenes.
-        """
+        """Compile a plan for a graph."""
         self._no_tensors = _count_no_tensors(plan, device, selection)
         # operators with sequences or maps are observed as well: the summary counts these values
         watched = (
@@ -124,10 +104,7 @@ class CompiledCapture(Observer):
     def begin(self, directory: str, iteration: int, inputs: dict[str, Any]) -> None:
         """Direct the files of an execution into a directory.
 
-        Args:
-            directory: The directory.
-            iteration: Number of the step, for messages.
-            inputs: Graph inputs that have no file yet; each is removed when its ``Data`` operator is written.
+        Each of the graph inputs is removed from ``inputs`` when its ``Data`` operator is written.
         """
         self._directory = directory
         self._iteration = iteration
@@ -183,15 +160,7 @@ class CompiledCapture(Observer):
     def _take_sides(
         self, position: int, task: Task, inputs: Arrays, outputs: Arrays, *, saturated: bool = False
     ) -> None:
-        """Write the ``Data`` operators that an operator reads, and the tensors of one of its files.
-
-        Args:
-            position: Place of the operator in the graph's execution order.
-            task: Its task.
-            inputs: Its inputs, empty where another file has them.
-            outputs: Its outputs, empty where another file has them.
-            saturated: The device's overflow status after the operator.
-        """
+        """Write the ``Data`` operators that an operator reads, and the tensors of one of its files."""
         for name in self._data.get(position, ()):
             array = self._inputs.pop(name, None)  # shared with bodies: the first reader's capture writes it
             if isinstance(array, np.ndarray):

@@ -46,11 +46,7 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
     >>> content(plan, (), "/dump/0", is_dumped=True)
     b'{"dump":{"dump_list":[],"dump_mode":"all","dump_op_switch":"on","dump_path":"/dump/0"}}'
 
-    Args:
-        plan: The plan.
-        layers: Result of ``layers``.
-        root: Absolute directory of the step's files; the dump's root for a step that is not dumped.
-        is_dumped: Whether the step is dumped.
+    The root is the step's directory, or the dump's root for a step that is not dumped.
     """
     settings = _settings(plan, layers, root)
     if not is_dumped and plan.when.trigger is Trigger.ALWAYS:
@@ -110,15 +106,7 @@ class CompiledDump(DumpWriter):
         memory: Memory,
         model: ModelIdentity,
     ) -> None:
-        """Give the model its number and directory; nothing is written yet.
-
-        Args:
-            plan: The plan.
-            process: State that networks share.
-            device: The emulated device with the compiled graph.
-            memory: Returns the device memory of the current run.
-            model: Names and number of the model.
-        """
+        """Give the model its number and directory; nothing is written yet."""
         super().__init__(plan, process)
         self.model_id = next(process.counters.model_ids) if model.model_id is None else model.model_id
         self.directory = _directory(plan, model.file_name, device.graph.name)
@@ -363,15 +351,7 @@ class SingleDump(DumpWriter, Observer):
     def __init__(
         self, plan: DumpPlan, process: Process, device: Ascend, memory: Memory, single: SingleOperator
     ) -> None:
-        """Prepare a dump; nothing is written yet.
-
-        Args:
-            plan: The plan.
-            process: State that networks share.
-            device: The emulated device with the operator's graph.
-            memory: Returns the device memory of the current call.
-            single: The operator.
-        """
+        """Prepare a dump; nothing is written yet."""
         super().__init__(plan, process)
         self._numbers = _numbers(device, single.op_type)
         watched = (plan.compiled.dumps_single_operators and number is not None for number in self._numbers)

@@ -52,14 +52,7 @@ _LONGEST: Final = 200  # characters; longer names get no hint at similar names
 
 
 def warn_of_selection(graph: Graph, items: Items, runs: Sequence[bool], source: str) -> None:
-    """Log each name and position of ``dump_list`` that matches nothing in a model.
-
-    Args:
-        graph: The compiled graph, with the operators of its branches and loops.
-        items: The items for the model.
-        runs: For each node, whether it has a task.
-        source: The configuration, for messages.
-    """
+    """Log each name and position of ``dump_list`` that matches nothing in a model."""
     model_names = _ModelNames(graph, runs)
     for layer in items.deciding.layers if items.deciding else ():
         model_names.warn_of_layer(f"{source}: layer {layer!r}", layer)
@@ -194,12 +187,7 @@ def select_model(
 ) -> ModelSelection:
     """Return the selection of a model by ``plan.models``; names that no operator has are logged.
 
-    Args:
-        graph: The compiled graph.
-        plan: The plan.
-        file_name: Name of the model's file without suffix, "" for a model from memory.
-        runs: For each node, whether it has a task; None: all have one. A node without a task is never dumped
-            and ends no range.
+    A node without a task (``runs``) is never dumped and ends no range.
     """
     items = Items.of(plan.compiled.models or (), file_name, graph.name, plan.source)
     present = tuple(runs) if runs is not None else (True,) * len(graph.nodes)
@@ -219,14 +207,7 @@ def selected(
     runs: Sequence[bool],
     blocked: Mapping[int, frozenset[Slot]] | None = None,
 ) -> ModelSelection:
-    """Return the selection of the operators that ``dump_list`` selects and that have a task.
-
-    Args:
-        graph: The compiled graph.
-        requested: For each node the reason for no selection, None for a selected node.
-        runs: For each node, whether it has a task.
-        blocked: Inputs and outputs on black lists, by position.
-    """
+    """Return the selection of the operators that ``dump_list`` selects and that have a task."""
     refusals = tuple(
         refusal if refusal is not None or is_run else Reason.CONTROL_FLOW if node.bodies else Reason.NO_TASK
         for node, refusal, is_run in zip(graph.nodes, requested, runs, strict=True)
@@ -308,10 +289,7 @@ def within(
     >>> within([("relu2", "relu1")], nodes, (True,) * 4)  # an end before its begin breaks a range
     (False, False, False, False)
 
-    Args:
-        ranges: First and last operator of each range.
-        nodes: Operators in execution order.
-        runs: For each node, whether it has a task; others are ignored.
+    Nodes without a task (``runs``) are ignored.
     """
     running = [position for position, is_run in enumerate(runs) if is_run]
     in_range = [False] * len(nodes)

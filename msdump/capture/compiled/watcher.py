@@ -42,11 +42,6 @@ def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
 
     Watched operators have compiled names, layers also names from before fusion. Watched and collective
     operators are no layers.
-
-    Args:
-        graph: The compiled graph.
-        plan: The plan.
-        runs: For each node, whether the device runs it.
     """
     item = _item(plan)
     watcher_nodes, layers = frozenset(item.watched), frozenset(item.layers)
@@ -76,13 +71,7 @@ def resident(graph: Graph, plan: DumpPlan) -> tuple[str, ...]:
 
 
 def warn_of_unknown(graph: Graph, runs: Sequence[bool], plan: DumpPlan) -> None:
-    """Log the names of the watcher's item that no operator has, or that fusion has hidden.
-
-    Args:
-        graph: The compiled graph, with the operators of its branches and loops.
-        runs: For each node, whether the device runs it.
-        plan: The plan.
-    """
+    """Log the names of the watcher's item that no operator has, or that fusion has hidden."""
     warn_of_watch(graph, _item(plan), runs, plan.source)
 
 
@@ -120,15 +109,7 @@ class WatcherCapture(Observer):
     def __init__(
         self, plan: DumpPlan, device: Ascend, memory: Memory, pipeline: Pipeline, run: WatcherRun
     ) -> None:
-        """Compile a plan for a graph.
-
-        Args:
-            plan: The plan.
-            device: The emulated device with the compiled graph.
-            memory: Returns the addresses of the current run.
-            pipeline: Steps and writer of the records.
-            run: State that the watchers of the model's graphs share.
-        """
+        """Compile a plan for a graph."""
         self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks
