@@ -130,13 +130,13 @@ class Network:
             more = f" (so {plural(len(mixed) - 1, 'more operator')}: msdump check --model lists them)"
             _log.warning("%s: %s%s", graph.source, mixed[0], more if mixed[1:] else "")
         self._collectives = collectives_of(graph, plan, context)
-        device = self._device
+        device, status = self._device, float_status_of(self.graph, context)
         self._program = Program(
             self.graph,
             as_the_model_says if device is None else device.roundings,
             on=gpu_runtime() if context.device_target is DeviceTarget.GPU else None,
             collectives=self._collectives,
-            float_status=None if device is None else float_status_of(self.graph, context),
+            float_status=None if device is None else status,
             optimization=Optimization.NONE if plan is None else plan.optimization,
         )
         self._program_runs = Runs(self._program, self._variables)

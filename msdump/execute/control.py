@@ -297,7 +297,7 @@ class Frames:
     def output(self, name: str, frame: Frame, *, is_fed: bool, is_foreign: bool) -> Any:
         """Return an output of the graph as an array, a list of arrays, or None.
 
-        A copy if the caller has fed it, or if it may lie in memory of the caller or a weight (``is_foreign``).
+        A copy if the caller has fed it, or if it may lie in memory of the caller or of others.
         """
         result = values.to_python(frame[self.slots[name]])
         if (is_fed or is_foreign) and isinstance(result, np.ndarray):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 from msdump import tracing
 from msdump.communication import Collectives
@@ -92,7 +92,7 @@ class Program:
         parts = graph, self._weights, self._runtime, roundings, distant
         self._factory = kernels(*parts, float_status=float_status)
         self._results = [(value.name, self.slots[value.name]) for value in graph.outputs]
-        self._programs: list[Self] = []
+        self._programs: list[Program] = []
         # outputs of control flow may alias its inputs: a body may return an input unchanged
         self._passed_on = {name for node in graph.nodes if node.bodies for name in node.outputs}
         self._operators = [
@@ -125,24 +125,11 @@ class Program:
         if not node.bodies:
             return ProgramOperator(position, node, dead)
         used = [position for position, name in enumerate(node.outputs) if name]
-        bodies = {name: RunnableBody(self._inner(body), self.slots) for name, body in node.bodies.items()}
-        whole = ProgramOperator(position, node, dead)
-        inside = control(Site(node, bodies, self._frames.value, lambda frame: self._run_whole(whole, frame)))
-        return ProgramOperator(
-            position,
-            node,
-            dead,
-            results=tuple(self.slots[node.outputs[position]] for position in used),
-            control=_timed(lambda frame, observer: [*map(inside(frame, observer).__getitem__, used)], node),
-        )
-
-    def _inner(self, body: Graph) -> Self:
-        copies = self._weights.copies
-        self._programs.append(
-            type(self)(
+        programs = {
+            name: type(self)(
                 body,
                 self._roundings,
-                copies,
+                self._weights.copies,
                 on=self._runtime,
                 around=self.graph,
                 collectives=self._collectives,
@@ -150,8 +137,26 @@ class Program:
                 kernels=self._kernels,
                 optimization=self._optimization,
             )
+            for name, body in node.bodies.items()
+        }
+        self._programs += programs.values()
+        bodies = {name: RunnableBody(program, self.slots) for name, program in programs.items()}
+        whole = ProgramOperator(position, node, dead)
+
+        def run_whole(frame: Frame) -> Frame:
+            """Run control flow as one operator of the runtime; return all outputs, None for unused ones."""
+            results = self._kernel_outputs(whole, frame)
+            outputs = dict(zip(whole.results, results))  # noqa: B905 - see the class
+            return [outputs.get(self.slots[name]) if name else None for name in node.outputs]
+
+        inside = control(Site(node, bodies, self._frames.value, run_whole))
+        return ProgramOperator(
+            position,
+            node,
+            dead,
+            results=tuple(self.slots[node.outputs[position]] for position in used),
+            control=_timed(lambda frame, observer: [*map(inside(frame, observer).__getitem__, used)], node),
         )
-        return self._programs[-1]
 
     @property
     def has_run(self) -> bool:
@@ -163,32 +168,10 @@ class Program:
         )
 
     def run(self, feeds: Mapping[str, OrtValue | None], observer: Observer | None = None) -> list[Any]:
-        """Run the network; return its outputs: arrays, lists of arrays, or None. See ``completed``."""
-        return self.outputs(self.completed(feeds, observer), feeds)
-
-    def completed(
-        self,
-        feeds: Mapping[str, OrtValue | None],
-        observer: Observer | None = None,
-        replaced: Replaced = NONE_REPLACED,
-    ) -> Frame:
-        """Run the network; return its values at the end.
-
-        Args:
-            feeds: A value for every graph input (and any overridden initializer).
-            observer: Receives the operators in which it is interested, after they ran.
-            replaced: Outputs that take the caller's tensors once their operators ran.
-
-        Raises:
-            ExecutionError: An operator failed; it is named.
-            UnsupportedOpError: An operator that nothing can run.
-            InputError: A replaced output has another type or shape in this run.
-        """
-        current = self.frame()
-        for name, value in feeds.items():
-            current[self.slots[name]] = value
-        self.execute(current, observer, replaced)
-        return current
+        """Run the network; return its outputs: arrays, lists of arrays, or None. See ``execute``."""
+        frame = self.frame(feeds)
+        self.execute(frame, observer)
+        return self.outputs(frame, feeds)
 
     def outputs(
         self,
@@ -221,15 +204,25 @@ class Program:
             for name, output in self.graph.bindings.items()
         }
 
-    def frame(self) -> Frame:
-        """Return a new frame: empty but for weights that sessions take as feeds."""
-        return self._frames.new()
+    def frame(self, feeds: Mapping[str, OrtValue | None] = MappingProxyType({})) -> Frame:
+        """Return a new frame: empty but for feeds by name, and for weights that sessions take as feeds."""
+        frame = self._frames.new()
+        for name, value in feeds.items():
+            frame[self.slots[name]] = value
+        return frame
 
     def execute(self, frame: Frame, observer: Observer | None, replaced: Replaced = NONE_REPLACED) -> None:
-        """Run every segment in a frame that holds the inputs.
+        """Run every segment in a frame that holds the inputs, and in the end all values that still live.
+
+        Args:
+            frame: A value for every graph input (and any overridden initializer).
+            observer: Receives the operators in which it is interested, after they ran.
+            replaced: Outputs that take the caller's tensors once their operators ran.
 
         Raises:
-            MsdumpError: As for ``run``.
+            ExecutionError: An operator failed; it is named.
+            UnsupportedOpError: An operator that nothing can run.
+            InputError: A replaced output has another type or shape in this run.
         """
         interest = None if observer is None else observer.interest
         plan = self._planner.plan_for(observer, frame, replaced)
@@ -294,25 +287,20 @@ class Program:
             outputs = self._kernel_outputs(operator, frame, observer, operator.position)
         for slot, value in zip(operator.results, outputs):  # noqa: B905 - see the class
             frame[slot] = value
-        if operator.position in replaced:
-            self._replace(operator.node, replaced[operator.position], frame)
-        if observer is not None and observer.interest.shows(operator.position):
-            observer.ran(node_runs((operator,), frame, self._frames, observer.interest))
-        for slot in operator.dead:
-            frame[slot] = None
-
-    def _replace(self, node: Node, tensors: Mapping[int, OrtValue], frame: Frame) -> None:
-        """Replace an operator's outputs by the caller's tensors of the same types and shapes."""
-        for slot, value in tensors.items():
-            name = node.outputs[slot]
+        for slot, value in replaced.get(operator.position, {}).items():
+            name = operator.node.outputs[slot]
             made, given = self._frames.tensor(name, frame), values.to_array(value)
             if made is None or (made.dtype, made.shape) != (given.dtype, given.shape):
                 found = "no tensor" if made is None else values.described(made)
                 raise InputError(
-                    f"{self.graph.source}: output {slot} of {node.operator.full_name} is {found} in this run,"
-                    f" {values.described(given)} is given in its place"
+                    f"{self.graph.source}: output {slot} of {operator.node.operator.full_name} is {found} in"
+                    f" this run, {values.described(given)} is given in its place"
                 )
             frame[self.slots[name]] = value
+        if observer is not None and observer.interest.shows(operator.position):
+            observer.ran(node_runs((operator,), frame, self._frames, observer.interest))
+        for slot in operator.dead:
+            frame[slot] = None
 
     def _kernel_outputs(
         self,
@@ -350,12 +338,6 @@ class Program:
         operator.dead += status
         operator.run = _timed(kernel.run, node)
         return operator.run
-
-    def _run_whole(self, operator: ProgramOperator, frame: Frame) -> Frame:
-        """Run control flow as one operator of the runtime; return all outputs, None for unused ones."""
-        results = self._kernel_outputs(operator, frame)
-        outputs = dict(zip(operator.results, results))  # noqa: B905 - see the class
-        return [outputs.get(self.slots[name]) if name else None for name in operator.node.outputs]
 
     def _rescued(
         self,

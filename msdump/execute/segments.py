@@ -269,7 +269,10 @@ _FEW: Final = 2
 
 
 class SegmentPlanner:
-    """Cuts one program into segments, one plan for each interest of observers."""
+    """Cuts one program into segments: a plan for runs that are observed, and one for others.
+
+    A program of large weights has one plan for all runs.
+    """
 
     def __init__(
         self,
@@ -285,17 +288,19 @@ class SegmentPlanner:
         self._frames = frames
         self._compiler = compiler
         self._joins = joins
-        self._last = _last_uses(graph)
+        # position of each value's last reader: -1 without one; for graph outputs, len(nodes)
+        self._last = dict.fromkeys((name for node in graph.nodes for name in node.outputs), -1)
+        self._last |= {name: position for position, node in enumerate(graph.nodes) for name in reads(node)}
+        self._last |= {value.name: len(graph.nodes) for value in graph.outputs}
         self._made = frozenset(name for node in graph.nodes for name in node.outputs if name)
         self._packed = [packed_nbytes(graph, operator.node) for operator in operators]
         self._has_one_plan = sum(self._packed) >= _LARGE
         self._surplus, self._patience = 0, _PATIENCE
-        self._plans: dict[tuple[Interest, tuple[int, ...]], SegmentPlan] = {}
-        self._recent: tuple[Interest, tuple[int, ...], SegmentPlan] | None = None
+        self._plans: dict[bool, SegmentPlan] = {}  # by whether operators are observed
         self._branching = tuple(
             operator for operator in operators if operator.node.bodies and joins[operator.position]
         )
-        self._sessions: dict[range, list[SegmentSession]] = {}
+        self._sessions: dict[range, Sequence[SegmentSession]] = {}
 
     @property
     def has_run(self) -> bool:
@@ -307,74 +312,58 @@ class SegmentPlanner:
 
         Operators at the positions in ``replaced`` run alone.
         """
-        interest = NO_INTEREST if observer is None else observer.interest
-        entered = () if observer is None else self._entered(observer)
-        if replaced:
-            entered = tuple(sorted({*entered, *replaced}))
-        recent = self._recent
-        if recent is not None and recent[0] is interest and recent[1] == entered:
-            return recent[2]
-        plan = self._plan_for(interest, entered, frame)
-        self._recent = None if self._surplus else (interest, entered, plan)
-        return plan
-
-    def _entered(self, observer: Observer) -> tuple[int, ...]:
-        """Return the positions of control flow that may not join segments, as bodies are observed."""
-        return tuple(
-            operator.position
-            for operator in self._branching
-            if any(observer.looks_into(body) for body in operator.node.bodies.values())
-        )
-
-    def _plan_for(self, interest: Interest, entered: tuple[int, ...], frame: Frame) -> SegmentPlan:
-        if interest.is_empty:
-            interest = NO_INTEREST
-        elif interest.need is not None and not finds(interest.need):
+        interest, entered = NO_INTEREST, {*replaced}
+        if observer is not None:
+            interest = NO_INTEREST if observer.interest.is_empty else observer.interest
+            # control flow with observed bodies may not join segments
+            entered.update(
+                operator.position
+                for operator in self._branching
+                if any(observer.looks_into(body) for body in operator.node.bodies.values())
+            )
+        if interest.need is not None and not finds(interest.need):
             interest = interest._replace(need=None)
-        if self._has_one_plan:
-            interest, entered = self._widened(interest, entered)
-        plan = self._plans.get((interest, entered))
-        if plan is None:
-            if self._has_one_plan:
-                self._release()
-            plan = SegmentPlan(interest, entered, self._dimensions(frame))
+        wanted = interest, tuple(sorted(entered))
+        key = self._has_one_plan or interest is not NO_INTEREST
+        plan = self._plans.get(key)
+        if plan is not None and self._has_one_plan:
+            wanted = self._widened(plan, *wanted)
+        if plan is None or (plan.interest, plan.entered) != wanted:
+            if plan is not None and self._has_one_plan:  # drop sessions, and with them packed weights
+                self._plans.clear()
+                self._sessions = dict.fromkeys(self._sessions, ())  # the keys: has_run stays true
+                for operator in self._operators:
+                    operator.run = None
+            slots = self._frames.slots
+            fed = {value.name: frame[slots[value.name]] for value in self._graph.inputs}
+            shapes = {
+                name: tuple(value.shape())
+                for name, value in fed.items()
+                if isinstance(value, Native) and value.is_tensor()
+            }
+            plan = SegmentPlan(*wanted, dimensions(self._graph, shapes))
             plan.segments.extend(self._segments(plan, range(len(self._operators))))
             # last, so that an exception of a signal handler cannot leave an incomplete plan
-            self._plans[interest, entered] = plan
+            self._plans[key] = plan
         return plan
 
-    def _widened(self, interest: Interest, entered: tuple[int, ...]) -> tuple[Interest, tuple[int, ...]]:
+    def _widened(
+        self, plan: SegmentPlan, interest: Interest, entered: tuple[int, ...]
+    ) -> tuple[Interest, tuple[int, ...]]:
         """Return the interest and the observed control flow of a program's only plan.
 
         The plan shows all that this run and earlier ones want, so that runs in turns share sessions. After
         some runs in a row that want less, earlier wishes are dropped; the number of runs then doubles, so
         that dumps at intervals do not pack weights again and again.
         """
-        for known, inside in self._plans:
-            wide = known.joined(interest), tuple(sorted({*inside, *entered}))
-            self._surplus = self._surplus + 1 if wide != (interest, entered) else 0
-            if self._surplus <= self._patience:
-                return wide
-            self._surplus, self._patience = 0, 2 * self._patience + 1
+        wide = interest, entered
+        if wide != (plan.interest, plan.entered):
+            wide = plan.interest.joined(interest), tuple(sorted({*plan.entered, *entered}))
+        self._surplus = self._surplus + 1 if wide != (interest, entered) else 0
+        if self._surplus <= self._patience:
+            return wide
+        self._surplus, self._patience = 0, 2 * self._patience + 1
         return interest, entered
-
-    def _release(self) -> None:
-        """Drop all plans and sessions, and with them packed weights."""
-        self._plans.clear()
-        self._recent = None
-        for positions in self._sessions:
-            self._sessions[positions] = []  # an empty list: has_run stays true
-        for operator in self._operators:
-            operator.run = None
-
-    def _dimensions(self, frame: Frame) -> dict[str, int]:
-        fed = ((value.name, frame[self._frames.slots[value.name]]) for value in self._graph.inputs)
-        tensors = {
-            name: tuple(value.shape())
-            for name, value in fed
-            if isinstance(value, Native) and value.is_tensor()
-        }
-        return dimensions(self._graph, tensors)
 
     def _segments(self, plan: SegmentPlan, positions: range) -> list[Segment]:
         counted: set[str] = set()
@@ -481,13 +470,13 @@ class SegmentPlanner:
 
     def forget(self, segment: Segment) -> None:
         """Release the sessions of a segment, and with them their packed weights."""
-        self._sessions[segment.positions] = []  # an empty list: has_run stays true
+        self._sessions[segment.positions] = ()  # the key: has_run stays true
         segment.run = None
         for operator in segment.operators:
             operator.run = None
 
     def _session(self, segment: Segment, frame: Frame) -> SegmentSession:
-        sessions = self._sessions.setdefault(segment.positions, [])
+        sessions = self._sessions.setdefault(segment.positions, ())
         wanted = set(segment.outputs)
         spare = 0 if self._compiler.optimizes else _FEW  # outputs prevent fusion
         for session in sessions:
@@ -501,7 +490,7 @@ class SegmentPlanner:
         make = _timed(self._compiler.compile, "compile", segment, "compile ")
         fed = self._frames.fed(nodes, frame)
         session = make(nodes, fed, segment.outputs, segment.looks)
-        sessions.append(session)
+        self._sessions[segment.positions] = (*sessions, session)
         return session
 
     def part(self, plan: SegmentPlan, segment: Segment, error: Exception) -> int:
@@ -518,7 +507,7 @@ class SegmentPlanner:
         """Make a segment return its values from now on, as the observer needs their elements."""
         plan.given.update(segment.positions)
         sessions = self._sessions[segment.positions]
-        sessions[:] = [session for session in sessions if session.looks != segment.looks]
+        self._sessions[segment.positions] = [each for each in sessions if each.looks != segment.looks]
         smaller = self._segments(plan, segment.positions)
         self._replace(plan, plan.segments.index(segment), smaller, "elements are looked at")
 
@@ -550,12 +539,3 @@ def _timed(function: _Timed, category: str, segment: Segment, prefix: str = "") 
     names = [operator.node.operator.full_name for operator in segment.operators]
     title = names[0] if len(names) == 1 else f"{len(names)} operators from {names[0]} to {names[-1]}"
     return tracing.timed(function, category, prefix + title, operators=names)
-
-
-def _last_uses(graph: Graph) -> dict[str, int]:
-    """Return the position of each value's last reader: -1 without one; for graph outputs, len(nodes)."""
-    last = {name: position for position, node in enumerate(graph.nodes) for name in reads(node)}
-    for node in graph.nodes:
-        for name in node.outputs:
-            last.setdefault(name, -1)
-    return last | {value.name: len(graph.nodes) for value in graph.outputs}

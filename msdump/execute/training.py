@@ -51,7 +51,7 @@ def first_fault(
         return before
     search = _Search(program.graph)
     with contextlib.suppress(MsdumpError):  # the run may fail after the operator is found
-        program.completed(feeds, search, replaced)
+        program.execute(program.frame(feeds), search, replaced)
     if search.found:
         return search.found[0]
     return before if faulty else "a second run of the step had no NaN or infinity"
@@ -119,7 +119,9 @@ class Runs:
     ) -> list[Any]:
         """Run the network on the caller's inputs; return its outputs; see ``Program.run``."""
         fed = self._feeds(inputs, self._state.values)
-        return self._program.outputs(self._program.completed(fed, observer, replaced), fed)
+        frame = self._program.frame(fed)
+        self._program.execute(frame, observer, replaced)
+        return self._program.outputs(frame, fed)
 
     def train(
         self, inputs: Mapping[str, Any], observer: Observer | None, replaced: Replaced = NONE_REPLACED
@@ -131,7 +133,8 @@ class Runs:
             MsdumpError: As for ``Program.run``.
         """
         fed = self._feeds(inputs, self._state.values)
-        frame = self._program.completed(fed, observer, replaced)
+        frame = self._program.frame(fed)
+        self._program.execute(frame, observer, replaced)
         outputs = self._program.outputs(frame, fed, dropped=self._bound)
         self._state.take(self._program.bound(frame, inputs))
         return outputs
