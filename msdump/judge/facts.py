@@ -114,6 +114,7 @@ class _Side:
         self, side: GraphSide, label_of: _LabelOf, alone: Sequence[str], passing: frozenset[str]
     ) -> None:
         self.graph, self.alone, self.passing = side.graph, {*alone}, passing
+        self.grouped: list[str] = []
         self.key_of: dict[tuple[str, int], Hashable] = {}
         self.places = {name: place for place, name in enumerate(side.graph.operators)}
         self._label_of = label_of
@@ -178,7 +179,7 @@ class _Side:
         """Return whether another transpose without counterpart may restore the layout."""
         others = (
             each
-            for each in map(self.graph.operators.__getitem__, self.alone)
+            for each in map(self.graph.operators.__getitem__, (*self.alone, *self.grouped))
             if each is not transpose and each.op_type == transpose.op_type
         )
         return any(not self.is_fixed(each.inputs[0]) for each in others if each.inputs)
@@ -258,9 +259,15 @@ class _Comparison:
                 self._mine.key_of[output] = self._golden.key_of[counterpart] = (pair.mine, number)
             members = []
             for side, names in ((self._mine, pair.mine), (self._golden, pair.golden)):
-                for name in names:  # inner values of a kernel have no equal on the other side
-                    side.key_of.setdefault((name, 0), ("inner", name))
-                members.append(_without_inserted([side.graph.operators[name] for name in names]))
+                inside = [side.graph.operators[name] for name in names]
+                for (
+                    each
+                ) in inside:  # inner values of a kernel have no equal on the other side, but moved ones
+                    is_moved = each.inputs and (is_view(each.op_type) or each.op_type in _PASSING)
+                    key = side.key(each.inputs[0]) if is_moved else ("inner", each.full_name)
+                    side.key_of.setdefault((each.full_name, 0), key)
+                side.grouped += [] if pair.is_single else names
+                members.append(_without_inserted(inside))
             self._pairs.append((members[0], members[1], pair.is_folded))
 
     def facts(self) -> list[Fact]:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from math import inf, prod
 from typing import TYPE_CHECKING, Final
 
@@ -359,7 +360,11 @@ def _groups(sides: _Items, golden_of: _Pairs, changed: _Places) -> Iterator[_Pla
     """
     classes = _Classes()
     free, ends = _join_neighbours(classes, sides, golden_of)
-    _join_ends(classes, ends, most=1)
+    # one that moves elements does not do the work of operators that compute
+    computing = {classes.top((n, at)) for n, at in free if not _is_moving(sides[n][at])}
+    moving = {one for one in free if classes.top(one) not in computing}
+    _join_ends(classes, ends, moving, most=1)
+    _join_ends(classes, ends, {*free} - moving, most=1)
     settled = _join_changed(classes, free, sides, changed)
     _join_ends(classes, ends, settled)
     for own, other in golden_of[0].items():
@@ -393,10 +398,10 @@ def _join_neighbours(classes: _Classes, sides: _Items, golden_of: _Pairs) -> tup
     return free, ends
 
 
-def _join_ends(classes: _Classes, ends: _Ends, settled: Collection[_Node] = (), most: float = inf) -> None:
-    """Join unpaired items of both sides that are read at one place, if they are few enough on either side."""
+def _join_ends(classes: _Classes, ends: _Ends, others: Collection[_Node], most: float = inf) -> None:
+    """Join unpaired items read at one place of both sides, without others, if they are few enough."""
     for end in filter(ends[1].__contains__, ends[0]):  # a set has another order in each process
-        read = [[one for one in side[end] if one not in settled] for side in ends]
+        read = [[one for one in side[end] if one not in others] for side in ends]
         if all(0 < len({*map(classes.top, each)}) <= most for each in read):
             for one in (*read[0], *read[1]):
                 classes.join(read[0][0], one)
@@ -441,22 +446,22 @@ def _changed(graphs: tuple[GraphSide, GraphSide], sides: _Items, golden_of: _Pai
     attributes or weights.
     """
 
-    def has_stranger(number: int, at: int) -> bool:
+    def strangers(number: int, at: int) -> list[Item]:
         item = sides[number][at]
         near = {each.place for neighbours in (item.sources, item.readers) for each in neighbours} - {-1}
-        return any(
-            place not in golden_of[number] and _is_free(each) and not each.is_fixed
-            for place, each in ((place, sides[number][place]) for place in near)
-        )
+        free = [sides[number][place] for place in near if place not in golden_of[number]]
+        return [each for each in free if _is_free(each) and not each.is_fixed]
 
     changed: _Places = (set(), set())
     for own, other in golden_of[0].items():
-        is_alike = _is_alike(sides[0][own], sides[1][other])
-        if is_alike and (has_stranger(0, own) or has_stranger(1, other)):
-            read = [_weights_of(*each) for each in zip(graphs, (sides[0][own], sides[1][other]), strict=True)]
+        mine, golden = sides[0][own], sides[1][other]
+        is_alike, beside = _is_alike(mine, golden), [*strangers(0, own), *strangers(1, other)]
+        if is_alike and beside:
+            read = [_weights_of(*each) for each in zip(graphs, (mine, golden), strict=True)]
             is_alike = read[0] == read[1] or None in (*read[0], *read[1])
-            attributes = {each.fields["attributes"] for each in (sides[0][own], sides[1][other])} - {None}
-            is_alike &= len(attributes) <= 1
+            is_alike &= len({mine.fields["attributes"], golden.fields["attributes"]} - {None}) <= 1
+            # two views do the work of one
+            is_alike &= not (is_view(mine.op_type) and any(is_view(each.op_type) for each in beside))
         if not is_alike:
             changed[0].add(own)
             changed[1].add(other)
@@ -485,24 +490,50 @@ def _results(
 ) -> Iterator[tuple[Output, Output]]:
     """Yield outputs of two groups with the same values: of paired items, or read at the same place."""
     alike = {own: golden for own, golden in golden_of[0].items() if own not in changed[0]}
-    own, other = dict[Hashable, Output](), dict[Hashable, Output]()
+    own, other = dict[Hashable, _Value](), dict[Hashable, _Value]()
     for number, table in enumerate((own, other)):
         last = [(at, item) for at in sorted(inside[number]) if (item := sides[number][at]).is_last]
         for at, item in last:
             partner = at if number else alike.get(at)
             slots = {0, *(each.output for each in item.readers)} if partner is not None else ()
-            table |= {("item", partner, slot): (item.names[-1], slot) for slot in sorted(slots)}
+            table |= {("item", partner, slot): (at, slot) for slot in sorted(slots)}
         met = Counter[Hashable]()  # a commutative operator may read several, in order
-        for _, item in last:
+        for at, item in last:
             for place, border, slot in _borders(item, golden_of[number]):
                 if place not in inside[number]:
-                    table.setdefault((border, met[border]), (item.names[-1], slot))
+                    table.setdefault((border, met[border]), (at, slot))
                     met[border] += 1
-    taken = set[tuple[int, Output]]()
-    for key, output in own.items():
-        if key in other and not {(0, output), (1, other[key])} & taken:
-            taken |= {(0, output), (1, other[key])}
-            yield output, other[key]
+    taken = set[tuple[int, _Value]]()
+    for key, value in own.items():
+        if key in other and not {(0, value), (1, other[key])} & taken:
+            taken |= {(0, value), (1, other[key])}
+            before = [
+                [*_before_moves(*each)] for each in zip(sides, inside, (value, other[key]), strict=True)
+            ]
+            same = (ends for ends in product(*before) if ends[0][1:] == ends[1][1:])
+            (output, *_), (golden, *_) = next(same, (before[0][0], before[1][0]))
+            yield output, golden
+
+
+_Value = tuple[int, int]
+"""The place of an item, and the number of its output."""
+
+
+def _before_moves(
+    side: Sequence[Item], inside: set[int], value: _Value
+) -> Iterator[tuple[Output, tuple[int, ...] | None, bool]]:
+    """Yield a group's output, and the ones that it is a moved form of: each with shape, and if it is turned.
+
+    What one side moves by an operator the other side's reader may move by an argument.
+    """
+    chain = [value]
+    while _is_moving(item := side[chain[-1][0]]) and item.sources and item.sources[0].place in inside:
+        chain.append((item.sources[0].place, item.sources[0].slot))
+    turns = [side[at].op_type == "Transpose" for at, _ in chain]
+    for number, (at, slot) in enumerate(chain):
+        shapes = side[at].fields["shapes"]
+        shape = shapes[slot] if isinstance(shapes, tuple) and slot < len(shapes) else None
+        yield (side[at].names[-1], slot), shape, any(turns[number:])
 
 
 _ANCHORED: Final = 0.25

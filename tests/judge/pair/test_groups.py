@@ -1,5 +1,7 @@
 """Operators that one side computes in another way: folded, merged, or one for several."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -53,18 +55,37 @@ def test_a_folded_batch_norm_is_compared_at_its_borders(is_apart, factor, node, 
     assert (int(bool(node)), [node] * bool(node), []) == (code, accused, told["facts"])
 
 
-MERGED = (
-    """g (float[2,3,4] x) => (float[3,4,2] y) { a = Relu(x) [t] b = Transpose<perm = [1, 2, 0]>(a)
-    y = Abs(b) }""",
-    """g (float[2,3,4] x) => (float[3,4,2] y) { a = Relu(x) [t] b = Transpose<perm = [1, 0, 2]>(a)
-    [u] c = Transpose<perm = [0, 2, 1]>(b) y = Abs(c) }""",
-)
+GROUPS = {
+    "two transposes": (
+        "{ a = Relu(x) [t] b = Transpose<perm = [1, 3, 2, 0]>(a) y = Abs(b) }",
+        """{ a = Relu(x) [t] b = Transpose<perm = [1, 0, 2, 3]>(a) [u] c = Transpose<perm = [0, 3, 2, 1]>(b)
+        y = Abs(c) }""",
+    ),
+    "transposed by the reader": (
+        """{ t = Reshape(x, m1) q = Gather(t, zero) k = Gather(t, one) l = Transpose<perm = [1, 0]>(k)
+        s = MatMul(q, l) y = Softmax(s) }""",
+        """{ t = Reshape(x, m1) q = Gather(t, zero) j = Slice(t, from, to, axis) k = Squeeze(j, axis)
+        s = Gemm<transB = 1>(q, k) y = Softmax(s) }""",
+    ),
+    "reshaped twice": (
+        "{ t = Reshape(x, m2) a = Gemm(t, w, b) c = Reshape(a, m3) d = Reshape(c, m4) y = Softmax(d) }",
+        "{ t = Reshape(x, m2) a = MatMul(t, w) c = Add(a, b) d = Reshape(c, m4) y = Softmax(d) }",
+    ),
+}
+SHAPES = {"m1": [4, 16, 4], "m2": [64, 4], "m3": [4, 16, 6], "m4": [4, 2, 8, 6]}
+PLACES = {"zero": 0, "one": 1, "from": [1], "to": [2], "axis": [0]}
+CONSTANTS = {name: np.int64(each) for name, each in (SHAPES | PLACES).items()}
+CONSTANTS |= {"w": W3[:4, :6], "b": W3[5, :6]}
 
 
+@pytest.mark.parametrize("road", ROADS)
 @pytest.mark.parametrize("is_turned", [False, True])
-def test_two_transposes_are_compared_with_the_one_that_does_their_work(tmp_path, is_turned):
-    """One Transpose in the place of two is no fault."""
-    models = [*map(parsed, MERGED)][:: -1 if is_turned else 1]
-    x = RANDOM.standard_normal((2, 3, 4)).astype(np.float32)
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_operators_are_compared_with_the_ones_that_do_their_work(tmp_path, group, is_turned, road):
+    """Operators that other ones stand for, and values that one side alone moves, are no fault."""
+    models = []
+    for text in group[:: -1 if is_turned else 1]:
+        read = {name: each for name, each in CONSTANTS.items() if re.search(rf", {name}[,)]", text)}
+        models.append(parsed(f"g (float[1,4,8,8] x) => (float[] y) {text}", **read))
 
-    assert (0, []) == judged(tmp_path, *models, "diff", x=x)[:2]
+    assert (0, []) == judged(tmp_path, *models, road, x=X)[:2]
