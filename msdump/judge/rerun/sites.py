@@ -387,7 +387,9 @@ class _Placed:
             if site.graph.index in graphs
             if model.is_dumped(site.node) and not site.node.is_added
         }
-        names, others = [*strangers], [*left]
+        # of a group without its operators the results alone are the model's
+        names = [name for name, pair in strangers.items() if pair is None or pair.golden or not pair.outputs]
+        others = [*left]
         common = {*names} & left.keys()
         own, other = ([name if name in common else _types(name) for name in each] for each in (names, others))
         in_order = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()

@@ -264,7 +264,8 @@ def _replacing(operator: Operator) -> str | None:
     if not row.replaces or operator.is_contradicted:
         return None
     if row.wiring:
-        return row.wiring
+        is_done = operator.outputs and not operator.bad_outputs  # it does the other one's work
+        return None if is_done else row.wiring
     return None if operator.own is None else f"in place of {row.replaces}, with other results"
 
 
