@@ -12,7 +12,7 @@ test-all: ; $(PYTHON) -m pytest -n 2 -m "not bench and not browser"
 # The page of msdump report in a chromium, and its program linted
 browser: ; bash scripts/test_browser.sh
 # Pictures of the documentation: terminals, and the report's page in a chromium
-pictures: ; $(PYTHON) scripts/pictures.py docs/pictures && $(PYTHON) -m tests.browser.pictures docs/pictures
+pictures: ; $(PYTHON) scripts/pictures.py docs/pictures && $(PYTHON) -m scripts.browser.pictures docs/pictures
 test-torch: ; bash scripts/test_elsewhere.sh torch
 test-pythons: ; bash scripts/test_elsewhere.sh pythons
 test-lowest: ; bash scripts/test_elsewhere.sh lowest
@@ -30,7 +30,7 @@ bench-page: ; $(PYTHON) -m scripts.bench.page $(JSON) docs/performance.md
 # Kills, signals, full disks, threads and mutated inputs: make soak SECONDS=1200
 soak: ; $(PYTHON) -m scripts.soak.run --seconds $(or $(SECONDS),60)
 demo: ; bash scripts/dump_sync_dump.sh
-conformance: ; $(PYTHON) -m tests.conformance.runner
+conformance: ; $(PYTHON) -m scripts.conformance.run
 schema: ; $(PYTHON) -m msdump.config.reference docs/reference/config.md docs/schema/mindspore_dump.schema.json && $(PYTHON) scripts/gradients.py docs/reference/gradients.md && $(PYTHON) scripts/primitives.py docs/reference/primitives.md && $(PYTHON) -m msdump.look.query.columns docs/reference/views.md && $(PYTHON) -m msdump.cli.documents docs/schema
 # The documentation as a site: build/docs/index.html
 docs: ; $(PYTHON) -c 'import sphinx' 2>/dev/null || bash scripts/setup.sh docs

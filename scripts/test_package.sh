@@ -12,8 +12,8 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/msdump-package-XXXXXX") # MindSpore refuses pa
 trap 'rm -rf "$work"' EXIT
 fresh=$work/venv
 mkdir "$work/story"
-cp "$MSDUMP_ROOT"/graphs/{mini,transformer}.onnx "$MSDUMP_ROOT/tests/packaging/consumer.py" "$work/story"
-"$VENV_PYTHON" "$MSDUMP_ROOT/tests/packaging/contents.py" "$MSDUMP_ROOT" "$dist"
+cp "$MSDUMP_ROOT"/graphs/{mini,transformer}.onnx "$MSDUMP_ROOT/scripts/packaging/consumer.py" "$work/story"
+"$VENV_PYTHON" "$MSDUMP_ROOT/scripts/packaging/contents.py" "$MSDUMP_ROOT" "$dist"
 cd "$work/story" # Python finds msdump in the environment, not in the repository
 
 # Install a file, with its dependencies where they are missing: install FILE-OR-OPTION...

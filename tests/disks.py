@@ -1,7 +1,5 @@
 """Small file systems for tests that fill one."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from contextlib import contextmanager

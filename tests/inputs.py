@@ -1,7 +1,5 @@
 """Inputs for tests: small, and the same in every run."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

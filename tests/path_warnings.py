@@ -1,7 +1,5 @@
 """The warning of a dump path that MindSpore refuses: below a folder with a dot every test would meet it."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re

@@ -1,7 +1,5 @@
 """Training steps of a linear layer, small enough to be followed in numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 from onnx import parser

@@ -1,7 +1,5 @@
 """The shape of the code: who imports whom, who prints, how large each room may be."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib
@@ -13,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts import budget
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "msdump"
 MODULES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 

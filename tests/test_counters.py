@@ -1,7 +1,5 @@
 """The numbers of a process: runs, iterations, ids, and the files that show graphs."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

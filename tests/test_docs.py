@@ -1,7 +1,5 @@
 """The pages: their commands run, their outputs are real, their lists are complete."""
 
-from __future__ import annotations
-
 import ast
 import html
 import importlib.util
@@ -23,8 +21,8 @@ from msdump.plan import Context, DeviceTarget
 from msdump.store import layouts, names
 from scripts import budget, pictures
 from tests import path_warnings
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted((ROOT / "docs").rglob("*.md")),

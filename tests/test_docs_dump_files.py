@@ -1,16 +1,14 @@
 """The page of dump files: its lists are the program's."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from msdump.encode import dump_data, dump_message, op_debug
 from msdump.encode.dump_message import MESSAGES, SHAPE_DIM, FieldKind
+from tests.world import ROOT
 
-PAGE = (Path(__file__).resolve().parents[1] / "docs" / "dump-files.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "dump-files.md").read_text(encoding="utf-8")
 NAMES = {"outputs": "output", "inputs": "input", "buffers": "buffer", "attributes": "attr", "spaces": "space"}
 
 

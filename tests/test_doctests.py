@@ -1,17 +1,15 @@
 """Examples in docstrings: they are run, and the modules of formats and grammars have some."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[1]
+from tests.world import ROOT
+
 _SOURCES = {
-    ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted((_ROOT / "msdump").rglob("*.py"))
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((ROOT / "msdump").rglob("*.py"))
 }
 _WITH_EXAMPLES = [name for name, path in _SOURCES.items() if ">>> " in path.read_text()]
 

@@ -1,16 +1,13 @@
 """The versions of Python and of packages that msdump promises, and the script that tests them."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from scripts import lowest
+from tests.world import ROOT
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 

@@ -1,7 +1,5 @@
 """Errors as values."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

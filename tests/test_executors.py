@@ -1,7 +1,5 @@
 """Work by threads, processes, Dask and MPI: the same results, errors and messages."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -17,14 +15,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from msdump import executors
-from msdump.cli import main
 from msdump.errors import NotAvailableError, ToolError
 from msdump.executors import ExecutorChoice, map_items
 from tests.communication import launching
 from tests.judge import dumped
+from tests.world import cli
 
 MUCH = 1 << 40
 LITTLE = 1
@@ -384,7 +381,7 @@ def outcome(folder, arguments, monkeypatch):
     """Run a command; return its output on each stream, its exit code and its files."""
     monkeypatch.chdir(folder)
     shutil.rmtree(folder / "out", ignore_errors=True)
-    done = CliRunner().invoke(main, [*arguments])
+    done = cli(*arguments)
     printed = (*done.stdout.splitlines(), *done.stderr.splitlines())
     lines = [line for line in printed if not line.startswith("written")]
     return lines, done.exit_code, state(folder)

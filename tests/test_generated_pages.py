@@ -1,15 +1,13 @@
 """Pages and schemas in docs that ``make schema`` writes."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import runpy
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.world import ROOT
+
 GENERATORS = dict(re.findall(r"-m (msdump\S+) (docs/\S+)", (ROOT / "Makefile").read_text(encoding="utf-8")))
 
 

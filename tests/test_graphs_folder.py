@@ -1,15 +1,13 @@
 """The committed models of graphs/: small, current, listed, valid and runnable."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
-from pathlib import Path
 
 import onnx
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.world import ROOT
+
 GRAPHS = ROOT / "graphs"
 FILES = sorted(GRAPHS.glob("*.onnx"))
 LIMIT = 200_000

@@ -1,7 +1,5 @@
 """Sets of iteration numbers grow by single numbers."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,18 +1,14 @@
 """Manual pages have the texts of --help."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from msdump.cli.program import COMMANDS
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.world import ROOT
 
 
 @pytest.fixture(scope="module")

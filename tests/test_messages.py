@@ -1,15 +1,13 @@
 """The page of messages quotes messages that the source has."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
 from scripts import messages
+from tests.world import ROOT
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "messages.md"
+PAGE = ROOT / "docs" / "reference" / "messages.md"
 QUOTED = re.findall(r"^\| `(.+?)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 

@@ -1,18 +1,15 @@
 """Notebooks of the documentation run from their first cell to their last."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from msdump import env
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
 
 

@@ -1,10 +1,7 @@
 """The sample networks that ranks share: joined, they give the results of one rank alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,8 +11,8 @@ import msdump
 from msdump import communication
 from sample_nets import data
 from sample_nets.build_ranks import NETWORKS, build_ranks
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 BATCH = 4
 
 

@@ -1,11 +1,8 @@
 """The public interface: its names, and that importing them costs nothing before they are used."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +10,7 @@ import msdump
 from msdump.frontends import mindspore
 from msdump.read import open_dump
 from msdump.session import Network
+from tests.world import GRAPHS
 
 BODIES = "msdump.graph.primitives.body"
 HEAVY = (
@@ -92,7 +90,7 @@ def test_configuring_torchair_loads_no_library():
 
 def test_loading_a_model_loads_no_bodies():
     """A model without MindSpore's operators is loaded without their bodies; their table loads all."""
-    model = Path(__file__).parents[1] / "graphs" / "mini.onnx"
+    model = GRAPHS / "mini.onnx"
 
     assert BODIES not in loaded_by(f"import msdump; msdump.load({str(model)!r})")
     assert BODIES in loaded_by("from msdump.graph.primitives import OPERATORS; OPERATORS['MatMul']")

@@ -1,7 +1,5 @@
 """The door through which files are read: its refusals, and that every reader uses it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,12 +1,9 @@
 """The reasons for which a tensor has no file."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from msdump.reasons import Reason
+from tests.world import ROOT
 
 
 def test_texts_of_summaries():
@@ -29,7 +26,7 @@ def test_sentences(reason):
 
 def test_page_lists_every_reason():
     """The page about missing files has a row for each reason, in their order."""
-    page = Path(__file__).resolve().parents[1] / "docs" / "how-to" / "missing-files.md"
+    page = ROOT / "docs" / "how-to" / "missing-files.md"
     table = page.read_text(encoding="utf-8").partition("| counted as | means |\n|---|---|\n")[2]
 
     assert [f"| {reason} | {reason.sentence} |" for reason in Reason] == table.splitlines()

@@ -1,7 +1,5 @@
 """The sample networks: shapes, names, source lines, weights and inputs."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import os
@@ -19,8 +17,7 @@ import pytest
 from msdump.graph.loader import load
 from sample_nets import data
 from sample_nets.build import NETWORKS, build
-
-ROOT = Path(__file__).resolve().parents[1]
+from tests.world import ROOT
 
 # Network: number of operators, parameters, output shape for a batch of two.
 EXPECTED = {

@@ -1,7 +1,5 @@
 """The scripts that a user runs: setting up, the demonstration, showing a dump."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -17,8 +15,8 @@ import msdump
 from msdump.record import IO
 from tests import path_warnings
 from tests.communication import launching
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("python", "python3", "python3.11", "python3.12", "python3.13", "python3.14")
 
 FIRST_OPERATOR = "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.*"

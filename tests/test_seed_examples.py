@@ -1,7 +1,5 @@
 """Every JSON block of the vendor's dump document compiles in its mode, or is no configuration at all."""
 
-from __future__ import annotations
-
 import pytest
 
 from msdump.config.mindspore import parse

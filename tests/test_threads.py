@@ -1,7 +1,5 @@
 """How many threads there are, work map_threads over them, and weak references."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

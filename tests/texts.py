@@ -1,7 +1,5 @@
 """Models for tests, from graphs in ONNX's own syntax."""
 
-from __future__ import annotations
-
 from onnx import numpy_helper, parser
 
 

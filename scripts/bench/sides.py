@@ -18,7 +18,7 @@ from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel
 from msdump.session import Network
 from scripts.bench import measure, whole
 from scripts.bench.measure import Case
-from tests.dump import settings as dump_settings
+from tests.world import common_settings
 
 NEVER: Final = "1000000"
 """An iteration that no benchmark reaches."""
@@ -53,7 +53,7 @@ def plan(
         msdump: Values of ``msdump``.
         changes: Other values of ``common_dump_settings``.
     """
-    common = dump_settings.common(folder, iteration=iteration, **{"input_output": 2, **changes})
+    common = common_settings(folder, iteration=iteration, **{"input_output": 2, **changes})
     settings: dict[str, Any] = {
         "common_dump_settings": common,
         # as the session it is compared with

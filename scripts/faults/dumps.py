@@ -20,8 +20,7 @@ from msdump.graph import Graph, loader
 from msdump.observer import Interest, Observer
 from msdump.session import Network
 from scripts.faults.networks import Net
-from tests.dump import o2
-from tests.dump.conftest import config, opened
+from tests.world import O2, compiled_config, config, opened
 
 MODEL = "net.onnx"
 """Name of a model's file."""
@@ -54,7 +53,7 @@ class Mode:
     def configuration(self, root: Path) -> dict[str, Any]:
         """Return a configuration that dumps everything below a root."""
         if self.is_compiled:
-            return o2.configuration(root, fuses=True, **self.changes)
+            return compiled_config(root, fuses=True, **self.changes)
         return config(root, **self.changes)
 
 
@@ -64,8 +63,8 @@ MODES = (
     Mode("O0 sync", O0, {"trans_flag": True}),
     Mode("O0 async", O0, {"enable": False}),
     Mode("O1", O1, {"trans_flag": True}),
-    Mode("O2 npy", o2.CONTEXT, {"file_format": "npy"}),
-    Mode("O2 bin", o2.CONTEXT),
+    Mode("O2 npy", O2, {"file_format": "npy"}),
+    Mode("O2 bin", O2),
 )
 """The five ways to dump, O2's in both formats."""
 

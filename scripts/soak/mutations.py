@@ -33,7 +33,7 @@ from msdump.read import (
 )
 from scripts.soak import deaths, networks, side_files
 from scripts.soak.children import Child
-from tests.dump.conftest import config
+from tests.world import config
 
 BATCH = 200
 SECONDS, BYTES = 10, 2 << 30  # bounds of one input

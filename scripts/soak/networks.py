@@ -14,8 +14,8 @@ from msdump import env
 from msdump.capture import Process
 from msdump.frontends import mindspore
 from msdump.threads import cores
-from tests.dump import nets, o2
-from tests.dump.conftest import config
+from tests.texts import parsed
+from tests.world import GRAPHS, O2, compiled_config, config
 
 ASCEND_O0 = {"device_target": "Ascend", "jit_level": "O0"}
 
@@ -43,7 +43,7 @@ class Setup:
         given = self.changes | changes
         if self.compiled:
             own = {key: given.pop(key) for key in ("on_write_error",) if key in given}
-            blocks = o2.configuration(folder / "dump", **given)
+            blocks = compiled_config(folder / "dump", **given)
             blocks["msdump"] |= own
         else:
             blocks = config(folder / "dump", **given)
@@ -65,21 +65,21 @@ SETUPS = (
     Setup("Ascend, all cores", ASCEND_O0, threads=cores()),
     Setup("Ascend, async, all cores", ASCEND_O0, {"enable": False}, threads=cores()),
     Setup("Ascend, small queue", ASCEND_O0, {"enable": False, "queue_bytes": 1 << 16, "writer_threads": 2}),
-    Setup("O2, files of operators", o2.CONTEXT, compiled=True),
-    Setup("O2, npy", o2.CONTEXT, {"file_format": "npy"}, compiled=True),
+    Setup("O2, files of operators", O2, compiled=True),
+    Setup("O2, npy", O2, {"file_format": "npy"}, compiled=True),
 )
 
 
 @cache
 def network():
     """Return the bytes of a model, and its inputs."""
-    return nets.mini().SerializeToString(), nets.mini_feeds()
+    feeds = {"x": np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)}
+    return (GRAPHS / "mini.onnx").read_bytes(), feeds
 
 
 @cache
 def wide():
     """Return the bytes of a model with tensors that go through the queue of an asynchronous dump."""
-    x = nets.value("x", [40, 1000])
-    nodes = [nets.node("Relu", f"v{n}" if n else "x", f"v{n + 1}", f"relu{n}") for n in range(6)]
-    model = nets.model(nodes, [x], [nets.value("v6", [40, 1000])])
-    return model.SerializeToString(), {"x": np.ones((40, 1000), np.float32)}
+    body = " ".join(f"[relu{n}] v{n + 1} = Relu(v{n})" for n in range(6))
+    model = parsed(f"graph (float[40,1000] v0) => (float[40,1000] v6) {{ {body} }}")
+    return model.SerializeToString(), {"v0": np.ones((40, 1000), np.float32)}

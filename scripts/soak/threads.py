@@ -12,7 +12,7 @@ import msdump
 from msdump.frontends import mindspore
 from scripts.soak import networks, wholeness
 from scripts.soak.children import Child
-from tests.dump import nets
+from tests.texts import parsed
 
 THREADS, CALLS, WIDTH = 3, 3, 500
 
@@ -45,10 +45,9 @@ def _is_mixed(place):
 
 def model():
     """Return a network that adds one, three times."""
-    x = nets.value("x", [WIDTH])
-    nodes = [nets.node("Add", f"{f'v{n}' if n else 'x'} one", f"v{n + 1}", f"add{n}") for n in range(3)]
-    made = nets.model(nodes, [x], [nets.value("v3", [WIDTH])], {"one": np.ones(1, np.float32)})
-    return made.SerializeToString()
+    body = " ".join(f"[add{n}] v{n + 1} = Add(v{n}, one)" for n in range(3))
+    text = f"graph (float[{WIDTH}] v0) => (float[{WIDTH}] v3) <float[1] one = {{1}}> {{ {body} }}"
+    return parsed(text).SerializeToString()
 
 
 def _call(report, setup, folder, count, seed):

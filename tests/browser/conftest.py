@@ -1,12 +1,9 @@
 """Fixtures of the browser's tests: a browser, and pages of a failed training and of a large network."""
 
-from __future__ import annotations
-
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
-from tests.browser import chromium, dumps
+from scripts.browser import chromium, dumps
+from tests.world import cli
 
 
 def pytest_collection_modifyitems(items):
@@ -28,7 +25,7 @@ def browser():
 
 def reported(path, *arguments):
     """Write the page of a report."""
-    done = CliRunner().invoke(main, ["report", *map(str, arguments), "-o", str(path)])
+    done = cli("report", *arguments, "-o", path)
     assert done.exit_code == 0, done.output
     return path
 

@@ -1,7 +1,5 @@
 """The page in a browser: links, details, charts, colours, accessibility, print, no JavaScript."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -168,7 +166,7 @@ def test_nothing_is_asked_for(browser, trained_page):
 
 def test_hostile_names(opened, tmp_path):
     """Scripts in names are text, and marks of direction are shown as such."""
-    from tests.browser import dumps
+    from scripts.browser import dumps
     from tests.browser.conftest import reported
 
     name = "<img src=x onerror=document.title=1>\u202e</script>"
@@ -199,7 +197,7 @@ def test_nothing_was_dumped_yet(opened, tmp_path):
 
 def test_compiled_model_of_acl(opened, tmp_path):
     """A model that acl ran has its fused operators in order, and no column that nothing stands in."""
-    from tests.browser import dumps
+    from scripts.browser import dumps
     from tests.browser.conftest import reported
 
     page = opened(reported(tmp_path / "page.html", dumps.called_by_acl(tmp_path / "acl")))

@@ -1,12 +1,10 @@
 """The documentation's site in a browser: the doors, their pictures, the search."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest
 
-from tests.browser import dumps
+from scripts.browser import dumps
 
 DOORS = {"doors/dump.html", "doors/find.html", "doors/train.html", "doors/reference.html"}
 

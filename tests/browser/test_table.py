@@ -1,7 +1,5 @@
 """The table of operators in a browser: paging, sorting, filtering, folding."""
 
-from __future__ import annotations
-
 import pytest
 
 ROWS = "#table tbody tr"

@@ -1,7 +1,5 @@
 """A step of the tests' own, added where all steps are compiled."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from msdump.capture import pipeline

@@ -1,7 +1,5 @@
 """Records of tensors on a device of the tests' own, and pipelines that end in a given writer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The steps of each kind of artifact, and the walk through them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from msdump.capture.pipeline import ArtifactKind, Pipeline, compile_steps

@@ -1,9 +1,6 @@
 """Why operators and their inputs and outputs have no files, compared with the files of a run."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -29,8 +26,8 @@ from msdump.selector import DumpMode, KernelPattern, PatternKind, Selector
 from msdump.session import Network
 from msdump.store import names
 from tests import plans
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 CPU = {"context": Context()}
 GPU = {"context": Context(DeviceTarget.GPU)}
 O0 = {"context": Context(DeviceTarget.ASCEND, JitLevel.O0)}

@@ -1,7 +1,5 @@
 """Answers to texts that select no operator."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

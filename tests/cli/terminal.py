@@ -1,7 +1,5 @@
 """Programs with a terminal as standard output and error."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

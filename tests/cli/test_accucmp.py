@@ -1,11 +1,8 @@
 """scripts/msaccucmp.py as a program: its log, its exit codes, and the options that it hands on."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +11,11 @@ from msdump.cli import accucmp
 from msdump.return_codes import ReturnCode
 from tests.judge import dumped
 from tests.judge.dumped import IMAGE, NAME
+from tests.world import ROOT
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "msaccucmp.py"
+SCRIPT = ROOT / "scripts" / "msaccucmp.py"
 LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+\) - \[(INFO|WARNING|ERROR)\] \S.*"
 
 

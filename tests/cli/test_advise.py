@@ -1,7 +1,5 @@
 """``msdump diff --advise``: text and files, exit codes, and files that msdump takes back."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -11,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from click.testing import CliRunner
 from onnx import load, numpy_helper, parser, save
 
 import msdump
 from msdump.cli import advise as advise_command
-from msdump.cli import documents, main
+from msdump.cli import documents
 from msdump.judge.advise.search import SetSearch
+from tests.world import cli
 
 MODEL = """<ir_version: 10, opset_import: ["" : 20]>
 net (float[N] x) => (float[N] y) <float k = {300.0}, float tiny = {0.001}>
@@ -45,7 +43,7 @@ def advise(fresh, tmp_path, monkeypatch):
 
     def run(bound, *arguments, mine="Ascend:force_fp16"):
         command = ["diff", "net.onnx", "--mine", mine, "--advise", str(bound), *arguments]
-        return CliRunner().invoke(main, command)
+        return cli(*command)
 
     return run
 
@@ -313,7 +311,7 @@ def test_refusals(advise, arguments, others, message):
 
 def test_options_without_advice(fresh):
     """--to means nothing to a plain comparison."""
-    result = CliRunner().invoke(main, ["diff", "net.onnx", "--to", "bfloat16"])
+    result = cli("diff", "net.onnx", "--to", "bfloat16")
 
     assert result.exit_code == 2
     assert "--to needs --advise" in result.stderr

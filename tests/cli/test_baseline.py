@@ -1,15 +1,12 @@
 """``msdump baseline``: the statistics of a dump, kept for later dumps to be compared with."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
+from tests.world import cli
 
 START = 1795219089580885
 HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
@@ -18,7 +15,7 @@ NAME = "rank_0/Net/0/{}/Add.{}.0.0.{}.output.0.DefaultFormat.float32.npy"
 
 def call(*arguments):
     """Call the program; return the exit code, standard output and standard error."""
-    done = CliRunner().invoke(main, [*map(str, arguments)])
+    done = cli(*arguments)
     return done.exit_code, done.stdout, done.stderr
 
 

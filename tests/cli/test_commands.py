@@ -1,7 +1,5 @@
 """The programs of the wheel, as processes: their names, and streams that nothing can be written to."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -13,9 +11,8 @@ import numpy as np
 import pytest
 
 from tests import path_warnings
-from tests.dump import settings
+from tests.world import ROOT, write_config
 
-ROOT = Path(__file__).resolve().parents[2]
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
 MSDUMP = (sys.executable, "-m", "msdump")
 FORKED = ("{forks}/python",)  # starts at once; test_loading.py proves the imports of each command
@@ -120,7 +117,7 @@ msdump.load("graphs/mini.onnx")(numpy.zeros((1, 1, 6, 6), numpy.float32))
 )
 def test_closed_streams(tmp_path, command, closing):
     """A dump is made where standard streams are closed, or standard error cannot be written."""
-    config = settings.write(tmp_path / "config.json", tmp_path / "dump", iteration="0")
+    config = write_config(tmp_path / "config.json", tmp_path / "dump", iteration="0")
     line = [part.format(config=config, out=tmp_path / "out") for part in command]
 
     done = subprocess.run(

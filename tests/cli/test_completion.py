@@ -1,7 +1,5 @@
 """The shells complete commands and options."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

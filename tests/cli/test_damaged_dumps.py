@@ -1,7 +1,5 @@
 """A command delivers the readable part of a damaged dump, counts the missing one, and ends with 1."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io
@@ -11,12 +9,10 @@ import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import msdump
-from msdump.cli import main
-from tests.dump import settings
 from tests.texts import parsed
+from tests.world import cli, common_settings
 
 COMMANDS = {
     "compare": ("compare", "mine", "golden", "-out", "out"),
@@ -170,7 +166,7 @@ def dumped(tmp_path_factory):
     body = '["net/Relu"] a = Relu(x) ["net/Neg"] b = Neg(a) ["net/Exp"] y = Exp(b)'
     model = parsed(f"g (float[2,2] x) => (y) {{ {body} }}")
     blocks = {
-        "common_dump_settings": settings.common(folder / "dump") | {"saved_data": "full"},
+        "common_dump_settings": common_settings(folder / "dump") | {"saved_data": "full"},
         "e2e_dump_settings": {"enable": True},
     }
     network = msdump.load(model, config=blocks, context={"device_target": "Ascend", "jit_level": "O0"})
@@ -198,7 +194,7 @@ def test_tensors_are_read_without_the_graph(sides, command, patterns):
         path.chmod(0o600)
         path.write_bytes(bytes(range(255, 127, -1)) * 9)
 
-    done = CliRunner().invoke(main, COMMANDS[command])
+    done = cli(*COMMANDS[command])
 
     assert damaged
     code = PROMISES[COMMANDS[command][0]][0] if done.stderr else 0
@@ -209,7 +205,7 @@ def test_tensors_are_read_without_the_graph(sides, command, patterns):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_whole_dump_ends_with_0(sides, command):
     """Nothing is missing of a dump as it was written."""
-    done = CliRunner().invoke(main, COMMANDS[command])
+    done = cli(*COMMANDS[command])
 
     assert (0, "") == (done.exit_code, done.stderr)
 
@@ -222,7 +218,7 @@ def test_what_is_missing_is_counted(sides, damage, command):
     harm, told, _ = DAMAGES[damage]
     harm(sides / "mine")
 
-    done = CliRunner().invoke(main, COMMANDS[command])
+    done = cli(*COMMANDS[command])
 
     assert PROMISES[COMMANDS[command][0]][0] == done.exit_code, done.output
     assert told in done.output
@@ -236,7 +232,7 @@ def test_help_has_the_promises(command):
     """The tests of this file expect the exit codes of --help."""
     code, sentence = PROMISES[command]
 
-    told = CliRunner().invoke(main, [command, "--help"], env={"COLUMNS": "200"}).stdout
+    told = cli(command, "--help", env={"COLUMNS": "200"}).stdout
 
     assert f"{code} {sentence}" in re.sub(r"\s+", " ", told)
 
@@ -247,13 +243,13 @@ def test_damaged_files_of_a_compiled_graph(tmp_path, monkeypatch, command, name)
     """A cut record of an overflow, or file of an operator, is named with exit code 1; others are read."""
     monkeypatch.chdir(tmp_path)
     model = parsed('g (float[2] x) => (y) { ["net/Relu"] a = Relu(x) ["net/Exp"] y = Exp(a) }')
-    blocks = {"common_dump_settings": settings.common(tmp_path / "dump") | {"op_debug_mode": 3}}
+    blocks = {"common_dump_settings": common_settings(tmp_path / "dump") | {"op_debug_mode": 3}}
     network = msdump.load(model, config=blocks, context={"device_target": "Ascend", "jit_level": "O2"})
     network.run({"x": np.float32([1, 400])})
     damaged = next((tmp_path / "dump").rglob(name))
     cut(damaged, 30)
 
-    done = CliRunner().invoke(main, [command, "dump", "-out", "out"])
+    done = cli(command, "dump", "-out", "out")
 
     failed = (tmp_path / "out/convert_failed_file_list.txt") if command == "convert" else None
     assert PROMISES[command][0] == done.exit_code, done.output
@@ -278,7 +274,7 @@ def test_deeply_nested_json(sides, arguments):
     for name in ("deep.json", "pack/msdump_pack.json"):
         (sides / name).write_text("[" * 100_000)
 
-    done = CliRunner().invoke(main, arguments)
+    done = cli(*arguments)
 
     assert 2 == done.exit_code
     assert re.search(r"msdump: error: \S*(deep|msdump_pack)\.json: .*nested too deeply\n", done.stderr)

@@ -1,22 +1,18 @@
 """``msdump diff``: text, exit codes, and no files."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from onnx import parser, save
 
 from msdump.cli import diff as diff_command
-from msdump.cli import documents, main
+from msdump.cli import documents
 from msdump.judge.diff import LockstepComparison
 from tests.texts import parsed
+from tests.world import GRAPHS, cli
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 OVERFLOWING = """
 net (float[N] x) => (float[N] y) <float k = {300.0}>
@@ -44,7 +40,7 @@ def diff(fresh, tmp_path, monkeypatch):
     before = sorted(tmp_path.iterdir())
 
     def run(*arguments):
-        result = CliRunner().invoke(main, ["diff", *arguments])
+        result = cli("diff", *arguments)
         assert before == sorted(tmp_path.iterdir())
         return result
 

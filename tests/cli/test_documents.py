@@ -11,16 +11,14 @@ from pathlib import Path
 import numpy as np
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import documents, main
+from msdump.cli import documents
 from msdump.cli.documents import DOCUMENTS, schema_text, text
 from msdump.cli.output import Document, Shape
 from msdump.encode import DebugRecord, Unit, dump_data, op_debug
-from tests.dump import settings
 from tests.judge import dumped
+from tests.world import ROOT, cli, write_config
 
-ROOT = Path(__file__).resolve().parents[2]
 GRAPHS = ROOT / "graphs"
 MINI = str(GRAPHS / "mini.onnx")
 START = 1612439563338030
@@ -39,7 +37,7 @@ def told():
     """
 
     def run(*arguments):
-        done = CliRunner().invoke(main, [*map(str, arguments), "--json"])
+        done = cli(*arguments, "--json")
         documents.adapter(arguments[0]).validate_json(done.stdout)
         return done.exit_code, json.loads(done.stdout)
 
@@ -52,7 +50,7 @@ def config(tmp_path):
 
     def write(**changes):
         given = {"iteration": "0|2", "support_device": [0, 1]} | changes
-        return settings.write(tmp_path / "data_dump.json", tmp_path / "dump", **given)
+        return write_config(tmp_path / "data_dump.json", tmp_path / "dump", **given)
 
     return write
 
@@ -206,7 +204,7 @@ def test_convert_by_a_script_that_prints(tmp_path):
     dumped.file(path, dumped.tensor(array, "NC1HWC0", (1, 16, 2, 2)))
 
     options = ["-out", str(tmp_path / "out"), "-f", "NCHW", "-c", str(tmp_path / "scripts"), "--json"]
-    done = CliRunner().invoke(main, ["convert", str(path), *options])
+    done = cli("convert", path, *options)
 
     assert (0, 1) == (done.exit_code, json.loads(done.stdout)["files"])
     assert "noise" in done.stderr
@@ -347,7 +345,7 @@ def test_what_stops_a_command_is_a_document(told, tmp_path, arguments, code, err
 
 def test_help_stays_a_text():
     """--help prints the help, whatever else is given."""
-    done = CliRunner().invoke(main, ["show", "--json", "--help"])
+    done = cli("show", "--json", "--help")
 
     assert (0, "Usage: ") == (done.exit_code, done.stdout[:7])
 

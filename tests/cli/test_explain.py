@@ -1,18 +1,14 @@
 """``msdump explain``: which files a dump holds of an operator, and every reason for which it holds none."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import numpy as np
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
 from msdump import env
 from msdump.capture import Process
-from msdump.cli import main
 from msdump.config.acl import plan as acl_reader
 from msdump.errors import ExecutionError
 from msdump.graph import loader
@@ -21,9 +17,8 @@ from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.reasons import Reason
 from msdump.session import Network
 from msdump.store import ORDER_HEADER
-from tests.dump import settings
+from tests.world import GRAPHS, cli, write_config
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 CPU: tuple[str, ...] = ()
 GPU = ("--device-target", "GPU")
 O0 = ("--device-target", "Ascend", "--jit-level", "O0")
@@ -50,11 +45,6 @@ CONV = "Default/conv1-Conv2d/Conv2D-op0"
 pytestmark = pytest.mark.usefixtures("fresh")
 
 
-def call(*arguments):
-    """Run the program in this process."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
 def model(folder, source):
     """Return the path of a model of the repository, or of ONNX's own syntax."""
     if "(" not in source:
@@ -69,7 +59,7 @@ def model(folder, source):
 
 def configured(folder, **changes):
     """Write a configuration and return its path."""
-    return settings.write(folder / "data_dump.json", folder / "dump", **{"iteration": "0|2"} | changes)
+    return write_config(folder / "data_dump.json", folder / "dump", **{"iteration": "0|2"} | changes)
 
 
 def slots(told):
@@ -120,11 +110,11 @@ def test_reason(tmp_path, reason, source, mode, changes, operator, slot):
     """Every reason is reported of an input or output that a configuration leaves without a file."""
     network = model(tmp_path, source)
     config = configured(tmp_path, **changes)
-    ran = call("run", network, "--config", config, "--steps", 3, *mode)
+    ran = cli("run", network, "--config", config, "--steps", 3, *mode)
     if operator == "{text}":
         operator = next(node.name for node in loader.load(network).nodes)
 
-    told = call("explain", tmp_path / "dump", operator, "--model", network, "--config", config, *mode)
+    told = cli("explain", tmp_path / "dump", operator, "--model", network, "--config", config, *mode)
 
     assert 0 == ran.exit_code, ran.stderr
     assert 0 == told.exit_code, told.stderr
@@ -186,7 +176,7 @@ def test_reason_of_acl(tmp_path, reason, section, operator, slot):
     """The reasons that acl.json gives are reported of a tree of a compiled model."""
     config = dumped_by_acl(tmp_path, **section)
 
-    told = call("explain", tmp_path / "dump", operator, "--model", GRAPHS / "mini.onnx", "--config", config)
+    told = cli("explain", tmp_path / "dump", operator, "--model", GRAPHS / "mini.onnx", "--config", config)
 
     assert 0 == told.exit_code, told.stderr
     assert reason.sentence in slots(told)[slot]
@@ -197,7 +187,7 @@ def test_numbers_of_a_compiled_graph(tmp_path):
     item = {"model_name": "mini", "optype_blacklist": [{"name": "Conv2D", "pos": ["input0"]}]}
     config = dumped_by_acl(tmp_path, dump_list=[item])
 
-    told = call("explain", tmp_path / "dump", WHOLE, "--model", GRAPHS / "mini.onnx", "--config", config)
+    told = cli("explain", tmp_path / "dump", WHOLE, "--model", GRAPHS / "mini.onnx", "--config", config)
 
     assert "no file" in slots(told)["input 0"]
     assert slots(told)["input 1"].startswith("conv1.weight 2")
@@ -208,7 +198,7 @@ def test_numbers_of_a_compiled_graph(tmp_path):
 def dump(tmp_path):
     """Return a dump of three iterations of mini.onnx on CPU, of which two were configured."""
     config = configured(tmp_path)
-    assert 0 == call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 3).exit_code
+    assert 0 == cli("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 3).exit_code
     return tmp_path / "dump"
 
 
@@ -225,7 +215,7 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 def test_names(dump, name):
     """An operator is found by every name that users meet, and its files of all iterations are listed."""
-    told = call("explain", dump, name, "--model", GRAPHS / "mini.onnx")
+    told = cli("explain", dump, name, "--model", GRAPHS / "mini.onnx")
 
     head = "operator:   Conv2D Default/conv1-Conv2d/Conv2D-op0, ONNX node 'conv1/Conv_node_0'\n"
     assert told.stdout.startswith(head)
@@ -256,7 +246,7 @@ def test_names(dump, name):
 )
 def test_unknown_names(dump, name, message):
     """A name of no operator, or of several, ends with suggestions and exit code 1."""
-    told = call("explain", dump, name, "--model", GRAPHS / "mini.onnx")
+    told = cli("explain", dump, name, "--model", GRAPHS / "mini.onnx")
 
     assert (1, "") == (told.exit_code, told.stdout)
     assert message in told.stderr
@@ -264,9 +254,9 @@ def test_unknown_names(dump, name, message):
 
 def test_names_without_a_model(tmp_path):
     """Operators with one last component are all known from the dump alone."""
-    call("run", GRAPHS / "lenet.onnx", "--config", configured(tmp_path))
+    cli("run", GRAPHS / "lenet.onnx", "--config", configured(tmp_path))
 
-    told = call("explain", tmp_path / "dump", "Conv2D-op0")
+    told = cli("explain", tmp_path / "dump", "Conv2D-op0")
 
     assert 1 == told.exit_code
     assert "2 operators match 'Conv2D-op0'" in told.stderr
@@ -274,8 +264,8 @@ def test_names_without_a_model(tmp_path):
 
 def test_one_iteration(dump):
     """With --iteration only that one counts; one that the configuration does not ask for is reported so."""
-    asked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 2)
-    unasked = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 1)
+    asked = cli("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 2)
+    unasked = cli("explain", dump, CONV, "--model", GRAPHS / "mini.onnx", "--iteration", 1)
 
     assert 1 == slots(asked)["output 0"].count(".npy")
     assert f"v_conv1.Conv_0 no file: {Reason.ITERATION_NOT_ASKED.sentence}" == slots(unasked)["output 0"]
@@ -285,7 +275,7 @@ def test_lost_file(dump):
     """A file that was to be there and is not is reported for its iteration."""
     next(dump.glob("rank_0/Net/0/2/Conv2D.*.output.*")).unlink()
 
-    told = call("explain", dump, CONV, "--model", GRAPHS / "mini.onnx")
+    told = cli("explain", dump, CONV, "--model", GRAPHS / "mini.onnx")
 
     assert slots(told)["output 0"].endswith(f"no file in iteration 2: {Reason.WRITE_ERROR.sentence}")
 
@@ -297,9 +287,9 @@ def test_overflow_limit(tmp_path):
     config = configured(tmp_path, op_debug_mode=3, overflow_number=1, iteration="all")
     (tmp_path / "zeros.npz").write_bytes(b"")
     np.savez(tmp_path / "zeros.npz", x=np.zeros(2, np.float32))
-    call("run", network, "--config", config, "--inputs", tmp_path / "zeros.npz", "--steps", 2, *O0)
+    cli("run", network, "--config", config, "--inputs", tmp_path / "zeros.npz", "--steps", 2, *O0)
 
-    told = call("explain", tmp_path / "dump", "Exp-op0", "--model", network, "--config", config, *O0)
+    told = cli("explain", tmp_path / "dump", "Exp-op0", "--model", network, "--config", config, *O0)
 
     assert Reason.OVERFLOW_LIMIT.sentence in slots(told)["output 0"]
 
@@ -307,9 +297,9 @@ def test_overflow_limit(tmp_path):
 def test_fused_operator(tmp_path):
     """Of an operator inside a fused one the fused one is named, and its files are reported."""
     config = configured(tmp_path, op_debug_mode=0, iteration="0")
-    call("run", GRAPHS / "mini.onnx", "--config", config, *O2)
+    cli("run", GRAPHS / "mini.onnx", "--config", config, *O2)
 
-    told = call("explain", tmp_path / "dump", "relu/Relu_node_1", "--model", GRAPHS / "mini.onnx", *O2)
+    told = cli("explain", tmp_path / "dump", "relu/Relu_node_1", "--model", GRAPHS / "mini.onnx", *O2)
 
     assert "fused:      into Default/conv1-Conv2d/Conv2D-op0ReLU-op0, described below\n" in told.stdout
     assert "Conv2D.Default_conv1-Conv2d_Conv2D-op0ReLU-op0.2.0." in slots(told)["output 0"]
@@ -321,9 +311,9 @@ def test_stand_in(tmp_path):
     network = model(tmp_path, f"g (float[2] x) => (float[2] y) {{ [{name}] y = Relu (x) }}")
     config = dumped_by_acl(tmp_path, network, dump_list=[{"model_name": "g"}])
 
-    by_name = call("explain", tmp_path / "dump", name, "--model", network, "--config", config)
+    by_name = cli("explain", tmp_path / "dump", name, "--model", network, "--config", config)
     files = slots(by_name)["output 0"].split()[1:]
-    by_file = call("explain", tmp_path / "dump", Path(files[0]).name)
+    by_file = cli("explain", tmp_path / "dump", Path(files[0]).name)
 
     assert Path(files[0]).stem.isdecimal()
     assert (tmp_path / "dump" / files[0]).is_file()
@@ -334,9 +324,9 @@ def test_stand_in(tmp_path):
 def test_dump_alone(tmp_path):
     """Without model and configuration the files are reported, and which options would give more reasons."""
     config = configured(tmp_path, input_output=2)
-    call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 1, *O0)
+    cli("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 1, *O0)
 
-    told = call("explain", tmp_path / "dump", CONV)
+    told = cli("explain", tmp_path / "dump", CONV)
 
     assert "sources:    only the dump\n" in told.stdout
     assert slots(told)["input 0"].endswith(") no file, for an unknown reason")
@@ -347,10 +337,10 @@ def test_dump_alone(tmp_path):
 def test_long_lists_are_cut(tmp_path):
     """Three files of an input or output are named and the others counted; -v names all."""
     config = configured(tmp_path, iteration="all")
-    call("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 6)
+    cli("run", GRAPHS / "mini.onnx", "--config", config, "--steps", 6)
 
-    short = call("explain", tmp_path / "dump", CONV)
-    full = call("explain", tmp_path / "dump", CONV, "-v")
+    short = cli("explain", tmp_path / "dump", CONV)
+    full = cli("explain", tmp_path / "dump", CONV, "-v")
 
     assert slots(short)["output 0"].endswith("... and 3 more; -v lists all")
     assert 6 == slots(full)["output 0"].count(".npy")
@@ -358,7 +348,7 @@ def test_long_lists_are_cut(tmp_path):
 
 def test_no_dump_without_reasons(tmp_path):
     """Where there is no dump, and no configuration to tell why, that is the error."""
-    told = call("explain", tmp_path / "none", CONV)
+    told = cli("explain", tmp_path / "none", CONV)
 
     assert (2, "") == (told.exit_code, told.stdout)
     assert "no such directory" in told.stderr
@@ -369,7 +359,7 @@ def test_configuration_of_another_kind(dump, tmp_path):
     path = tmp_path / "acl.json"
     path.write_text(json.dumps({"dump": {"dump_path": str(tmp_path), "dump_list": [{}]}}), encoding="utf-8")
 
-    told = call("explain", dump, CONV, "--config", path)
+    told = cli("explain", dump, CONV, "--config", path)
 
     assert f"warning: {path}: does not describe the dump {dump} and is not used" in told.stderr
     assert "sources:    only the dump\n" in told.stdout
@@ -386,7 +376,7 @@ def test_failed_operator_of_acl(tmp_path, scene):
     with pytest.raises(ExecutionError):
         dumped_by_acl(tmp_path, network, feeds, dump_scene=scene, dump_list=[])
 
-    told = call(
+    told = cli(
         *("explain", tmp_path / "dump", "gather", "--model", network, "--config", tmp_path / "acl.json")
     )
 
@@ -399,9 +389,9 @@ def test_failed_operator(tmp_path):
     network = model(tmp_path, GATHER)
     np.savez(tmp_path / "far.npz", x=np.zeros((2, 3), np.float32), i=np.array([7]))
     config = configured(tmp_path, op_debug_mode=4)
-    call("run", network, "--config", config, "--inputs", tmp_path / "far.npz", *O0)
+    cli("run", network, "--config", config, "--inputs", tmp_path / "far.npz", *O0)
 
-    told = call("explain", tmp_path / "dump", "gather", "--model", network, "--config", config, *O0)
+    told = cli("explain", tmp_path / "dump", "gather", "--model", network, "--config", config, *O0)
 
     assert slots(told)["input 1"].endswith(".npy")
     assert f"y no file: {Reason.NO_FAILURE.sentence}" == slots(told)["output 0"]
@@ -421,9 +411,9 @@ IR = {
 )
 def test_graph_files_stand_in_for_the_model(tmp_path, reason, source, operator, slot):
     """Without a model the .ir files of the dump tell types, shapes and branches."""
-    call("run", model(tmp_path, source), "--config", configured(tmp_path), "--steps", 1)
+    cli("run", model(tmp_path, source), "--config", configured(tmp_path), "--steps", 1)
 
-    told = call("explain", tmp_path / "dump", operator)
+    told = cli("explain", tmp_path / "dump", operator)
 
     assert reason.sentence in slots(told)[slot]
 
@@ -454,7 +444,7 @@ def test_dump_of_mindspore(tmp_path):
         (rank / path).parent.mkdir(parents=True, exist_ok=True)
         (rank / path).write_text(text, encoding="utf-8")
 
-    told = call("explain", tmp_path, "12.npy")
+    told = cli("explain", tmp_path, "12.npy")
 
     assert {
         "input 0": f"Float32 (2, 3) rank_0/Net/0/0/{name.format('input.0', 'Float32')}",
@@ -469,8 +459,8 @@ def test_broken_file(tmp_path):
     config = dumped_by_acl(tmp_path)
     next((tmp_path / "dump").rglob("MatMul*")).write_bytes(b"1")
 
-    told = call("explain", tmp_path / "dump", "conv1/Conv_node_0relu/Relu_node_1", "--config", config)
-    broken = call("explain", tmp_path / "dump", "fc_MatMul_node_3fc_Add_node_4", "--config", config)
+    told = cli("explain", tmp_path / "dump", "conv1/Conv_node_0relu/Relu_node_1", "--config", config)
+    broken = cli("explain", tmp_path / "dump", "fc_MatMul_node_3fc_Add_node_4", "--config", config)
 
     assert 0 == told.exit_code, told.stderr
     assert (2, "") == (broken.exit_code, broken.stdout)
@@ -480,13 +470,13 @@ def test_broken_file(tmp_path):
 def test_place_of_the_dump_does_not_matter(tmp_path, monkeypatch):
     """A dump in a path of the environment, and one that was moved, are explained without the place."""
     monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, str(tmp_path / "base"))
-    call("run", GRAPHS / "mini.onnx", "--config", configured(tmp_path, path=""), "--steps", 1)
+    cli("run", GRAPHS / "mini.onnx", "--config", configured(tmp_path, path=""), "--steps", 1)
     monkeypatch.delenv(env.DIAGNOSTIC_DATA_PATH)
     config = dumped_by_acl(tmp_path)
     (tmp_path / "dump").rename(tmp_path / "moved")
 
-    by_rank = call("explain", tmp_path / "base", CONV)
-    by_acl = call("explain", tmp_path / "moved", WHOLE, "--config", config)
+    by_rank = cli("explain", tmp_path / "base", CONV)
+    by_acl = cli("explain", tmp_path / "moved", WHOLE, "--config", config)
 
     assert (0, 0) == (by_rank.exit_code, by_acl.exit_code), (by_rank.stderr, by_acl.stderr)
     assert f"sources:    {tmp_path}/base/debug_dump/rank_0/.dump_metadata/data_dump.json\n" in by_rank.stdout

@@ -1,24 +1,19 @@
 """The help of each command: sections, examples, exit codes and words."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from msdump.cli import accucmp
 from msdump.cli.program import COMMANDS, GROUPS, main
 from msdump.cli.sections import Option
 from scripts.budget import VAGUE
-from tests.dump import settings
+from tests.world import ROOT, cli, write_config
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = click.Context(main, info_name="msdump")
 
 
@@ -126,8 +121,8 @@ def folder(tmp_path_factory):
     shutil.copy(ROOT / "graphs/mini.onnx", path / "model.onnx")
     shutil.copy(ROOT / "graphs/mindspore_cnn.mindir", path / "net.mindir")
     (path / "rules.json").write_text('{"rules": [{"condition": "tensor_overflow"}]}')
-    config = settings.write(path / "data_dump.json", path / "dump", iteration="0")
-    asynchronous = settings.write(
+    config = write_config(path / "data_dump.json", path / "dump", iteration="0")
+    asynchronous = write_config(
         path / "async.json", path / "dump_data", iteration="0", is_synchronous=False, file_format="bin"
     )
     for line in (
@@ -150,6 +145,6 @@ def test_examples_run(monkeypatch, tmp_path, folder, name, line):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("webbrowser.open_new_tab", lambda _: True)
 
-    done = CliRunner().invoke(main, shlex.split(line)[1:])
+    done = cli(*shlex.split(line)[1:])
 
     assert 0 == done.exit_code, done.output

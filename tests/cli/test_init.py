@@ -1,23 +1,19 @@
 """``msdump init``: the written configurations are valid and dump."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from msdump.capture import Process
-from msdump.cli import main
 from msdump.config import templates
 from msdump.frontends import mindspore
+from tests.world import GRAPHS, cli
 
-MINI = Path(__file__).resolve().parents[2] / "graphs" / "mini.onnx"
+MINI = GRAPHS / "mini.onnx"
 MODES = templates.MODES
 PLAIN = [name for name, mode in MODES.items() if not mode.is_acl]
 
@@ -30,11 +26,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def call(*arguments):
-    """Call the program without a terminal."""
-    return CliRunner().invoke(main, [*map(str, arguments)])
-
-
 def commands(output):
     """Return the commands of a call by title."""
     return {line[:11].strip(): line[11:] for line in output.splitlines()}
@@ -43,7 +34,7 @@ def commands(output):
 @pytest.mark.parametrize("mode", MODES)
 def test_files_have_no_fault(folder, caplog, mode):
     """The file of each mode is read without a warning, also by colleagues."""
-    done = call("init", "--mode", mode)
+    done = cli("init", "--mode", mode)
 
     assert (0, "") == (done.exit_code, done.stderr)
     assert MODES[mode].check((folder / "data_dump.json").read_bytes(), "data_dump.json") is not None
@@ -54,10 +45,10 @@ def test_files_have_no_fault(folder, caplog, mode):
 @pytest.mark.parametrize("mode", PLAIN)
 def test_printed_commands_run(folder, mode):
     """The printed commands accept the file without a warning, and dump as the mode says."""
-    shown = commands(call("init", "--mode", mode, "-o", f"{mode}.json").stdout)
+    shown = commands(cli("init", "--mode", mode, "-o", f"{mode}.json").stdout)
 
-    checked = call(*shown["check"].split()[1:])
-    run = call(*shown["run"].replace("MODEL.onnx", str(MINI)).split()[1:])
+    checked = cli(*shown["check"].split()[1:])
+    run = cli(*shown["run"].replace("MODEL.onnx", str(MINI)).split()[1:])
     assert (0, "", 0, "") == (checked.exit_code, checked.stderr, run.exit_code, run.stderr)
     assert "dumped   1 iteration (0): " in run.stdout
     assert (mode != "overflow") == any(
@@ -67,7 +58,7 @@ def test_printed_commands_run(folder, mode):
 
 def test_comments_stand_before_their_keys(folder):
     """Each key has a comment in front, the key with an underscore."""
-    call("init", "--yes", "--iteration", "0|2-3")
+    cli("init", "--yes", "--iteration", "0|2-3")
 
     document = json.loads((folder / "data_dump.json").read_text())
     assert ["_", "common_dump_settings", "e2e_dump_settings"] == [*document]
@@ -92,7 +83,7 @@ def test_files_are_kept(folder, arguments, code, words):
     """An existing file is replaced with --force alone."""
     (folder / "data_dump.json").write_text("{}")
 
-    done = call("init", *arguments)
+    done = cli("init", *arguments)
     assert code == done.exit_code
     assert words in done.stderr
     assert ("--force" in arguments) == ((folder / "data_dump.json").read_text() != "{}")
@@ -104,7 +95,7 @@ def test_a_path_that_mindspore_refuses_is_told(folder, monkeypatch):
     odd.mkdir()
     monkeypatch.chdir(odd)
 
-    done = call("init")
+    done = cli("init")
     path = json.loads((odd / "data_dump.json").read_text())["common_dump_settings"]["path"]
     assert (0, f"{odd}/dump") == (done.exit_code, path)
     assert "MindSpore refuses a path with" in done.stderr

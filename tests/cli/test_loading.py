@@ -1,18 +1,15 @@
 """Imports of commands: libraries and rooms that a call does not need cost time in every call."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from msdump.encode import dump_data
-from tests.dump import settings
+from tests.world import ROOT, write_config
 
-MINI = str(Path(__file__).resolve().parents[2] / "graphs/mini.onnx")
+MINI = str(ROOT / "graphs/mini.onnx")
 
 MODELS = ("google.protobuf", "onnx", "onnxruntime")
 RUNNING = ("msdump.execute.program", "msdump.session")
@@ -60,7 +57,7 @@ def test_command_loads_no_library_that_it_does_not_use(name, spared):
 
 def test_check_runs_nothing(tmp_path):
     """A forecast of a synchronous dump loads nothing that runs a model."""
-    config = settings.write(tmp_path / "data_dump.json", tmp_path / "dump", iteration="0")
+    config = write_config(tmp_path / "data_dump.json", tmp_path / "dump", iteration="0")
 
     loaded = loaded_by("check", config, "--model", MINI, "--device-target", "Ascend")
 
@@ -83,7 +80,6 @@ def test_converting_loads_what_it_needs(tmp_path):
 _PROGRAM = """
 import os, sys
 from msdump.cli import main
-from tests.dump import settings
 sys.argv = ["msdump", *sys.argv[1:]]
 try:
     main()

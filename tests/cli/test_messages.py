@@ -1,14 +1,11 @@
 """Messages of bounded length and number."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
+from tests.world import cli
 
 NAME = "rank_0/Net/0/0/Add.a{0}.0.0.{0}.output.0.DefaultFormat.float32.npy"
 
@@ -26,7 +23,7 @@ def test_faults_of_one_kind_are_counted(tmp_path, monkeypatch, command):
 
     for option, count in (((), 20), (("-v",), 199)):
         given = [command[0], "dump", *command[1:], *([f"out{count}"] if "-out" in command else ()), *option]
-        done = CliRunner().invoke(main, given)
+        done = cli(*given)
         lines = [line for line in done.stderr.splitlines() if ".npy" in line]
         assert count == len(lines), done.output
         assert (count < 199) == ("179 more of these (-v shows all)" in done.stderr)
@@ -40,7 +37,7 @@ def test_long_lines_are_cut(tmp_path):
         path.parent.mkdir(parents=True)
         path.write_text(text)
 
-    done = CliRunner().invoke(main, ["show", str(tmp_path), "a1795219089580885"])
+    done = cli("show", tmp_path, "a1795219089580885")
 
     assert "first line is 'xxx" in done.stderr
     assert len(done.stderr) < 5000

@@ -1,27 +1,17 @@
 """Commands that take a model take a .mindir file of MindSpore, with MindSpore's names for the device."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import onnx
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget
+from tests.world import GRAPHS, cli
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 CONV = "Default/stem-Conv2d/Conv2D-op0"
-
-
-def call(*arguments):
-    """Run msdump."""
-    return CliRunner().invoke(main, [*map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +57,7 @@ def test_command_takes_a_mindir(folder, monkeypatch, line, words):
     """Each command runs, and names MindSpore's operators."""
     monkeypatch.chdir(folder)
 
-    done = call(*line.split())
+    done = cli(*line.split())
 
     assert done.exit_code == 0, done.output
     assert words in done.stdout
@@ -78,7 +68,7 @@ def test_annotated_model_is_onnx(folder, monkeypatch):
     """Texts of a report are in an ONNX model with the operators of the dump's device."""
     monkeypatch.chdir(folder)
 
-    call("report", "ascend", "cpu", "--annotate", "net.mindir", "notes.onnx", "-o", "r.html")
+    cli("report", "ascend", "cpu", "--annotate", "net.mindir", "notes.onnx", "-o", "r.html")
 
     model = onnx.load("notes.onnx")
     onnx.checker.check_model(model)
@@ -89,7 +79,7 @@ def test_annotated_model_is_onnx(folder, monkeypatch):
 
 def test_gradients_are_refused(folder):
     """A training step is exported by MindSpore itself."""
-    done = call("train-graph", folder / "net.mindir", "-o", folder / "step.onnx")
+    done = cli("train-graph", folder / "net.mindir", "-o", folder / "step.onnx")
 
     assert done.exit_code == 2
     assert "net.mindir: gradients are derived of ONNX models alone; export the training step" in done.stderr

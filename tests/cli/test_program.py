@@ -1,7 +1,5 @@
 """The command line: its output, its files, its exit codes."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json
@@ -16,21 +14,18 @@ import ml_dtypes
 import numpy as np
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
 from msdump import env
 from msdump.capture import Process
-from msdump.cli import main
 from msdump.cli.program import COMMANDS
 from msdump.frontends import mindspore
 from msdump.statistics import compiled
 from msdump.store.write import DiskFiles
 from tests import disks
 from tests.cli import terminal
-from tests.dump import settings
 from tests.texts import parsed
+from tests.world import GRAPHS, cli, write_config
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 MINI = str(GRAPHS / "mini.onnx")
 PROGRAM = [sys.executable, "-c", "from msdump.cli import main; main()"]
 
@@ -44,14 +39,9 @@ def config(tmp_path):
 
     def write(**changes):
         given = {"iteration": "0|2"} | changes
-        return str(settings.write(tmp_path / "data_dump.json", tmp_path / "dump", **given))
+        return str(write_config(tmp_path / "data_dump.json", tmp_path / "dump", **given))
 
     return write
-
-
-def call(*arguments):
-    """Run the program in this process."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 def saved(path, text):
@@ -75,7 +65,7 @@ class TestProgram:
     @pytest.mark.parametrize("name", COMMANDS)
     def test_command_has_a_help(self, name):
         """Each command explains itself and its options."""
-        done = call(name, "--help")
+        done = cli(name, "--help")
 
         assert (done.exit_code, done.stderr) == (0, "")
         assert f"Usage: msdump {name} [OPTIONS]" in done.stdout
@@ -103,11 +93,11 @@ class TestProgram:
 
     def test_version_is_told(self):
         """--version prints name and version."""
-        assert call("--version").stdout == "msdump 0.1.0\n"
+        assert cli("--version").stdout == "msdump 0.1.0\n"
 
     def test_unknown_command_gets_a_suggestion(self):
         """A misspelt command is answered with the commands and the closest one."""
-        done = call("chekc")
+        done = cli("chekc")
 
         assert done.exit_code == 2
         commands = ", ".join(COMMANDS)
@@ -116,7 +106,7 @@ class TestProgram:
     @pytest.mark.parametrize(("option", "has_traceback"), [((), False), (("-v",), True)])
     def test_traceback_only_with_v(self, tmp_path, option, has_traceback):
         """An error is one line; -v puts the traceback before it."""
-        done = call("run", tmp_path / "no.onnx", *option)
+        done = cli("run", tmp_path / "no.onnx", *option)
 
         words = f"msdump: error: {tmp_path}/no.onnx: the model cannot be read: No such file or directory\n"
         assert done.exit_code == 2
@@ -131,7 +121,7 @@ class TestProgram:
             raise ZeroDivisionError("division by zero")
 
         monkeypatch.setattr(mindspore, "load_checked", fail)
-        done = call("run", MINI)
+        done = cli("run", MINI)
 
         assert done.exit_code == 1
         assert done.stderr == (
@@ -146,7 +136,7 @@ class TestRun:
         """Without a configuration the model runs, nothing is written, and the summary says why."""
         monkeypatch.chdir(tmp_path)
 
-        done = call("run", MINI, "--steps", 3)
+        done = cli("run", MINI, "--steps", 3)
 
         first, *others = done.stdout.splitlines()
         assert done.exit_code == 0
@@ -165,7 +155,7 @@ class TestRun:
         monkeypatch.setenv(env.DUMP_CONFIG, config())
         monkeypatch.setenv(env.DEVICE_TARGET, "Ascend")
 
-        done = call("run", MINI, "--steps", 4)
+        done = cli("run", MINI, "--steps", 4)
 
         files = [path for path in (tmp_path / "dump").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
@@ -181,7 +171,7 @@ class TestRun:
         monkeypatch.setenv(env.DUMP_CONFIG, "/no/such.json")
         monkeypatch.setenv(env.DEVICE_TARGET, "GPU")
 
-        done = call("run", MINI, "--config", config(), "--device-target", "ascend", "--jit-level", "O1")
+        done = cli("run", MINI, "--config", config(), "--device-target", "ascend", "--jit-level", "O1")
 
         assert done.exit_code == 0
         assert len(list((tmp_path / "dump").rglob("*.float32.npy"))) == 13
@@ -217,7 +207,7 @@ class TestRun:
         """The summary says why tensors, iterations or the whole dump are missing."""
         model = saved(tmp_path / "m.onnx", text) if text else MINI
 
-        done = call("run", model, "--config", config(**changes), *options)
+        done = cli("run", model, "--config", config(**changes), *options)
 
         assert done.exit_code == 0
         assert words in done.stdout
@@ -233,7 +223,7 @@ class TestRun:
     )
     def test_selected_iterations_that_did_not_run(self, config, iterations, steps, words):
         """The summary names the selected iterations behind the last step, and the steps that reach them."""
-        done = call("run", MINI, "--config", config(iteration=iterations), "--steps", steps)
+        done = cli("run", MINI, "--config", config(iteration=iterations), "--steps", steps)
 
         assert done.exit_code == 0
         assert words == "".join(
@@ -252,7 +242,7 @@ class TestRun:
         monkeypatch.setenv(env.ENABLE_GE_DUMP, uses_ge)
         monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, "/elsewhere")
 
-        done = call("run", MINI, "--config", config(iteration="0"), "--path", "sub/../good", *device)
+        done = cli("run", MINI, "--config", config(iteration="0"), "--path", "sub/../good", *device)
 
         assert done.exit_code == 0, done.output
         assert f"into     {tmp_path}/good" in done.stdout
@@ -282,7 +272,7 @@ class TestRun:
         monkeypatch.chdir(tmp_path)
         np.savez("large.npz", x=np.full((1, 1, 6, 6), 1e38, np.float32))  # infinite in float16
 
-        done = call("run", MINI, "--inputs", "large.npz", "--path", "here", *options)
+        done = cli("run", MINI, "--inputs", "large.npz", "--path", "here", *options)
 
         assert done.exit_code == 0, done.output
         assert f"into     {tmp_path}/here" in done.stdout
@@ -309,7 +299,7 @@ class TestRun:
         monkeypatch.delenv(env.DUMP_CONFIG, raising=False)
         monkeypatch.chdir(tmp_path)
 
-        done = call("run", MINI, *(each.format(config=config()) for each in options))
+        done = cli("run", MINI, *(each.format(config=config()) for each in options))
 
         assert done.exit_code == 2
         assert words in done.stderr
@@ -321,7 +311,7 @@ class TestRun:
         monkeypatch.setenv(env.DIAGNOSTIC_DATA_PATH, base.format(folder=tmp_path))
         path = config()
 
-        texts = [call("run", MINI, "--config", path).stdout, call("check", path).stdout]
+        texts = [cli("run", MINI, "--config", path).stdout, cli("check", path).stdout]
 
         words = "MS_DIAGNOSTIC_DATA_PATH /elsewhere has no effect, because the configuration has a path"
         assert [is_named] * 2 == [words in text for text in texts]
@@ -332,7 +322,7 @@ class TestRun:
         for number, seed in enumerate((7, 7, 8)):
             mindspore._state = mindspore.ProcessState(Process())
             path = f"{tmp_path}/dump{number}"
-            call("run", MINI, "--config", config(path=path), "--seed", seed, "--steps", 3)
+            cli("run", MINI, "--config", config(path=path), "--seed", seed, "--steps", 3)
             dumps.append(tensors(Path(path), "Parameter.x.*"))
 
         first, same, other = [[array.tolist() for array in dump.values()] for dump in dumps]
@@ -345,7 +335,7 @@ class TestRun:
         text = "net () => (float[8] y) { n = RandomNormal <shape = [8]>() y = Neg(n) }"
         net, drawn = saved(tmp_path / "net.onnx", text), []
         for seed in (7, 7, 8):
-            call("run", net, "--seed", seed, "--save-outputs", tmp_path / "y.npz")
+            cli("run", net, "--seed", seed, "--save-outputs", tmp_path / "y.npz")
             drawn.append(np.load(tmp_path / "y.npz")["y"].tolist())
 
         assert drawn[0] == drawn[1]
@@ -355,9 +345,9 @@ class TestRun:
         """--dim gives a dynamic dimension its size, 1 is the default."""
         model = GRAPHS / "external_data.onnx"
 
-        call("run", model, "--config", config(path=f"{tmp_path}/one"))
+        cli("run", model, "--config", config(path=f"{tmp_path}/one"))
         mindspore._state = mindspore.ProcessState(Process())
-        call("run", model, "--config", config(path=f"{tmp_path}/five"), "--dim", "N=5")
+        cli("run", model, "--config", config(path=f"{tmp_path}/five"), "--dim", "N=5")
 
         shapes = [
             next(iter(tensors(tmp_path / name, "Parameter.x.*").values())).shape for name in ("one", "five")
@@ -369,7 +359,7 @@ class TestRun:
         x = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
         np.savez(tmp_path / "feeds.npz", x=x)
 
-        done = call("run", MINI, "--inputs", tmp_path / "feeds.npz", "--config", config(), "--steps", 3)
+        done = cli("run", MINI, "--inputs", tmp_path / "feeds.npz", "--config", config(), "--steps", 3)
 
         fed = tensors(tmp_path / "dump", "Parameter.x.*")
         assert done.exit_code == 0
@@ -401,7 +391,7 @@ class TestRun:
             np.save(tmp_path / "in.npy", arrays[0])
             (tmp_path / "in.npy").rename(tmp_path / "in.npz")
 
-        done = call("run", model, "--inputs", tmp_path / "in.npz", "--save-outputs", tmp_path / "y.npz")
+        done = cli("run", model, "--inputs", tmp_path / "in.npz", "--save-outputs", tmp_path / "y.npz")
 
         assert (done.exit_code, fault in done.stderr) == (2 if fault else 0, True)
         if not fault:
@@ -421,7 +411,7 @@ class TestRun:
         model = saved(tmp_path / "m.onnx", "g (float[2] x) => (float[2] y) { y = Neg(x) }")
         np.save(tmp_path / "in.npy", array)
 
-        done = call("run", model, "--inputs", tmp_path / "in.npy", "--save-outputs", tmp_path / "y.npz")
+        done = cli("run", model, "--inputs", tmp_path / "in.npy", "--save-outputs", tmp_path / "y.npz")
 
         assert (done.exit_code, fault in done.stderr) == (2 if fault else 0, True)
         if not fault:
@@ -433,7 +423,7 @@ class TestRun:
         model = saved(tmp_path / "m.onnx", "g (bfloat16[2] x) => (float[2] y) { y = Cast<to=1>(x) }")
         np.savez(tmp_path / "feeds.npz", x=np.array([1.5, -2], dtype))
 
-        done = call("run", model, "--inputs", tmp_path / "feeds.npz", "--config", config())
+        done = cli("run", model, "--inputs", tmp_path / "feeds.npz", "--config", config())
 
         assert done.exit_code == 0
         assert [1.5, -2] == tensors(tmp_path / "dump", "Cast.*output*")[
@@ -448,11 +438,11 @@ class TestRun:
         body = " ".join(f"o{kind} = Identity(i{kind})" for kind in kinds)
         model = saved(tmp_path / "m.onnx", f"g ({inputs}) => ({outputs}) {{ {body} }}")
 
-        assert call("run", model).exit_code == 0
+        assert cli("run", model).exit_code == 0
 
     def test_unused_kernels_are_named(self, config):
         """Items of kernels that matched nothing are named once, when the run is over."""
-        done = call("run", MINI, "--config", config(dump_mode=1, kernels=["Conv2D", "LSTM"]))
+        done = cli("run", MINI, "--config", config(dump_mode=1, kernels=["Conv2D", "LSTM"]))
 
         assert done.stderr.count("items of kernels that matched no operator that ran: LSTM") == 1
 
@@ -502,7 +492,7 @@ class TestRefusal:
             np.savez(tmp_path / "feeds.npz", **arrays)
             options = ("--inputs", tmp_path / "feeds.npz")
 
-        done = call("run", model, *options)
+        done = cli("run", model, *options)
 
         assert (done.exit_code, done.stdout) == (2, "")
         assert words in done.stderr
@@ -530,7 +520,7 @@ class TestRefusal:
         elif isinstance(content, dict):
             np.savez(path, **content)
 
-        done = call("run", MINI, "--inputs", path)
+        done = cli("run", MINI, "--inputs", path)
 
         assert (done.exit_code, done.stdout) == (2, "")
         assert f"msdump: error: {path}: {words}" in done.stderr
@@ -551,7 +541,7 @@ class TestRefusal:
         monkeypatch.chdir(tmp_path)
         np.savez("wrong.npz", stranger=np.zeros(2, np.float32))
 
-        done = call(
+        done = cli(
             "run", MINI, "--config", config(path=f"{tmp_path}/dump"), "--device-target", target, *options
         )
 
@@ -572,7 +562,7 @@ class TestRefusal:
     )
     def test_wrong_usage_is_refused(self, arguments, words):
         """A wrong command line is answered with the usage and the fault."""
-        done = call("run", *arguments)
+        done = cli("run", *arguments)
 
         assert done.exit_code == 2
         assert done.stderr.startswith("Usage: ")
@@ -580,7 +570,7 @@ class TestRefusal:
 
     def test_faulty_configuration_is_refused(self, config):
         """Every fault of the configuration is a line of its own."""
-        done = call("run", MINI, "--config", config(dump_mode=3, net_name="a b"))
+        done = cli("run", MINI, "--config", config(dump_mode=3, net_name="a b"))
 
         errors = [line for line in done.stderr.splitlines() if line.startswith("msdump: error: ")]
         assert (done.exit_code, done.stdout) == (2, "")
@@ -593,7 +583,7 @@ class TestRefusal:
     )
     def test_unknown_device_is_refused(self, option, value, allowed):
         """An unknown device or level is answered with the known ones."""
-        done = call("run", MINI, option, value)
+        done = cli("run", MINI, option, value)
 
         setting = option[2:].replace("-", "_")
         assert (done.exit_code, done.stdout) == (2, "")
@@ -601,7 +591,7 @@ class TestRefusal:
 
     def test_missing_configuration_names_the_option(self):
         """A --config that is not there is reported as such."""
-        done = call("run", MINI, "--config", "no.json")
+        done = cli("run", MINI, "--config", "no.json")
 
         assert done.exit_code == 2
         assert done.stderr == (
@@ -612,7 +602,7 @@ class TestRefusal:
         """A dump path below a file is reported before anything runs."""
         (tmp_path / "file").touch()
 
-        done = call("run", MINI, "--config", config(path=f"{tmp_path}/file/dump"))
+        done = cli("run", MINI, "--config", config(path=f"{tmp_path}/file/dump"))
 
         assert (done.exit_code, done.stdout) == (2, "")
         assert f"msdump: error: dump path '{tmp_path}/file/dump' cannot be created " in done.stderr
@@ -629,7 +619,7 @@ class TestFailure:
             " { a = Abs(x) b = Add(a, two) y = Gather(table, b) }",
         )
 
-        done = call("run", model, "--config", config())
+        done = cli("run", model, "--config", config())
 
         assert done.exit_code == 1
         assert "msdump: error: operator Default/Gather-op0 failed: " in done.stderr
@@ -649,7 +639,7 @@ class TestFailure:
             create(self, directory, name, buffers)
 
         monkeypatch.setattr(DiskFiles, "create", fail)
-        done = call("run", MINI, "--config", config())
+        done = cli("run", MINI, "--config", config())
 
         assert done.exit_code == 1
         assert done.stderr.count("No space left on device; free space, dump less or choose another path") == 1
@@ -660,7 +650,7 @@ class TestFailure:
         with disks.mounted(tmp_path / "small", "256k") as folder:
             path = str(folder / "dump")
             file = config(iteration="all", path=path, own={"on_write_error": "warn"})
-            done = call("run", MINI, "--steps", "99", "--config", file)
+            done = cli("run", MINI, "--steps", "99", "--config", file)
             files = [each for each in (folder / "dump").rglob("*") if each.is_file() and each.stat().st_size]
             steps = sum(any(each.iterdir()) for each in (folder / "dump/rank_0/Net/0").glob("[0-9]*"))
 
@@ -710,10 +700,10 @@ class TestOutputFiles:
     )
     def test_pipe_is_written_to(self, tmp_path, config, arguments, expected):
         """The reader of a pipe gets the whole file."""
-        call("run", MINI, "--config", config())
+        cli("run", MINI, "--config", config())
         os.mkfifo(tmp_path / "pipe")
         with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
-            done = call(*(part.format(dump=tmp_path / "dump") for part in arguments), tmp_path / "pipe")
+            done = cli(*(part.format(dump=tmp_path / "dump") for part in arguments), tmp_path / "pipe")
             try:
                 read, _ = reader.communicate(timeout=60)
             finally:
@@ -725,10 +715,10 @@ class TestOutputFiles:
 
     def test_pipe_is_refused(self, tmp_path, config):
         """A Parquet file cannot be written to a pipe, which stays."""
-        call("run", MINI, "--config", config())
+        cli("run", MINI, "--config", config())
         os.mkfifo(tmp_path / "pipe")
 
-        done = call("query", tmp_path / "dump", "select 1", "--parquet", tmp_path / "pipe")
+        done = cli("query", tmp_path / "dump", "select 1", "--parquet", tmp_path / "pipe")
 
         message = "not a regular file: a Parquet file cannot be written there; give another path"
         assert done.exit_code == 2
@@ -748,10 +738,10 @@ class TestOutputFiles:
     )
     def test_missing_directories(self, tmp_path, config, arguments):
         """No chain of directories is made, and the message names the first that is missing."""
-        call("run", MINI, "--config", config())
+        cli("run", MINI, "--config", config())
         typo = tmp_path / "no" / "folder"
 
-        done = call(*(part.format(dump=tmp_path / "dump", typo=typo) for part in arguments))
+        done = cli(*(part.format(dump=tmp_path / "dump", typo=typo) for part in arguments))
 
         assert done.exit_code != 0
         assert f"there is no directory '{tmp_path}/no'" in done.stderr
@@ -766,7 +756,7 @@ class TestTerminal:
         arguments = ["run", MINI, "--steps", "500"]
 
         code, shown = terminal.shown("-m", "msdump", *arguments, cwd=tmp_path)
-        done = call(*arguments)
+        done = cli(*arguments)
 
         assert 0 == code
         assert "iterations \x1b" in shown
@@ -790,7 +780,7 @@ TOO_LONG = 300 * "x"
 )
 def test_names_that_are_too_long(command, code, told):
     """A name that no file can have is answered like one that no file has."""
-    done = call(*command)
+    done = cli(*command)
 
     assert (code, f"msdump: error: {TOO_LONG}: {told}") == (
         done.exit_code,
@@ -886,7 +876,7 @@ class TestCheck:
         if model == HUGE:
             model = saved(tmp_path / "m.onnx", model)
 
-        done = call("check", config(**changes), *(() if model is None else ("--model", model)), *options)
+        done = cli("check", config(**changes), *(() if model is None else ("--model", model)), *options)
 
         assert done.exit_code == 0
         assert [] == [text for text in texts if text not in done.stdout], done.stdout
@@ -895,7 +885,7 @@ class TestCheck:
 
     def test_faults_are_all_named(self, config):
         """Every fault is a message and the exit code is 2."""
-        done = call("check", config(dump_mode=3, iteration="5-2", saved_data="tensors"))
+        done = cli("check", config(dump_mode=3, iteration="5-2", saved_data="tensors"))
 
         errors = [line for line in done.stderr.splitlines() if line.startswith("msdump: error: ")]
         assert (done.exit_code, done.stdout) == (2, "")
@@ -906,8 +896,8 @@ class TestCheck:
         """Without the compiled library, text and JSON say that numpy computes statistics."""
         monkeypatch.setattr(compiled, "KERNEL", None)
 
-        done = call("check", config())
-        document = json.loads(call("check", config(), "--json").stdout)
+        done = cli("check", config())
+        document = json.loads(cli("check", config(), "--json").stdout)
 
         words = document["plan"]["library"]
         assert words.startswith("numpy computes statistics, about 4 times slower")
@@ -915,7 +905,7 @@ class TestCheck:
 
     def test_unknown_dimension_is_refused(self, config):
         """A dimension that the model lacks is named beside the ones that it has."""
-        done = call("check", config(), "--model", DYNAMIC, "--dim", "M=4")
+        done = cli("check", config(), "--model", DYNAMIC, "--dim", "M=4")
 
         assert done.exit_code == 2
         assert "no dynamic dimension 'M'; they are N" in done.stderr
@@ -936,7 +926,7 @@ def test_number_of_the_environment_that_is_too_large(monkeypatch, variable, text
     """A number that no device or process has is reported with its variable before anything runs."""
     monkeypatch.setenv(variable, text)
 
-    result = call("run", MINI)
+    result = cli("run", MINI)
 
     assert 2 == result.exit_code
     assert message in result.stderr
@@ -945,7 +935,7 @@ def test_number_of_the_environment_that_is_too_large(monkeypatch, variable, text
 
 def test_operators_are_found_by_any_text(config):
     """``--find`` lists the operators that a text may mean and the item that selects them."""
-    result = call("check", config(), "--model", MINI, "--find", "fc")
+    result = cli("check", config(), "--model", MINI, "--find", "fc")
 
     assert 0 == result.exit_code
     _, found = result.stdout.split("\n\n")
@@ -953,7 +943,7 @@ def test_operators_are_found_by_any_text(config):
     assert "'fc': a module of 2 operators; write name-regex(Default/fc-Dense/.+)" == head
     names = ["Default/fc-Dense/MatMul-op0", "Default/fc-Dense/BiasAdd-op0"]
     assert names == [line.split()[1] for line in listed]
-    assert "--find needs --model" in call("check", config(), "--find", "fc").stderr
+    assert "--find needs --model" in cli("check", config(), "--find", "fc").stderr
 
 
 @pytest.mark.parametrize("command", ["check", "run", "diff"])
@@ -969,7 +959,7 @@ def test_sizes_that_do_not_fit_name_the_option(command, text, config, tmp_path):
     model = saved(tmp_path / "m.onnx", text)
     arguments = {"check": [config(), "--model", model], "run": [model], "diff": [model, model]}
 
-    done = call(command, *arguments[command])
+    done = cli(command, *arguments[command])
 
     assert "internal error" not in done.output
     if command == "check":

@@ -1,7 +1,5 @@
 """``msdump query`` and ``msdump pack``: questions, sources, statistics and views."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -10,15 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import duckdb
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.encode import DumpData, TensorInfo, dump_data, npy
+from tests.world import ROOT, cli
 
 
 @pytest.fixture
@@ -26,7 +22,7 @@ def ask():
     """Return a function that puts a question and returns the exit code, the rows and standard error."""
 
     def call(*arguments, **options):
-        done = CliRunner().invoke(main, ["query", *map(str, arguments), "--csv"], **options)
+        done = cli("query", *arguments, "--csv", **options)
         return done.exit_code, [*csv.reader(io.StringIO(done.stdout))][1:], done.stderr
 
     return call
@@ -58,7 +54,6 @@ def put():
     return write
 
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "ask-questions.md"
 QUESTIONS = {
     int(number): (title, question)
@@ -153,7 +148,7 @@ def test_page_has_twenty():
 def pack(sources, tmp_path_factory):
     """Return the path of a pack of the dumps and their comparison."""
     folder = tmp_path_factory.mktemp("pack") / "pack"
-    done = CliRunner().invoke(main, ["pack", *sources, "-out", str(folder)])
+    done = cli("pack", *sources, "-out", folder)
     assert (0, "") == (done.exit_code, done.stderr)
     return folder
 
@@ -163,9 +158,7 @@ def test_question(sources, pack, number):
     """The question of the page is answered without a warning, and by a pack as by the dumps."""
     title, question = QUESTIONS[number]
 
-    of_dumps, of_pack = (
-        CliRunner().invoke(main, ["query", *given, question, "--json"]) for given in (sources, [str(pack)])
-    )
+    of_dumps, of_pack = (cli("query", *given, question, "--json") for given in (sources, [str(pack)]))
 
     assert (0, "", 0) == (of_dumps.exit_code, of_dumps.stderr, of_pack.exit_code), title
     rows, again = (
@@ -254,7 +247,7 @@ def test_without_duckdb(dump, monkeypatch):
     """Where the extra is not installed, the message has the command that installs it."""
     monkeypatch.setitem(sys.modules, "duckdb", None)
 
-    done = CliRunner().invoke(main, ["query", str(dump), "select 1 from runs"])
+    done = cli("query", dump, "select 1 from runs")
 
     assert (2, "") == (done.exit_code, done.stdout)
     assert (
@@ -267,17 +260,17 @@ def test_no_rows(dump):
     """An answer without rows says so, and ends well; as csv it has its titles."""
     empty = ["query", str(dump), "select max from statistics where max > 100"]
 
-    shown = CliRunner().invoke(main, empty)
+    shown = cli(*empty)
 
     assert (0, "no rows\n") == (shown.exit_code, shown.stdout)
-    assert "max\n" == CliRunner().invoke(main, [*empty, "--csv"]).stdout
+    assert "max\n" == cli(*empty, "--csv").stdout
 
 
 def test_table_is_cut(dump):
     """Of many rows the first fifty are shown, and how to get the others; -v shows all."""
     question = ["query", str(dump), "select i from range(1000000) t(i)"]
 
-    lines = CliRunner().invoke(main, question).stdout.splitlines()
+    lines = cli(*question).stdout.splitlines()
 
     assert 55 == len(lines)
     assert "the first 50 rows; -v shows all, --csv, --json and --parquet hold all" == lines[-1]
@@ -287,7 +280,7 @@ def test_names_steer_no_terminal(dump):
     """Control characters and marks that turn the direction of writing are spelled out; brackets stay."""
     question = r"select 'a' || chr(27) || '[31m' || chr(8238) || '<script>[bold]:smile:' as name"
 
-    shown = CliRunner().invoke(main, ["query", str(dump), question]).stdout
+    shown = cli("query", dump, question).stdout
 
     assert r"a\x1b[31m\u202e<script>[bold]:smile:" in shown
 
@@ -300,7 +293,7 @@ def test_document(dump):
         ", [timestamptz '2026-01-02 03:04:05+02'] as z"
     )
 
-    document = json.loads(CliRunner().invoke(main, ["query", str(dump), question, "--json"]).stdout)
+    document = json.loads(cli("query", dump, question, "--json").stdout)
 
     assert ["DOUBLE", "DOUBLE", "INTEGER[]"] == [column["type"] for column in document["columns"]][:3]
     assert [
@@ -323,9 +316,7 @@ def test_parquet(dump, answered, tmp_path):
     """The answer is written as a Parquet file, which DuckDB reads back with its types."""
     path = tmp_path / "it's.parquet"
 
-    done = CliRunner().invoke(
-        main, ["query", str(dump), "--parquet", str(path), "select max, shape from statistics; "]
-    )
+    done = cli("query", dump, "--parquet", path, "select max, shape from statistics; ")
 
     assert (0, f"written   {path} (1 rows)\n") == (done.exit_code, done.stdout)
     quoted = str(path).replace("'", "''")
@@ -336,7 +327,7 @@ def test_from_standard_input(dump):
     """Without a question the SQL comes from a pipe; the last statement is answered."""
     script = "create table high as select * from statistics where max > 5;\nselect count(*) as n from high;\n"
 
-    done = CliRunner().invoke(main, ["query", str(dump), "--csv"], input=script)
+    done = cli("query", dump, "--csv", input=script)
 
     assert (0, "n\n1\n") == (done.exit_code, done.stdout)
 
@@ -351,7 +342,7 @@ def test_views_are_listed(dump, answered):
 
 def test_pack_refuses_what_is_there(dump):
     """A directory that holds something is no place for a pack."""
-    done = CliRunner().invoke(main, ["pack", str(dump), "-out", str(dump)])
+    done = cli("pack", dump, "-out", dump)
 
     assert 2 == done.exit_code
     assert "holds files already; remove them first" in done.stderr
@@ -360,7 +351,7 @@ def test_pack_refuses_what_is_there(dump):
 def test_pack_of_dumps_and_packs(dump, answered, tmp_path):
     """A pack and a dump are queried together; labels of the pack stay, under any name of it."""
     pack = tmp_path / "it's a pack"
-    done = CliRunner().invoke(main, ["pack", f"old={dump}", "-out", str(pack), "--json"])
+    done = cli("pack", f"old={dump}", "-out", pack, "--json")
 
     assert {"statistics": 1, "files": 1, "runs": 1} == json.loads(done.stdout)["rows"]
     rows = answered(pack, f"new={dump}", "select dump, max, directory from statistics order by dump")
@@ -397,7 +388,7 @@ def test_damaged_pack(put, ask, tmp_path, damage, options):
     """A file of a pack that cannot be read is left out by name with exit code 1; other ranks answer."""
     for rank in (0, 1):
         put(tmp_path / "dump" / PLACE.replace("rank_0", f"rank_{rank}"), STATISTICS)
-    CliRunner().invoke(main, ["pack", str(tmp_path / "dump"), "-out", str(tmp_path / "pack")])
+    cli("pack", tmp_path / "dump", "-out", tmp_path / "pack")
     damaged = next((tmp_path / "pack/statistics/rank=0").iterdir())
     damage(damaged)
 
@@ -412,7 +403,7 @@ def test_pack_of_irregular_statistics(put, answered, tmp_path):
     """A pack holds every row and cell that can be read; others are reported when it is made."""
     path = put(tmp_path / "dump" / PLACE, f"{STATISTICS}Mul,Default_Mul-op0\n{STATISTICS}Mul,b,0,0,9")
 
-    done = CliRunner().invoke(main, ["pack", str(tmp_path / "dump"), "-out", str(tmp_path / "pack")])
+    done = cli("pack", tmp_path / "dump", "-out", tmp_path / "pack")
 
     assert (1, 2) == (done.exit_code, len(done.stderr.splitlines())), done.stderr
     assert f"{path}: the last row has no line feed yet and is left out" in done.stderr
@@ -429,10 +420,7 @@ def test_ten_million_rows(put, answered, tmp_path):
     question = "select count(*), count(distinct iteration), sum(max) from statistics"
     assert [["10000000", "20", "60000000.0"]] == answered(tmp_path / "dump", question)
     path = tmp_path / "all.parquet"
-    done = CliRunner().invoke(
-        main,
-        ["query", str(tmp_path / "dump"), "--parquet", str(path), "from statistics select iteration, max"],
-    )
+    done = cli("query", tmp_path / "dump", "--parquet", path, "from statistics select iteration, max")
     assert f"written   {path} (10,000,000 rows)\n" == done.stdout
 
 
@@ -472,7 +460,7 @@ def test_a_number_that_no_column_holds(dump, put, tmp_path, command):
     put(dump / PLACE.replace("/3/", f"/{number}/"), STATISTICS)
     asked = ["select * from statistics", "--csv"] if command == "query" else ["-out", str(tmp_path / "pack")]
 
-    done = CliRunner().invoke(main, [command, str(dump), *asked])
+    done = cli(command, dump, *asked)
 
     assert f"rank_0/Net/0/{number}: iteration {number} is no number of 64 bits; it is left out" in done.stderr
     assert ("1 statistics" if command == "pack" else "Default_Add-op0") in done.stdout
@@ -805,7 +793,7 @@ def test_comparison(put, answered, tmp_path):
     for dump, high in (("good", 3.0), ("bad", 9.0)):
         put(tmp_path / dump / "rank_0/Net/0/0" / named(), np.array([1, 2, high], np.float32))
     both = [str(tmp_path / "bad"), str(tmp_path / "good")]
-    done = CliRunner().invoke(main, ["compare", *both, "--json", "-out", str(tmp_path / "tables")])
+    done = cli("compare", *both, "--json", "-out", tmp_path / "tables")
     put(tmp_path / "result.json", done.stdout)
 
     columns = "op_type, op_name, io, slot, verdict, operator_verdict, dtype, shape, iteration, rank"

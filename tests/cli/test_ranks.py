@@ -1,16 +1,12 @@
 """``msdump run`` as several ranks of one process, and as the rank that a launcher says."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli.program import main
 from tests.communication.models import collective, model, one, saved
-from tests.dump import settings
+from tests.world import cli, write_config
 
 pytestmark = pytest.mark.usefixtures("fresh", "quiet")
 
@@ -19,8 +15,8 @@ pytestmark = pytest.mark.usefixtures("fresh", "quiet")
 def run(tmp_path, monkeypatch):
     """Return a function that runs ``msdump run`` with a configuration that dumps below ``dump``."""
     monkeypatch.chdir(tmp_path)
-    settings.write(tmp_path / "dump.json", tmp_path / "dump", support_device=[0, 1])
-    return lambda *arguments: CliRunner().invoke(main, ["run", *arguments, "--config", "dump.json"])
+    write_config(tmp_path / "dump.json", tmp_path / "dump", support_device=[0, 1])
+    return lambda *arguments: cli("run", *arguments, "--config", "dump.json")
 
 
 def tensors(folder, pattern):

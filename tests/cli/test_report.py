@@ -1,30 +1,25 @@
 """``msdump report``: its document, its page, and the problems that it names."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import io
 import json
 import re
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import msdump
-from msdump.cli import main
 from msdump.encode import npy
 from msdump.errors import visible
 from msdump.look.report.page import rendering
-from tests.dump import settings
 from tests.judge import dumped
 from tests.texts import parsed
+from tests.world import ROOT, cli, common_settings, write_config
 
 HEAD = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
@@ -62,7 +57,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
-        return CliRunner().invoke(main, ["report", *map(str, arguments)], catch_exceptions=False)
+        return cli("report", *arguments, catch_exceptions=False)
 
     return call
 
@@ -153,7 +148,7 @@ def test_csv_holds_the_same(put, run, document):
 def test_csv_has_one_width(tmp_path, run):
     """A row of the csv has as many cells as the titles, also of an operator without tensors."""
     model = parsed("g (float[2,2] x) => (y) { [Relu] a = Relu(x) [Neg] y = Neg(a) }")
-    common = settings.common(tmp_path / "dump") | {"dump_mode": 1, "kernels": ["ReLU"]}
+    common = common_settings(tmp_path / "dump") | {"dump_mode": 1, "kernels": ["ReLU"]}
     blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
     network = msdump.load(model, config=blocks, context={"device_target": "Ascend"})
     network.run({"x": np.ones((2, 2), np.float32)})
@@ -202,7 +197,7 @@ def test_left_out_and_configured(put, document, tmp_path):
         "saved_data": "statistic",
         "input_output": 2,
     }
-    settings.write(root / "rank_0/.dump_metadata/data_dump.json", "/dump", **given)
+    write_config(root / "rank_0/.dump_metadata/data_dump.json", "/dump", **given)
     (root / "rank_0/.dump_metadata/config.json").write_text('{"device_target": "GPU", "ms_version": "2.7.0"}')
 
     facts = {each["subject"]: each["words"] for each in document(root)["facts"]}
@@ -210,9 +205,6 @@ def test_left_out_and_configured(put, document, tmp_path):
     assert "0, 5-8" in facts["configured iterations"] or "0|5-8" in facts["configured iterations"]
     assert '"ms_version": "2.7.0"' in facts["device"]
     assert "1: 0" == facts["ranks"]
-
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def unpacked(chunk):
@@ -329,7 +321,7 @@ def test_no_source_of_a_graph(run, tmp_path, monkeypatch):
     monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(tmp_path))
     config = ROOT / "sample_nets/lenet/data_dump.json"
     arguments = ["run", str(ROOT / "graphs/lenet.onnx"), "--config", str(config), "--device-target", "Ascend"]
-    assert 0 == CliRunner().invoke(main, arguments).exit_code
+    assert 0 == cli(*arguments).exit_code
 
     whole, without = (
         json.loads(run(tmp_path / "debug_dump", *options, "--json").stdout)
@@ -592,7 +584,7 @@ def test_torn_file_of_a_failure(document, tmp_path):
 def test_what_is_there_because_it_went_wrong(put, document, tmp_path, monkeypatch, mode, kind):
     """Where a configuration dumps only operators that fail or overflow, each one in the dump is reported."""
     monkeypatch.setenv("DEVICE_TARGET", "Ascend")
-    settings.write(tmp_path / "config.json", tmp_path, op_debug_mode=mode)
+    write_config(tmp_path / "config.json", tmp_path, op_debug_mode=mode)
     put(0, [(CONV, "input", 0, 1)])
     root = put(2, [(CONV, "input", 0, 1), (RELU, "input", 0, 65504)])
 

@@ -1,16 +1,13 @@
 """Several runs in one path: each stands by itself, the newest is read, and another one can be chosen."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from msdump import open_dump
-from msdump.cli import main
 from msdump.errors import DumpReadError
+from tests.world import cli
 
 FIRST, SECOND, LATER = "20240131120000", "20240131120500", "20240131120501"
 NAME = "Add.Default_Add-op0.2.0.{}.output.0.ND.float32.npy"
@@ -68,7 +65,7 @@ def dump(request, tmp_path, monkeypatch):
 
 def run(*arguments):
     """Run a command; return its exit code, standard output and standard error."""
-    done = CliRunner().invoke(main, [*map(str, arguments)])
+    done = cli(*arguments)
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -1,22 +1,18 @@
 """``msdump show FILE`` and ``msdump show DUMP OPERATOR``: a tensor in the terminal."""
 
-from __future__ import annotations
-
 import json
 from types import MappingProxyType
 
 import numpy as np
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from msdump.cli import main
 from msdump.encode import dump_data
 from msdump.look import Extreme, Strangers, inspect
-from tests.dump import settings
+from tests.world import cli, common_settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -33,7 +29,7 @@ g (float[2, 3] x) => (float[2, 3] y)
 
 def show(*arguments):
     """Return exit code and printed text of the command."""
-    done = CliRunner().invoke(main, ["show", *map(str, arguments)])
+    done = cli("show", *arguments)
     return done.exit_code, done.stdout, done.stderr
 
 
@@ -54,7 +50,7 @@ def dump(tmp_path):
     """Return a function that dumps two steps of a model, with keys of the configuration changed."""
 
     def make(e2e=MappingProxyType({"enable": True}), /, **changes):
-        blocks = {"common_dump_settings": settings.common(tmp_path / "dump", **changes)}
+        blocks = {"common_dump_settings": common_settings(tmp_path / "dump", **changes)}
         if e2e is not None:
             blocks["e2e_dump_settings"] = dict(e2e)
         (tmp_path / "data_dump.json").write_text(json.dumps(blocks), encoding="utf-8")
@@ -62,7 +58,7 @@ def dump(tmp_path):
         np.savez(tmp_path / "x.npz", x=np.array([[1, 1, 0], [1, 1, -1]], np.float32))
         arguments = ("--config", tmp_path / "data_dump.json", "--inputs", tmp_path / "x.npz", "--steps", 2)
         line = ["run", tmp_path / "m.onnx", "--device-target", "Ascend", *arguments]
-        done = CliRunner().invoke(main, [*map(str, line)])
+        done = cli(*line)
         assert 0 == done.exit_code, done.output
         return tmp_path / "dump"
 

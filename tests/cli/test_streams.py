@@ -1,7 +1,5 @@
 """Names that would steer a terminal: text for people spells them out, text for programs keeps them."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import io
@@ -15,13 +13,11 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
 from msdump import errors
-from msdump.cli import main
 from tests.cli.terminal import shown
-from tests.dump import settings
 from tests.texts import parsed
+from tests.world import cli, write_config
 
 PACKAGE = Path(errors.__file__).parent
 STEERING = "\x1b[31m\x1b]0;title\x07\x00\u202e\u2028"
@@ -29,11 +25,6 @@ SPELLED = r"\x1b[31m\x1b]0;title\x07\x00\u202e\u2028"
 OPERATOR = f"Default/sc{STEERING}/ReLU-op0"
 
 pytestmark = pytest.mark.usefixtures("fresh")
-
-
-def call(*arguments):
-    """Run the program in this process."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +36,9 @@ def place(tmp_path_factory):
     for node in model.graph.node:
         node.name = f"sc{STEERING}/{node.op_type}"
     onnx.save(model, folder / "model.onnx")
-    settings.write(folder / "dump.json", folder / "dump", saved_data="full")
+    write_config(folder / "dump.json", folder / "dump", saved_data="full")
     made = ("--config", folder / "dump.json", "--device-target", "Ascend")
-    assert 0 == call("run", folder / "model.onnx", *made).exit_code
+    assert 0 == cli("run", folder / "model.onnx", *made).exit_code
     shutil.copytree(folder / "dump", folder / "other")
     (path,) = (folder / "other").rglob("ReLU*.output.0.*.npy")
     np.save(path, np.full((2, 3), 7, np.float32))
@@ -76,7 +67,7 @@ COMMANDS = {
 def test_text_for_people(place, tmp_path, command):
     """No name of an operator, a file, an option or a question reaches a terminal as it is."""
     name = OPERATOR.replace("\x00", "")
-    done = call(*shlex.split(command.format(place=place, out=tmp_path, name=name)))
+    done = cli(*shlex.split(command.format(place=place, out=tmp_path, name=name)))
 
     told = done.stdout + done.stderr
     assert set() == {each for each in told if not each.isprintable()} - {"\n"}
@@ -86,9 +77,9 @@ def test_text_for_people(place, tmp_path, command):
 def test_text_for_programs(place, tmp_path):
     """Csv, JSON and files keep a name."""
     question = "select full_name from operators where op_type = 'ReLU'"
-    rows = csv.reader(io.StringIO(call("query", place / "dump", question, "--csv").stdout, newline=""))
-    document = json.loads(call("query", place / "dump", question, "--json").stdout)
-    call("compare", place / "dump", place / "other", "-out", tmp_path)
+    rows = csv.reader(io.StringIO(cli("query", place / "dump", question, "--csv").stdout, newline=""))
+    document = json.loads(cli("query", place / "dump", question, "--json").stdout)
+    cli("compare", place / "dump", place / "other", "-out", tmp_path)
     (table,) = tmp_path.glob("*.csv")
 
     assert [["full_name"], [OPERATOR]] == list(rows)

@@ -1,20 +1,13 @@
 """``msdump run --trace``: when operators ran and files were written, as Perfetto and Chrome read it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from msdump import tracing
-from msdump.cli import main
-from tests.dump import settings
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.world import ROOT, cli, write_config
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -23,12 +16,12 @@ pytestmark = pytest.mark.usefixtures("fresh")
 def traced(tmp_path, monkeypatch):
     """Return a function that runs a model with a trace and returns its events."""
     monkeypatch.setenv("MS_DIAGNOSTIC_DATA_PATH", str(tmp_path))
-    settings.write(tmp_path / "c.json", "", is_synchronous=False, support_device=[0, 1])
+    write_config(tmp_path / "c.json", "", is_synchronous=False, support_device=[0, 1])
 
     def run(model, *arguments, code=0):
         path = tmp_path / "trace.json"
         line = ["run", str(ROOT / "graphs" / model), "--trace", str(path), *map(str, arguments)]
-        done = CliRunner().invoke(main, line)
+        done = cli(*line)
         assert code == done.exit_code, done.output
         assert tracing.active() is None
         return json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
@@ -141,7 +134,7 @@ def test_a_trace_that_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").touch()
     line = ["run", str(ROOT / "graphs" / "mini.onnx"), "--trace", str(tmp_path / "file" / "t.json")]
 
-    done = CliRunner().invoke(main, line)
+    done = cli(*line)
 
     assert 1 == done.exit_code
     assert "cannot write" in done.stderr

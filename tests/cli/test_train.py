@@ -1,17 +1,13 @@
 """``msdump run --train``: steps of training from the command line, their losses, and states in files."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.graph import loader
 from msdump.judge import inputs
 from tests import steps
-from tests.dump import settings
+from tests.world import cli, write_config
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -34,7 +30,7 @@ def batch(tmp_path):
 
 def call(*arguments):
     """Run the program in this process."""
-    return CliRunner().invoke(main, ["run", *map(str, arguments)])
+    return cli("run", *arguments)
 
 
 def losses(done):
@@ -91,7 +87,7 @@ def test_a_state_is_loaded_for_inference(model, batch, tmp_path):
         "step": np.zeros(1, np.int32),
     }
     np.savez(tmp_path / "state.npz", **state)
-    settings.write(tmp_path / "dump.json", tmp_path / "dump")
+    write_config(tmp_path / "dump.json", tmp_path / "dump")
 
     done = call(
         *(model, "--inputs", batch, "--load-state", tmp_path / "state.npz"),
@@ -191,12 +187,9 @@ def test_made_up_labels_of_inference_are_class_indices():
 
 def test_check_previews_the_training_step(model, tmp_path):
     """``check --train`` lists the operators of the step, without it of inference."""
-    path = settings.write(tmp_path / "dump.json", tmp_path / "dump")
+    path = write_config(tmp_path / "dump.json", tmp_path / "dump")
 
-    inference, training = (
-        CliRunner().invoke(main, ["check", str(path), "--model", str(model), *options])
-        for options in ([], ["--train"])
-    )
+    inference, training = (cli("check", path, "--model", model, *options) for options in ([], ["--train"]))
 
     assert [0, 0] == [inference.exit_code, training.exit_code], training.stderr
     assert "ApplyMomentum" not in inference.stdout

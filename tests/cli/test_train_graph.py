@@ -1,22 +1,17 @@
 """``msdump train-graph``: its files, and its refusals."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import onnx.parser
 import pytest
-from click.testing import CliRunner
 
 import msdump
-from msdump.cli import main
 from msdump.training import write_step
 from msdump.training.optimizers import Momentum
 from msdump.training.rules import RULES
-from tests.dump import settings
 from tests.training.mlp import batch, mlp
-from tests.training.test_parameter_groups import decoder
+from tests.world import cli, write_config
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -31,7 +26,7 @@ def model(tmp_path):
 
 def call(*arguments):
     """Run the command in this process."""
-    return CliRunner().invoke(main, ["train-graph", *map(str, arguments)])
+    return cli("train-graph", *arguments)
 
 
 def test_written_step_trains(tmp_path, model):
@@ -208,14 +203,12 @@ def test_losses_without_a_reduction(tmp_path, model, monkeypatch):
     # every loss is above a thousandth of the one before
     watched = {"watch": [{"condition": "loss_spike", "after": 1, "growth_gt": 1e-3}]}
     rules.write_text(json.dumps(watched), encoding="utf-8")
-    config = settings.write(tmp_path / "dump.json", dump, own=watched)
+    config = write_config(tmp_path / "dump.json", dump, own=watched)
     monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", str(config))
     call(model, "-o", step, "--loss", "l1:none", "--loss-scale", "dynamic:8", "--dim", "N=3")
 
-    run = CliRunner().invoke(
-        main, ["run", str(step), "--train", "--steps", "4", "--save-outputs", str(saved)]
-    )
-    found = CliRunner().invoke(main, ["watch", str(dump), "--rules", str(rules), "-j", "1"])
+    run = cli("run", step, "--train", "--steps", "4", "--save-outputs", saved)
+    found = cli("watch", dump, "--rules", rules, "-j", "1")
 
     assert run.exit_code == 0, run.output
     (line,) = (line for line in run.stdout.splitlines() if line.startswith("loss "))
@@ -223,28 +216,3 @@ def test_losses_without_a_reduction(tmp_path, model, monkeypatch):
     assert pytest.approx(losses.mean(), rel=1e-6) == float(line.split()[-1])
     assert "_loss_fn-L1Loss/Abs-op0 output.0" in run.stderr
     assert "_loss_fn-L1Loss/Abs-op0 output.0" in found.stdout
-
-
-def test_decoder_learns_in_groups_with_a_clipped_norm(tmp_path):
-    """From the command line: no decay for norms and biases, a norm of the sum of two batches' gradients."""
-    step, inputs = tmp_path / "step.onnx", tmp_path / "inputs.npz"
-    onnx.save(decoder(), tmp_path / "decoder.onnx")
-    ids = np.array([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]])
-    np.savez(inputs, inputs0=ids, inputs1=np.roll(ids, -1, axis=1).astype(np.int32))
-
-    made = call(
-        *(tmp_path / "decoder.onnx", "-o", step, "--optimizer", "adamw:0.03,weight_decay=0.1"),
-        *("--group", "norm*=weight_decay=0", "--group", "*.bias=weight_decay=0"),
-        *("--group", "embed*=learning_rate=0.1"),
-        *("--accumulate", "mean:2", "--clip-gradients", "global_norm:1.0"),
-    )
-    run = ["run", str(step), "--train", "--inputs", str(inputs), "--save-state", str(tmp_path / "state.npz")]
-    ran = CliRunner().invoke(main, [*run, "--steps", "40", "-v"])
-
-    assert (0, 0) == (made.exit_code, ran.exit_code), made.output + ran.output
-    (line,) = (line for line in ran.stdout.splitlines() if line.startswith("loss"))
-    losses = [float(text) for text in line.split()[1:]]
-    assert losses[-1] < losses[0] / 4
-    assert losses[0::2] == losses[1::2]  # the same batch, and an update in each second step
-    state = np.load(tmp_path / "state.npz")
-    assert (41, 20) == (int(state["counter_"]), int(state["global_step"].item()))

@@ -1,13 +1,12 @@
 """``msdump trend``: statistics of tensors over the iterations of a dump."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from msdump.cli import documents, main
 from msdump.cli import trend as trend_command
+from tests.world import cli
 
 START = 1795219089580885
 HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,NaN Count"
@@ -26,7 +25,7 @@ def statistics(folder, *largest, first=START, name="Default_fc1-Dense_MatMul-op0
 
 def trend(dump, *arguments):
     """Call the command and return the exit code and its lines."""
-    done = CliRunner().invoke(main, ["trend", str(dump), *arguments])
+    done = cli("trend", dump, *arguments)
     return done.exit_code, done.stdout.splitlines(), done.stderr
 
 
@@ -73,7 +72,7 @@ def test_a_torn_file(tmp_path):
     path.write_bytes(path.read_bytes()[:-3])
 
     code, lines, errors = trend(tmp_path, "a", "--stat", "max,min")
-    document = CliRunner().invoke(main, ["trend", str(tmp_path), "a", "--stat", "max", "--json"])
+    document = cli("trend", tmp_path, "a", "--stat", "max", "--json")
 
     assert (1, ["0          0    -3", "1          1    -3", "2          -    -"]) == (code, lines[2:5])
     assert 1 == errors.count("error: ")
@@ -90,7 +89,7 @@ def test_ranks_executions_and_passes(tmp_path):
         statistics(folder, "1")
         statistics(folder, "2", first=START + 1000)
 
-    done = CliRunner().invoke(main, ["trend", str(tmp_path), "*", "--stat", "max", "--json"])
+    done = cli("trend", tmp_path, "*", "--stat", "max", "--json")
     document = documents.model(trend_command.DOCUMENT).model_validate_json(done.stdout)
     points = [
         (series.rank, point.iteration, point.execution, point.pass_number, point.values["max"])

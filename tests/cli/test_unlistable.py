@@ -1,16 +1,13 @@
 """A directory of a dump that may not be listed is reported by every command that walks the tree."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
+from tests.world import cli
 
 NAME = "rank_0/Net/0/{}/Add.a{}.0.0.{}.output.0.DefaultFormat.float32.npy"
 WARNED, REFUSED = "msdump: warning: ", "msdump: error: "
@@ -63,7 +60,7 @@ def _refusing(function, folder):
 )
 def test_what_may_not_be_listed_is_told(told, code, arguments, closed):
     """A command says which directory it is, whether it goes on without it or not."""
-    done = CliRunner().invoke(main, arguments)
+    done = cli(*arguments)
     assert code == done.exit_code, done.stderr
     assert [] != [
         line for line in done.stderr.splitlines() if line.startswith(told) and f"{closed}: Permission" in line
@@ -72,7 +69,7 @@ def test_what_may_not_be_listed_is_told(told, code, arguments, closed):
 
 def test_the_tree_shows_it_in_its_place():
     """The tree of a dump has a line in place of the directory's contents."""
-    done = CliRunner().invoke(main, ["show", "mine"])
+    done = cli("show", "mine")
     assert 1 == done.exit_code
     lines = list(map(str.strip, done.stdout.splitlines()))
     assert "(Permission denied)" == lines[lines.index("1/") + 1]
@@ -82,5 +79,5 @@ def test_a_directory_below_is_told_when_a_dump_is_looked_for(tmp_path, closed):
     """A directory above a dump that cannot be listed is an error that names it."""
     outside = tmp_path / "outside" / closed
     outside.mkdir(parents=True)
-    done = CliRunner().invoke(main, ["query", str(outside.parent), "select 1"])
+    done = cli("query", outside.parent, "select 1")
     assert (2, f"msdump: error: {outside}: Permission denied\n") == (done.exit_code, done.stderr)

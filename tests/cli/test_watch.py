@@ -1,7 +1,5 @@
 """``msdump watch``: rules on finished dumps of every mode, hits, undecided rules, exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path
@@ -9,17 +7,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
 from msdump.capture import Process
-from msdump.cli import documents, main
+from msdump.cli import documents
 from msdump.cli import watch as watch_command
 from msdump.config.acl import plan
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.session import Network
-from tests.dump import settings
+from tests.world import cli, common_settings
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -53,11 +50,11 @@ def dumped(tmp_path):
         onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
         np.savez(tmp_path / "x.npz", x=INPUT)
         changes = {"support_device": [0, 1], **blocks.get("common_dump_settings", {}), **common}
-        everything = settings.common(tmp_path / "dump", **changes)
+        everything = common_settings(tmp_path / "dump", **changes)
         (tmp_path / "c.json").write_text(json.dumps({**blocks, "common_dump_settings": everything}))
         arguments = ["run", f"{tmp_path}/m.onnx", "--config", f"{tmp_path}/c.json", "--steps", str(steps)]
         arguments += ["--inputs", f"{tmp_path}/x.npz", "--device-target", target, *options]
-        done = CliRunner().invoke(main, arguments + (["--jit-level", level] if level else []))
+        done = cli(*(arguments + (["--jit-level", level] if level else [])))
         assert done.exit_code == 0, done.output
         return everything["path"]
 
@@ -71,7 +68,7 @@ def watched(tmp_path):
     def watch(path, *rules, json_too=False, options=()):
         (tmp_path / "rules.json").write_text(json.dumps(rules))
         arguments = ["watch", path, "--rules", f"{tmp_path}/rules.json", *options]
-        done = CliRunner().invoke(main, arguments + (["--json"] if json_too else []))
+        done = cli(*(arguments + (["--json"] if json_too else [])))
         if not json_too:
             return done.exit_code, done.output
         documents.model(watch_command.DOCUMENT).model_validate_json(done.stdout)
@@ -268,7 +265,7 @@ def test_run_tells_what_the_history_dropped(limit, expected, dumped, tmp_path, m
 
     monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))
     arguments = ["run", f"{tmp_path}/m.onnx", "--config", f"{tmp_path}/w.json", "--steps", "3"]
-    done = CliRunner().invoke(main, [*arguments, "--inputs", f"{tmp_path}/x.npz"])
+    done = cli(*arguments, "--inputs", f"{tmp_path}/x.npz")
 
     told = [line for line in done.output.splitlines() if line.startswith(("dumped", "dropped"))]
     assert len(expected) == len(told), done.output

@@ -1,7 +1,5 @@
 """Fixtures of the tests of ranks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.communication import launching

@@ -1,7 +1,5 @@
 """Starts Python programs as ranks of MPI, on this machine alone."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil
@@ -13,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.world import ROOT
 
 _BESIDE = Path(sys.executable).parent / "mpirun"
 MPIRUN = str(_BESIDE) if _BESIDE.exists() else shutil.which("mpirun")

@@ -1,11 +1,9 @@
 """Small models with collectives."""
 
-from __future__ import annotations
-
 import onnx
 from onnx import TensorProto, helper
 
-from tests.dump import settings
+from tests.world import common_settings
 
 MINDSPORE = "mindspore.ops"
 
@@ -48,7 +46,7 @@ def one(op_type, *, x=(4, 6), of=TensorProto.FLOAT, domain=MINDSPORE, **attribut
 def configuration(path, *, enable=True, **changes):
     """Return a configuration by which two ranks dump everything below a path."""
     return {
-        "common_dump_settings": settings.common(path, support_device=[0, 1], **changes),
+        "common_dump_settings": common_settings(path, support_device=[0, 1], **changes),
         "e2e_dump_settings": {"enable": enable, "trans_flag": True},
     }
 

@@ -1,7 +1,5 @@
 """Collectives of ranks that are threads, against numpy."""
 
-from __future__ import annotations
-
 import functools
 import operator
 import re

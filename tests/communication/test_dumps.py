@@ -1,12 +1,9 @@
 """Dumps of ranks: directories, devices, the inputs and outputs of collectives, and how readers take them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +12,7 @@ from onnx import TensorProto, helper
 import msdump
 from msdump import communication
 from tests.communication.models import collective, configuration, model, one, saved
-
-ROOT = Path(__file__).parents[2]
+from tests.world import ROOT
 
 ASCEND = {"device_target": "Ascend"}
 CONTEXTS = {

@@ -1,14 +1,11 @@
 """Ranks that do not agree, do not come, or fail: the others end in time, with an error that names them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +15,8 @@ import msdump
 from msdump import communication
 from msdump.errors import ExecutionError, InputError, RankError
 from tests.communication.models import collective, configuration, model, one, saved
+from tests.world import ROOT
 
-ROOT = Path(__file__).parents[2]
 HEAD = "operator Default/AllReduce-op0 failed: "
 GROUP = "hccl_world_group"
 

@@ -1,7 +1,5 @@
 """Ranks that are processes of MPI."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -19,7 +17,7 @@ from msdump import communication
 from msdump.errors import RankError
 from tests.communication import launching
 from tests.communication.models import collective, model, one, saved
-from tests.dump import settings
+from tests.world import common_settings
 
 RESULTS = """
 import sys
@@ -105,7 +103,7 @@ def steps(tmp_path):
     """Write a network that computes and then exchanges, and a configuration that dumps it."""
     relu = helper.make_node("Relu", ["x"], ["r"], name="relu")
     saved(tmp_path / "net.onnx", model([relu, collective("AllReduce", ("r",))]))
-    common = settings.common(tmp_path / "dump", support_device=[0, 1])
+    common = common_settings(tmp_path / "dump", support_device=[0, 1])
     blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": False, "trans_flag": True}}
     (tmp_path / "dump.json").write_text(json.dumps(blocks))
     return lambda what, after=0.0, limit=60: launching.python(

@@ -1,7 +1,5 @@
 """``ranks_disagree`` while ranks run: warnings, files, and ranks that do not come."""
 
-from __future__ import annotations
-
 import json
 import logging
 
@@ -16,7 +14,7 @@ from tests import steps
 from tests.communication import launching
 from tests.communication.models import collective, model, saved
 from tests.communication.test_dumps import CONTEXTS
-from tests.dump import settings
+from tests.world import common_settings
 
 RULE = {"condition": "ranks_disagree"}
 X = np.ones((4, 6), np.float32)
@@ -32,7 +30,7 @@ def configured(tmp_path):
     """Return a function that gives a configuration with rules."""
 
     def configure(*rules, saved_data="tensor", file_format="npy", **own):
-        common = settings.common(
+        common = common_settings(
             tmp_path / "dump", saved_data=saved_data, support_device=[0, 1, 2], file_format=file_format
         )
         return {

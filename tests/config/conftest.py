@@ -1,7 +1,5 @@
 """One valid configuration per mode, changed key by key and compiled."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

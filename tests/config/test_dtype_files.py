@@ -1,7 +1,5 @@
 """Files that give single operators another precision: keep_dtype, customize_dtypes, modify_mixlist."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The grammars of iteration and kernels."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 from msdump.config import GrammarError
 from msdump.config.grammar import parse_iterations, parse_kernel
 from msdump.config.source import caret
-from msdump.selector import PatternKind
 
 BIGGEST = 18446744073709551615
 
@@ -107,39 +104,6 @@ def test_membership_equals_brute_force(spans, separator):
 
 CONV = "Default/conv1-Conv2d/Conv2D-op0"
 LONG = "repetitions make the expression longer than 100000 characters; use smaller counts, or * and +"
-
-
-@pytest.mark.parametrize(
-    ("item", "kind", "matching", "missing"),
-    [
-        ("name-regex(Default/.+)", PatternKind.REGEX, [CONV], ["Gradients/Default/Add-op0"]),
-        ("name-regex(Conv)", PatternKind.REGEX, [], [CONV]),
-        (r"name-regex(.*op\d+)", PatternKind.REGEX, [CONV, "Default/Add-op12"], ["conv1.weight"]),
-        ("name-regex(.*/[[:upper:]]onv2D-op[[:digit:]])", PatternKind.REGEX, [CONV], ["a/conv2D-op0"]),
-        ("name-regex(Default / .+)", PatternKind.REGEX, [CONV], []),
-        ("name-regex()", PatternKind.REGEX, [], [CONV]),
-        ("name-regex(a\\))", PatternKind.REGEX, ["a)"], ["a"]),
-        (CONV, PatternKind.NAME, [CONV], [CONV.lower(), "x/" + CONV]),
-        ("Default/conv1-Conv2d", PatternKind.NAME, [], [CONV]),
-        ("Conv2D-op0", PatternKind.NAME, [], [CONV]),
-        ("Default/my scope/Add-op0", PatternKind.NAME, ["Default/my scope/Add-op0"], [CONV]),
-        ("conv", PatternKind.TYPE, [CONV, "a/Conv3D-op1221", "conv.weight", "conv3.weight"], ["a/Add-op0"]),
-        (" Conv 2D ", PatternKind.TYPE, [CONV], ["a/Conv3D-op0"]),
-        ("CONV2D", PatternKind.TYPE, [CONV], ["conv.weight"]),
-        ("x", PatternKind.TYPE, ["x"], [CONV]),
-        ("op", PatternKind.TYPE, [], [CONV]),
-        ("conv-Conv2d", PatternKind.TYPE, [], [CONV]),
-        ("Name-Regex(.+)", PatternKind.TYPE, [], [CONV]),
-    ],
-)
-def test_kernel_item_selects(item, kind, matching, missing):
-    """A kernels item is a regex of the whole name, an exact name, or a part of the type."""
-    pattern = parse_kernel(item, searches=False)
-
-    assert kind is pattern.kind
-    assert item == pattern.item
-    assert all(pattern.matches(name) for name in matching)
-    assert not any(pattern.matches(name) for name in missing)
 
 
 def test_empty_items_and_searches():

@@ -1,7 +1,5 @@
 """Which process this is, as the variables of launchers say."""
 
-from __future__ import annotations
-
 import pytest
 
 from msdump.config import Identity, launchers

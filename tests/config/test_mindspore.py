@@ -1,7 +1,5 @@
 """File, environment and context become a plan, or all faults at once."""
 
-from __future__ import annotations
-
 import json
 import logging
 

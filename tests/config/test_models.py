@@ -1,7 +1,5 @@
 """Every clause of the key tables: allowed values of each key, and refused ones."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

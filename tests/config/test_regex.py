@@ -1,7 +1,5 @@
 """ECMAScript expressions in Python."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

@@ -1,7 +1,5 @@
 """Every rule between keys, in every mode."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The JSON Schema of configuration files."""
 
-from __future__ import annotations
-
 import json
 
 from msdump.config.models import BLOCKS

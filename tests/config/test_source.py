@@ -1,7 +1,5 @@
 """JSON text, its values and where they stand."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

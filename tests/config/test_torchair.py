@@ -1,7 +1,5 @@
 """The plans of torchair's GE options."""
 
-from __future__ import annotations
-
 import json
 import logging
 

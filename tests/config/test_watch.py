@@ -1,7 +1,5 @@
 """Lists of watch rules: their meaning, and reports of all their faults at once."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

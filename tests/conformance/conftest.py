@@ -1,7 +1,5 @@
 """Shows the counts of the conformance tests, whether they pass or not."""
 
-from __future__ import annotations
-
 
 def pytest_terminal_summary(terminalreporter):
     """Print the report of each part of the suite that ran."""

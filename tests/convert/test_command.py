@@ -1,7 +1,5 @@
 """The command ``msdump convert``."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import pytest

@@ -1,7 +1,5 @@
 """Dump files converted to arrays."""
 
-from __future__ import annotations
-
 import io
 import json
 import stat

@@ -1,7 +1,5 @@
 """Dump files that cannot be converted, and options that are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os

@@ -1,7 +1,5 @@
 """Conversions between memory formats, beside elements put in their places one by one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

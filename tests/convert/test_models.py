@@ -1,7 +1,5 @@
 """MindIR files as ONNX models, by ``msdump convert -t onnx``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -15,10 +13,8 @@ from msdump.convert import convert_models
 from msdump.errors import GraphError, ToolError
 from msdump.graph import loader
 from tests import inputs
-from tests.dump import settings
-from tests.world import cli
+from tests.world import ROOT, cli, common_settings
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "graph" / "mindir" / "data"
 CNN = ROOT / "graphs" / "mindspore_cnn.mindir"
 MODELS = {"inference": CNN, "float16": DATA / "mlp16.mindir", "training": DATA / "bn_train.mindir"}
@@ -63,7 +59,7 @@ def test_converted_model_dumps_alike(pair, tmp_path):
     """A dump of the written model has the files of one of the .mindir file, state included."""
     written = {}
     for path in pair:
-        common = settings.common(tmp_path / path.suffix) | {"iteration": "all"}
+        common = common_settings(tmp_path / path.suffix) | {"iteration": "all"}
         config = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True}}
         network = msdump.load(path, config=config)
         fed = inputs.small(network.graph)

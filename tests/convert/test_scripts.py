@@ -1,7 +1,5 @@
 """Conversions of the user's own, and PyTorch's files."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import sys
 import types

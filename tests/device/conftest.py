@@ -1,7 +1,5 @@
 """Networks in ONNX's text form, loaded."""
 
-from __future__ import annotations
-
 import onnx.parser
 import pytest
 

@@ -1,7 +1,5 @@
 """Device formats: shapes, index rules, round trips, refusals."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The emulated device memory: addresses, and bytes by address."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Device memory of a run: which forms of tensors it holds, their sizes and addresses."""
 
-from __future__ import annotations
-
 import itertools
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Roundings of single operators: mixed precision, its lists, and exceptions from the mode."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """The formats that operators hold, and the places where formats change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

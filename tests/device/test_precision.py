@@ -1,7 +1,5 @@
 """Element types of the emulated device, by precision mode."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Tasks of the device, and TransData and Cast in a compiled graph."""
 
-from __future__ import annotations
-
 import itertools
 
 import onnx.parser

@@ -1,7 +1,5 @@
 """Results of ``msdump compare`` on two dumps, through the command."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -5,8 +5,6 @@ of all inputs, then of all outputs. Each formula undoes one memory format with
 transpose and reshape, then cuts the padding off.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

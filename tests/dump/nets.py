@@ -1,15 +1,14 @@
 """Networks of the tests, built node by node."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+from tests.world import ROOT
+
+GOLDEN = ROOT / "tests" / "golden"
 FLOAT = onnx.TensorProto.FLOAT
 OPSET = 20
 IR = 10

@@ -1,25 +1,15 @@
 """MindSpore's door under Ascend O2, and its files, read without the code under test."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat
 
-from tests.dump import settings
+from tests.world import O2, compiled_config
 
-CONTEXT = {"device_target": "Ascend", "jit_level": "O2"}
 PLACE = re.compile(
     r"(?:(?P<step>\d+)/)?(?P<time>\d{14})/(?P<device>\d+)/(?P<model>[\w-]+)/(?P<id>\d+)/(?P<run>\d+)"
 )
 NAME = re.compile(r"(?P<type>[\w-]+)\.(?P<name>[\w-]+)\.(?P<task>\d+)\.(?P<stream>\d+)\.(?P<time>\d{16})")
-
-
-def configuration(root, *, fuses=False, **changes):
-    """Return a configuration that dumps everything; None takes a key away."""
-    everything = settings.common(root)
-    common = {key: value for key, value in (everything | changes).items() if value is not None}
-    return {"common_dump_settings": common, "msdump": {"fusion_switch": "on" if fuses else "off"}}
 
 
 def dump(door, model, feeds, *, steps=1, fuses=False, **changes):
@@ -40,8 +30,8 @@ def aside(door, name, model, feeds, **changes):
 
 def load(door, model, *, fuses=False, **changes):
     """Configure and load a network under O2."""
-    door.configure(configuration(door.path, fuses=fuses, **changes))
-    return door.load(model, **CONTEXT)
+    door.configure(compiled_config(door.path, fuses=fuses, **changes))
+    return door.load(model, **O2)
 
 
 def places(root):

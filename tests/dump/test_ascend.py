@@ -1,7 +1,5 @@
 """The emulated Ascend through MindSpore's door: precision, formats, fusion, memory, selection."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -12,6 +10,7 @@ import msdump
 from msdump.errors import DeviceMemoryError
 from msdump.record import IO
 from tests.dump import nets, trees
+from tests.texts import parsed
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 O1 = {"device_target": "Ascend", "jit_level": "O1"}
@@ -49,11 +48,7 @@ def names(door):
 
 def product():
     """Return a matrix product of two terms: float32 rounds their sum once."""
-    return nets.model(
-        [nets.node("MatMul", "x w", "y"), nets.node("Sigmoid", "y", "z")],
-        [nets.value("x", [3, 2]), nets.value("w", [2, 4])],
-        ["z"],
-    )
+    return parsed("graph (float[3,2] x, float[2,4] w) => (z) { y = MatMul(x, w) z = Sigmoid(y) }")
 
 
 FEEDS = {
@@ -133,7 +128,7 @@ def test_device_bytes(door):
     """An image of two channels lies in NC1HWC0 with its channels last and zeros for the other fourteen."""
     x = np.array([[[[1, 2]], [[3, 4]]]], np.float32)
     w = np.array([[[[1]], [[10]]]], np.float32)
-    model = nets.model([nets.node("Conv", "x w", "y")], [nets.value("x", [1, 2, 1, 2])], ["y"], {"w": w})
+    model = parsed("graph (float[1,2,1,2] x) => (y) { y = Conv(x, w) }", w=w)
 
     door.dump(model, {"x": x}, context=O0, trans_flag=False)
 
@@ -193,17 +188,14 @@ def test_recurrent_weights(door, caplog, enable):
 
 def chain():
     """Return an elementwise chain behind a matrix product."""
-    nodes = [
-        nets.node("MatMul", "x w", "p", "fc-Dense/MatMul"),
-        nets.node("Add", "p b", "a", "act-Act/Add"),
-        nets.node("Sigmoid", "a", "s", "act-Act/Sigmoid"),
-        nets.node("Mul", "a2 s", "m", "act-Act/Mul"),
-    ]
-    return nets.model(
-        nodes,
-        [nets.value("x", [3, 2]), nets.value("b", [3, 4]), nets.value("a2", [3, 4])],
-        ["m"],
-        {"w": FEEDS["w"]},
+    return parsed(
+        """graph (float[3,2] x, float[3,4] b, float[3,4] a2) => (m) {
+            ["fc-Dense/MatMul"] p = MatMul(x, w)
+            ["act-Act/Add"] a = Add(p, b)
+            ["act-Act/Sigmoid"] s = Sigmoid(a)
+            ["act-Act/Mul"] m = Mul(a2, s)
+        }""",
+        w=FEEDS["w"],
     )
 
 
@@ -268,10 +260,11 @@ def test_fused_away_by_kernels(door, caplog):
 def test_memory_limit_in_the_middle(input_output, expected, door):
     """A result that does not fit is named; the files of the operators before it are complete."""
     x = np.ones((1, 1024), np.float32)
-    nodes = [nets.node("Relu", "x", "a"), nets.node("Concat", "a a a a", "big", axis=0)]
     door.configure(input_output=input_output)
     network = door.load(
-        nets.model(nodes, [nets.value("x", [1, 1024])], ["big"]), **O0, max_device_memory="10KB"
+        parsed("graph (float[1,1024] x) => (big) { a = Relu(x) big = Concat<axis = 0>(a, a, a, a) }"),
+        **O0,
+        max_device_memory="10KB",
     )
 
     with pytest.raises(
@@ -297,9 +290,7 @@ def test_memory_of_each_input_shape(door):
 def test_samples_of_device_bytes(door):
     """With trans_flag false the sample is of the device's memory, padding included."""
     x = np.array([[[[1, 2]], [[3, 4]]]], np.float32)
-    model = nets.model(
-        [nets.node("MaxPool", "x", "y", kernel_shape=[1, 1])], [nets.value("x", [1, 2, 1, 2])], ["y"]
-    )
+    model = parsed("graph (float[1,2,1,2] x) => (y) { y = MaxPool<kernel_shape = [1, 1]>(x) }")
 
     door.dump(model, {"x": x}, context=O0, trans_flag=False, sample_mode=1, sample_num=18)
 

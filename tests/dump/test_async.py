@@ -1,14 +1,13 @@
 """The asynchronous dump: the same files as the synchronous one, of the arrays that ran."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
 
 from sample_nets import data
-from tests.dump import nets, trees
+from tests.dump import trees
+from tests.texts import parsed
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 STATISTIC_TIME = re.compile(r"(?<=,0,0,)[0-9]{16}(?=,)")
@@ -54,7 +53,7 @@ def test_files_are_what_ran(door):
     x = np.arange(1 << 18, dtype=np.float32)
     door.configure(enable=False, writer_threads=2)
     network = door.load(
-        nets.model([nets.node("Neg", "x", "a"), nets.node("Abs", "a", "y")], [nets.value("x", ["n"])], ["y"]),
+        parsed("graph (float[n] x) => (y) { a = Neg(x) y = Abs(a) }"),
         **O0,
     )
     outputs = network.run({"x": x})

@@ -1,16 +1,13 @@
 """Branches and loops in ``msdump compare``, with a model or without, and ``diff``: inputs, states, passes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from tests.dump.compared import document
 from tests.texts import parsed
+from tests.world import cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -95,7 +92,7 @@ def test_inputs_of_branches_and_loops(door, case, mode):
         document(folders[1], folders[0], "--model", f"{folders[0]}.onnx"),
     ]
     options = ["--mine", mode, "--inputs", f"{door.folder}/inputs.npz", "--json"]
-    done = CliRunner().invoke(main, ["diff", f"{folders[1]}.onnx", f"{folders[0]}.onnx", *options])
+    done = cli("diff", f"{folders[1]}.onnx", f"{folders[0]}.onnx", *options)
     found.append((done.exit_code, json.loads(done.stdout)))
 
     assert [(bool(expected), expected)] * 3 == [(bool(code), told["accused"]) for code, told in found]

@@ -1,22 +1,18 @@
 """``msdump compare --model``: each operator runs again, and operators with own errors are named."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from tests.dump import nets
 from tests.dump.compared import ACCUSING, accused, command, document
+from tests.texts import parsed
+from tests.world import GRAPHS, cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 TOKENS = np.arange(16).reshape(2, 8)
 FEEDS = {
     "lenet": {"x": np.random.default_rng(7).standard_normal((1, 1, 32, 32)).astype("f4")},
@@ -68,14 +64,16 @@ def test_a_folded_constant_is_told_by_its_weights(door):
     """The reader of a constant that the compiler made of a wrong weight is named, with the weight."""
     draw = np.random.default_rng(0)
     arrays = {"table": draw.standard_normal((9, 8), np.float32), "rows": np.arange(8)[::-1].copy()}
-    nodes = [
-        nets.node("Tanh", "x", "c"),
-        nets.node("Gather", "table rows", "g"),
-        nets.node("Transpose", "g", "t"),
-        nets.node("MatMul", "c t", "p"),
-        nets.node("Softmax", "p", "y"),
-    ]
-    sound = nets.model(nodes, [nets.value("x", [4, 8])], ["y"], arrays)
+    sound = parsed(
+        """graph (float[4,8] x) => (y) {
+            c = Tanh(x)
+            g = Gather(table, rows)
+            t = Transpose(g)
+            p = MatMul(c, t)
+            y = Softmax(p)
+        }""",
+        **arrays,
+    )
     wrong = nets.with_weight(sound, "table", lambda array: array * np.float32(1.01))
     feeds = {"x": draw.standard_normal((4, 8), np.float32)}
     golden, mine = door.aside("golden", sound, feeds), door.aside("mine", wrong, feeds, **MODES["o2-bin"])
@@ -121,9 +119,7 @@ def test_what_cannot_run_again_is_told(door, options, message):
 def test_training_steps_run_again(door, mode):
     """Operators that write variables in place run again on the values that these had before."""
     step = str(door.folder / "step.onnx")
-    CliRunner().invoke(
-        main, ["train-graph", str(GRAPHS / "lenet.onnx"), "-o", step, "--optimizer", "adam:0.01"]
-    )
+    cli("train-graph", GRAPHS / "lenet.onnx", "-o", step, "--optimizer", "adam:0.01")
     folders = []
     for number, each in enumerate(("cpu", mode)):
         settings = dict(MODES[each])
@@ -131,7 +127,7 @@ def test_training_steps_run_again(door, mode):
         file = door.configure(**settings)
         device = [text for key, item in context.items() for text in (f"--{key.replace('_', '-')}", item)]
         command = ["run", step, "--train", "--steps", "2", "--config", str(file), *device]
-        assert 0 == CliRunner().invoke(main, command).exit_code
+        assert 0 == cli(*command).exit_code
         folders.append(door.path.rename(door.folder / f"side{number}"))
     assert [] == operators(folders[1], folders[0], step)
 

@@ -1,27 +1,22 @@
 """Dumps of a network compared with onnxruntime's tensors and with each other: the first fault is named."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.judge.compare import DumpComparison
 from msdump.judge.pair import pair_folders
 from msdump.judge.verdict import Limits
 from tests.dump import nets
 from tests.dump.compared import table
 from tests.texts import parsed
+from tests.world import GRAPHS, cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 LENET = GRAPHS / "lenet.onnx"
 FEEDS = {"x": np.random.default_rng(7).standard_normal((1, 1, 32, 32)).astype("f4")}
 O2 = {"device_target": "Ascend", "jit_level": "O2"}
@@ -83,7 +78,7 @@ def test_masked_attention_agrees_with_onnxruntime_by_the_graph_file(door, tmp_pa
     model, rules = GRAPHS / "transformer.onnx", tmp_path / "graph.json"
     golden = whole_run(model, feeds, tmp_path / "golden")
     door.dump(model, feeds, context=O2, file_format="bin", **EXACT)
-    CliRunner().invoke(main, ["compile", str(model), "-o", str(rules), "--precision-mode", *EXACT.values()])
+    cli("compile", model, "-o", rules, "--precision-mode", *EXACT.values())
 
     code, _, rows = table(door.path, golden, "--graph", rules)
 

@@ -1,19 +1,16 @@
 """Files with a name or shape other than the tensor's: the graph file beside them has the true one."""
 
-from __future__ import annotations
-
 import re
 import shutil
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from onnx import TensorProto, helper
 
-from msdump.cli import main
 from tests.dump.compared import ACCUSING, accused, document
 from tests.dump.nets import FLOAT, model, node, value
 from tests.dump.test_comparison import FEEDS, LENET, O0, O2
+from tests.world import cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -59,9 +56,9 @@ def test_half_of_the_bytes(door, options):
 def test_memory_that_nothing_reads(door, is_with_model):
     """Outputs of an optimizer that hold leftover memory are no fault; the variable that it writes is one."""
     step = str(door.folder / "step.onnx")
-    CliRunner().invoke(main, ["train-graph", str(LENET), "-o", step, "--optimizer", "adam:0.01"])
+    cli("train-graph", LENET, "-o", step, "--optimizer", "adam:0.01")
     command = ["run", step, "--train", "--steps", "2", "--config", str(door.configure(naming="2.7"))]
-    assert 0 == CliRunner().invoke(main, command).exit_code
+    assert 0 == cli(*command).exit_code
     mine, options = door.path, ("--model", step) if is_with_model else ()
     golden = shutil.copytree(mine, door.folder / "copy")
     for path in mine.rglob("Adam.*.output.*.npy"):

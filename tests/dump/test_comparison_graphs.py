@@ -1,17 +1,14 @@
 """Comparisons of networks with other names, fusion or graphs of branches: operators are paired by graphs."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 from onnx import numpy_helper, parser
 
-from msdump.cli import main
 from tests.dump import o2
 from tests.dump.compared import command, document, table
 from tests.dump.nets import without
+from tests.world import cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -148,7 +145,7 @@ def test_models_of_two_networks(two_networks):
     """Two models of two networks are reported as such; only outputs are compared, no operator is accused."""
     *_, folder = two_networks()
 
-    done = CliRunner().invoke(main, ["diff", f"{folder}/mlp.onnx", f"{folder}/cnn.onnx"])
+    done = cli("diff", f"{folder}/mlp.onnx", f"{folder}/cnn.onnx")
 
     assert 2 == done.exit_code, done.output
     assert TWO in done.stderr
@@ -160,7 +157,7 @@ def test_report_of_two_networks(two_networks):
     """A report on a dump beside one of another network says so."""
     mine, golden, folder = two_networks()
 
-    done = CliRunner().invoke(main, ["report", str(mine), str(golden), "-o", f"{folder}/page.html"])
+    done = cli("report", mine, golden, "-o", f"{folder}/page.html")
 
     assert TWO in done.stderr, done.output
 

@@ -1,7 +1,5 @@
 """Files that one of two dumps has lost, torn or emptied, and files that it was never to have."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 

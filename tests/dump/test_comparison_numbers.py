@@ -1,7 +1,5 @@
 """Operators of one scope and type with other numbers than in the graph beside them, or in the model."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

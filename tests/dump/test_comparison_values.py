@@ -1,7 +1,5 @@
 """Dumps that differ in values: exchanged inputs, transposed weights, types, overflows, random numbers."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,12 +1,11 @@
 """Sources of configuration and context."""
 
-from __future__ import annotations
-
 import pytest
 
 import msdump
 from msdump.errors import ConfigError
-from tests.dump import nets, o2, trees
+from tests.dump import nets, trees
+from tests.world import O2, compiled_config
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 CPU = {"device_target": "CPU"}
@@ -160,8 +159,8 @@ def test_wrong_environment(door):
 )
 def test_fusion_switch(door, of_call, of_file, expected):
     """Operators are fused under O2 unless a call or the configuration turns fusion off."""
-    door.configure(o2.configuration(door.path, fuses=of_file == "on"))
+    door.configure(compiled_config(door.path, fuses=of_file == "on"))
 
-    network = door.load(nets.exp_plus_one(), **o2.CONTEXT, ascend_config={"fusion_switch": of_call})
+    network = door.load(nets.exp_plus_one(), **O2, ascend_config={"fusion_switch": of_call})
 
     assert expected == len(network.operators)

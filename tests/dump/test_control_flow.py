@@ -1,7 +1,5 @@
 """Branches and loops as graphs of their own: directories, names, values and every setting inside them."""
 
-from __future__ import annotations
-
 import csv
 import json
 

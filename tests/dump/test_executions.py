@@ -1,7 +1,5 @@
 """Several executions in one path: programs that ran one after the other, and loops within each."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -13,6 +11,7 @@ from msdump.read import read_folder
 from msdump.store import CLOCK
 from tests.dump import nets, o2, trees
 from tests.dump.test_control_flow import NESTED, feeds, model_of
+from tests.texts import parsed
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 O1 = {"device_target": "Ascend", "jit_level": "O1"}
@@ -300,8 +299,7 @@ def test_a_run_that_goes_on(door, caplog):
 
 def twins():
     """Return a network with operators of one type in two scopes: their classic file names are the same."""
-    nodes = [nets.node("Relu", "x", "a", "first/Relu"), nets.node("Relu", "a", "b", "second/Relu")]
-    return nets.model(nodes, [nets.value("x", [2, 4])], ["b"])
+    return parsed('graph (float[2,4] x) => (b) { ["first/Relu"] a = Relu(x) ["second/Relu"] b = Relu(a) }')
 
 
 @pytest.mark.parametrize("programs", [1, 2])

@@ -1,13 +1,11 @@
 """Programs that fork or leave threads behind while they dump."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 from scripts.soak import networks, wholeness
-from tests.dump.conftest import config
+from tests.world import config
 
 PROGRAM = """
 import gc, json, multiprocessing, os, signal, sys, threading

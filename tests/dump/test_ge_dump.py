@@ -1,12 +1,11 @@
 """The dump through the graph engine's options: Ascend O2 under ENABLE_MS_GE_DUMP=1."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from msdump import open_dump
-from tests.dump import nets, o2
+from tests.dump import o2
+from tests.texts import parsed
 
 FEEDS = {"x": np.array([1, -2], np.float32)}
 HUGE = {"x": np.full(2, 3e38, np.float32)}
@@ -21,8 +20,7 @@ def ge(door):
 
 def doubled():
     """Return a sum and an activation."""
-    nodes = [nets.node("Add", "x x", "a", "sum/Add"), nets.node("Relu", "a", "y", "act/Relu")]
-    return nets.model(nodes, [nets.value("x", [2])], ["y"])
+    return parsed('graph (float[2] x) => (y) { ["sum/Add"] a = Add(x, x) ["act/Relu"] y = Relu(a) }')
 
 
 def test_tree(ge):

@@ -5,8 +5,6 @@ and its known faults (no constants/, a Flatten that keeps its input's shape,
 operator numbers that differ from file to file, histories that lose lines).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The graph files that MindSpore and GE save by themselves, beside a dump or without one."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -10,6 +8,7 @@ from msdump import env
 from msdump.errors import DumpWriteError
 from tests.dump import nets, o2
 from tests.encode.ge_oracle import parsed
+from tests.world import O2, compiled_config
 
 ASCEND = {"device_target": "Ascend"}
 CPU = {"device_target": "CPU"}
@@ -53,7 +52,7 @@ NAMES = {
     "CPU": (CPU, ["Default/Exp-op0", "Default/Add-op0"]),
     "O0": ({**ASCEND, "jit_level": "O0"}, ["Default/Exp-op0", "Default/Add-op0"]),
     "O1": ({**ASCEND, "jit_level": "O1"}, ["Default/Exp-op0Add-op0"]),
-    "O2": (o2.CONTEXT, ["Default/Exp-op0", "Default/Add-op0"]),
+    "O2": (O2, ["Default/Exp-op0", "Default/Add-op0"]),
 }
 
 
@@ -96,7 +95,7 @@ def test_ge_shows_what_it_compiles(place):
     place.monkeypatch.setenv(env.GE_GRAPH, "2")
     place.monkeypatch.setenv(env.GE_GRAPH_FORMAT, "ge_proto")
 
-    place.load(nets.exp_plus_one(), **o2.CONTEXT)
+    place.load(nets.exp_plus_one(), **O2)
 
     assert 6 == len(ge_files(place))
     (last,) = place.folder.glob("ge/*/*_Build.txt")
@@ -125,7 +124,7 @@ def test_a_dump_through_ge_shows_its_graph(place, through_ge, expected):
 
 ASKED = {
     "saved": ({env.SAVE_GRAPHS: "3"}, CPU, env.SAVE_GRAPHS_PATH, 4),
-    "GE": ({env.GE_GRAPH: "1"}, o2.CONTEXT, env.GE_GRAPH_PATH, 10),
+    "GE": ({env.GE_GRAPH: "1"}, O2, env.GE_GRAPH_PATH, 10),
 }
 
 
@@ -138,7 +137,7 @@ def ask(door, kind, place, **own):
     if kind == "saved":
         door.configure(**own)
         return door.load(nets.exp_plus_one(), **context), count
-    blocks = o2.configuration(door.path)
+    blocks = compiled_config(door.path)
     blocks["msdump"] = blocks.get("msdump", {}) | own
     door.configure(blocks)
     return door.load(nets.exp_plus_one(), **context), count

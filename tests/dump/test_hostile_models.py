@@ -1,7 +1,5 @@
 """Models that mean harm: each ends soon, in bounded memory, with an error that names file and place."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -14,8 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.dump import nets
+from tests.texts import parsed
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HUGE = 1 << 62
 MANY = 1 << 40
 IMAGE = [1, 4, 2, 2]
@@ -45,7 +44,7 @@ def stored(place="data.bin", **fields):
 
 def with_weight(*tensors):
     """Return an Add of a weight."""
-    model = nets.model([nets.node("Add", "x w", "y", "add")], [nets.value("x", [4])], ["y"])
+    model = parsed("graph (float[4] x) => (y) { [add] y = Add(x, w) }")
     model.graph.initializer.extend(tensors)
     return model
 

@@ -1,11 +1,8 @@
 """Control flow of .mindir files: kernel graphs, their files, and results, as MindSpore 2.10 has them."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -14,8 +11,9 @@ import pytest
 from msdump.errors import GraphError
 from msdump.graph import loader
 from tests.dump.test_control_flow import listed
+from tests.world import ROOT
 
-DATA = Path(__file__).parents[1] / "graph" / "mindir" / "data"
+DATA = ROOT / "tests" / "graph" / "mindir" / "data"
 NETWORKS = json.loads((DATA / "control_flow.json").read_text(encoding="utf-8"))
 CPU = {"device_target": "CPU"}
 O0 = {"device_target": "Ascend", "jit_level": "O0"}

@@ -1,7 +1,5 @@
 """``msdump.Model``: the loop over epochs and batches, callbacks, sinks, evaluation, and their dumps."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
@@ -10,6 +8,7 @@ from onnx import helper, numpy_helper
 import msdump
 from msdump.errors import InputError
 from tests.dump import o2, trees
+from tests.world import O2
 
 WITH_LOSS = "Default/network-WithLossCell"
 LOSS = f"{WITH_LOSS}/_loss_fn-SoftmaxCrossEntropyWithLogits/SparseSoftmaxCrossEntropyWithLogits-op0"
@@ -307,7 +306,7 @@ class TestDump:
     def test_compiled_graph_runs_single_steps(self, door, sink_size):
         """A dump of Ascend O2 refuses larger sinks, with MindSpore's words; sinks of 1 dump each step."""
         door.configure(enable=None)
-        model = msdump.Model(trainer(**o2.CONTEXT))
+        model = msdump.Model(trainer(**O2))
 
         with pytest.raises(ValueError, match="sink size must be 1, but got 2"):
             model.train(1, batches(), dataset_sink_mode=True, sink_size=sink_size)

@@ -1,10 +1,7 @@
 """Effects of devices, levels and settings on a dump."""
 
-from __future__ import annotations
-
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +9,9 @@ import pytest
 from msdump import env, open_dump
 from msdump.execute import runtime
 from tests.dump import nets, trees
+from tests.texts import parsed
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 O1 = {"device_target": "Ascend", "jit_level": "O1"}
 O2 = {"device_target": "Ascend", "jit_level": "O2"}
@@ -200,38 +198,6 @@ def test_support_device(door, caplog, case, source):
     assert is_dumped != any("support_device" in record.getMessage() for record in caplog.records)
 
 
-WITHOUT_EFFECT = {
-    "enable false": {"enable": False},
-    "no enable": {"enable": None},
-    "trans_flag": {"trans_flag": False},
-    "samples": {"sample_mode": 1},
-    "device": {"support_device": [5]},
-    "format of files": {"file_format": "bin"},
-    "categories without statistics": {"statistic_category": ["max", "none"]},
-}
-
-
-@pytest.mark.parametrize("changes", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
-def test_without_effect_on_cpu(door, changes):
-    """Settings of other devices change nothing about a dump on the CPU."""
-    door.dump(nets.mini(), nets.mini_feeds(), **changes)
-
-    assert 17 == len(trees.tree(door.rank / "Net"))
-    assert 17 == len([path for path in (door.rank / "Net" / "0" / "0").glob("*.npy") if np.load(path).size])
-
-
-def test_long_names_on_ascend(door):
-    """Names over 255 bytes are mapped on every device, also of argument files."""
-    door.dump(nets.long_names(), {"x": np.ones((2, 4), np.float32)}, save_kernel_args=True, context=O0)
-
-    folder = door.rank / "Net" / "0" / "0"
-    mapping = dict(line.split(",") for line in (folder / "mapping.csv").read_text().splitlines())
-    assert {path.name for path in folder.iterdir()} == {*mapping, "mapping.csv"}
-    assert 8 == len(mapping)
-    assert 2 == sum(name.endswith(".json") for name in mapping.values())
-    assert all(stand_in.endswith(name[name.rindex(".") :]) for stand_in, name in mapping.items())
-
-
 SCOPES = {
     True: "Conv2D.Default_conv1-Conv2d_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy",
     False: "Conv2D.Default_conv1_Conv2D-op0.0.0.{ts}.output.0.DefaultFormat.npy",
@@ -283,15 +249,17 @@ def test_summary(door):
 @pytest.mark.parametrize("context", [CPU, O0, O1, O2], ids=["CPU", "O0", "O1", "O2"])
 def test_windows_over_one_axis(door, context):
     """Windows over one axis have names of their own and lie as on the host, unlike images."""
-    nodes = [
-        nets.node("Conv", "x w", "a", "a/Conv", pads=[1, 0]),
-        nets.node("MaxPool", "a", "p", "p/MaxPool", kernel_shape=[2]),
-        nets.node("AveragePool", "p", "q", "q/AveragePool", kernel_shape=[2]),
-        nets.node("ConvTranspose", "q v", "t", "t/ConvTranspose"),
-        nets.node("GlobalAveragePool", "t", "y", "y/GlobalAveragePool"),
-    ]
     weights = {"w": np.ones((4, 3, 3), np.float32), "v": np.ones((4, 2, 3), np.float32)}
-    model = nets.model(nodes, [nets.value("x", [1, 3, 8])], ["y"], weights)
+    model = parsed(
+        """graph (float[1,3,8] x) => (y) {
+            ["a/Conv"] a = Conv<pads = [1, 0]>(x, w)
+            ["p/MaxPool"] p = MaxPool<kernel_shape = [2]>(a)
+            ["q/AveragePool"] q = AveragePool<kernel_shape = [2]>(p)
+            ["t/ConvTranspose"] t = ConvTranspose(q, v)
+            ["y/GlobalAveragePool"] y = GlobalAveragePool(t)
+        }""",
+        **weights,
+    )
     trans = {} if context in (CPU, O2) else {"trans_flag": True}
     trans |= {"op_debug_mode": 0} if context is O2 else {}
 

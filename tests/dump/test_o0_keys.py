@@ -1,7 +1,5 @@
 """Every key of Ascend O0/O1, in both ways of dumping, on six numbers; expected values are written out."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import msdump
 from msdump.errors import ExecutionError
 from tests.dump import nets, trees
+from tests.texts import parsed
 
 STATISTIC_NAMES = (
     *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
@@ -60,13 +59,15 @@ EVERYTHING = MUL | NEG | MATMUL
 
 def three():
     """Return a doubling, a change of sign and a matrix product."""
-    nodes = [
-        nets.node("Mul", "x k", "a", "one-Cell/Mul"),
-        nets.node("Neg", "a", "b", "two-Cell/Neg"),
-        nets.node("MatMul", "b w", "y", "three-Dense/MatMul"),
-    ]
     weights = {"k": np.array(K, np.float32), "w": np.array(W, np.float32)}
-    return nets.model(nodes, [nets.value("x", [2, 3])], ["y"], weights)
+    return parsed(
+        """graph (float[2,3] x) => (y) {
+            ["one-Cell/Mul"] a = Mul(x, k)
+            ["two-Cell/Neg"] b = Neg(a)
+            ["three-Dense/MatMul"] y = MatMul(b, w)
+        }""",
+        **weights,
+    )
 
 
 FEEDS = {"x": np.array(X, np.float32)}
@@ -372,10 +373,14 @@ def test_overflow(door, enable, changes, mode, result, expected):
 @ENABLE
 def test_exception(door, enable):
     """``op_debug_mode 4``: a lookup of row 5 in two rows leaves the rows and the 5, and raises."""
-    nodes = [nets.node("Neg", "x", "n", "neg/Neg"), nets.node("Gather", "n i", "y", "look/Gather")]
-    inputs = [nets.value("x", [2, 3]), nets.value("i", [1], onnx.TensorProto.INT64)]
     door.configure(enable=enable, op_debug_mode=4, input_output=1)
-    network = door.load(nets.model(nodes, inputs, ["y"]), **O0)
+    network = door.load(
+        parsed("""graph (float[2,3] x, int64[1] i) => (y) {
+        ["neg/Neg"] n = Neg(x)
+        ["look/Gather"] y = Gather(n, i)
+    }"""),
+        **O0,
+    )
 
     with pytest.raises(ExecutionError, match="Default/look/Gather-op0"):
         network.run(FEEDS | {"i": np.array([5])})

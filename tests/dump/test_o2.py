@@ -1,9 +1,6 @@
 """Dumps of whole graphs that Ascend O2 compiles: tree, names, files, and every key of the configuration."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -16,20 +13,22 @@ from msdump.errors import ExecutionError
 from msdump.judge.inputs import made_up
 from tests.dump import nets, o2
 from tests.dump.test_overflow import LARGE, MODES, sum_and_product
-from tests.frontends.acl.script import read
+from tests.texts import parsed
+from tests.world import GRAPHS, O2, compiled_config
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 FLOATS = {"x": np.array([[1, -2, 3, -4]], np.float32)}
 
 
 def chain():
     """Return operators that neither change formats nor types: product, activation, sum."""
-    nodes = [
-        nets.node("Mul", "x two", "a", "first/Mul"),
-        nets.node("Relu", "a", "b", "second/Relu"),
-        nets.node("Add", "b x", "c", "third/Add"),
-    ]
-    return nets.model(nodes, [nets.value("x", [1, 4])], ["c"], {"two": np.array(2, np.float32)})
+    return parsed(
+        """graph (float[1,4] x) => (c) {
+            ["first/Mul"] a = Mul(x, two)
+            ["second/Relu"] b = Relu(a)
+            ["third/Add"] c = Add(b, x)
+        }""",
+        two=np.array(2, np.float32),
+    )
 
 
 MUL, RELU, ADD = (
@@ -39,44 +38,8 @@ MUL, RELU, ADD = (
 )
 
 
-def addresses(folder):
-    """Return the address in the header of each tensor of an execution."""
-    found = {}
-    for path in folder.iterdir():
-        header, _ = read(path)
-        for section, infos in (("input", header.inputs), ("output", header.outputs)):
-            found |= {(header.op_name, section, slot): info.address for slot, info in enumerate(infos)}
-    return found
-
-
 class TestTree:
     """Where the files stand, under which names and with which permissions."""
-
-    @pytest.mark.parametrize("kernel", ["Default/first/Mul-op0", "Default/third/Add-op0"])
-    def test_tasks_depend_on_the_graph_alone(self, door, kernel):
-        """The Data operator has the same task whatever reader of it is dumped."""
-        o2.dump(door, chain(), FLOATS, kernels=[kernel])
-
-        (match,) = (
-            found
-            for name in o2.files(o2.folder(door.path))
-            if (found := o2.NAME.fullmatch(name))["type"] == "Data"
-        )
-        assert ("x", "0", "0") == match.group("name", "task", "stream")
-
-    def test_addresses_depend_on_the_graph_alone(self, door):
-        """A tensor lies in the device's memory where it lies when everything is dumped."""
-        found = []
-        for kernels in ([], ["Default/second/ReLU-op0", "Default/third/Add-op0"]):
-            path = door.path / str(len(kernels))
-            o2.dump(door, chain(), FLOATS, path=str(path), kernels=kernels, dump_mode=int(bool(kernels)))
-            found.append(addresses(o2.folder(path)))
-            door.again()
-
-        everything, chosen = found
-        assert 0 not in chosen.values()
-        assert 0 < len(chosen) < len(everything)
-        assert chosen.items() <= everything.items()
 
     @pytest.mark.parametrize(
         ("changes", "mode"), [({}, 0o600), ({"file_format": "npy", "saved_data": "full"}, 0o400)]
@@ -93,7 +56,7 @@ class TestTree:
     def test_networks_have_numbers(self, door):
         """Models count from 1 in their process; each has its own executions."""
         first = o2.load(door, chain())
-        second = door.load(chain(), **o2.CONTEXT)
+        second = door.load(chain(), **O2)
 
         for _ in range(2):
             first.run(FLOATS)
@@ -108,9 +71,9 @@ class TestTree:
 
     def test_other_device(self, door):
         """The number of the device stands in the tree and in the name of acl's file."""
-        door.configure(o2.configuration(door.path, support_device=[3]))
+        door.configure(compiled_config(door.path, support_device=[3]))
 
-        door.load(chain(), **o2.CONTEXT, device_id=3).run(FLOATS)
+        door.load(chain(), **O2, device_id=3).run(FLOATS)
 
         assert [(0, 3, "graph", 1, 0)] == o2.places(door.path)
         assert (door.path / "acl_dump_3.json").exists()
@@ -146,11 +109,11 @@ class TestTree:
 
     def test_classic_names(self, door):
         """Classic names hold the last component of an operator's name alone."""
-        blocks = o2.configuration(door.path)
+        blocks = compiled_config(door.path)
         blocks["msdump"]["naming"] = "classic"
         door.configure(blocks)
 
-        door.load(chain(), **o2.CONTEXT).run(FLOATS)
+        door.load(chain(), **O2).run(FLOATS)
 
         assert ("Mul", "Mul-op0") in o2.operators(o2.folder(door.path))
 
@@ -325,26 +288,6 @@ NPY = {
 class TestContents:
     """Contents of the files."""
 
-    def test_header(self, door):
-        """A file's header has the full name, the time of its name, and each tensor's type, shape and size."""
-        o2.dump(door, chain(), FLOATS)
-
-        (iteration,) = open_dump(door.path).iterations
-        (mul,) = [file for file in iteration.files if file.name.op_type == "Mul"]
-        header = mul.header
-        assert ("2.0", "Default/first/Mul-op0", mul.name.timestamp) == (
-            header.version,
-            header.op_name,
-            header.dump_time,
-        )
-        assert [((1, 4), 16), ((), 4)] == [(info.shape, info.size) for info in header.inputs]
-        (output,) = header.outputs
-        assert (1, 2, (1, 4), (1, 4), 16) == (
-            *(output.data_type, output.format, output.shape),
-            *(output.original_shape, output.size),
-        )
-        assert ("Default/first/Mul-op0", 0) == (output.original_op.name, output.original_op.output_index)
-
     @pytest.mark.parametrize(("op_type", "layout", "dtypes"), NPY.values(), ids=NPY)
     def test_npy_files_are_host_format(self, door, op_type, layout, dtypes):
         """.npy files have the host's layout, NCHW or ND in the name, and the device's element type."""
@@ -400,7 +343,7 @@ class TestContents:
 
     def test_empty_tensors(self, door):
         """A tensor without elements stands in a dump file; as a .npy file it is counted as skipped."""
-        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n", 3])], ["y"])
+        model = parsed('graph (float[n,3] x) => (y) { ["a/Relu"] y = Relu(x) }')
         feeds = {"x": np.zeros((0, 3), np.float32)}
 
         o2.dump(door, model, feeds)
@@ -416,11 +359,9 @@ class TestContents:
     @pytest.mark.parametrize("file_format", ["bin", "npy"])
     def test_absent_inputs(self, door, file_format):
         """Absent optional inputs have no number, in dump files and .npy files."""
-        model = nets.model(
-            [nets.node("Resize", "x - scales", "y", "up", mode="nearest")],
-            [nets.value("x", [1, 1, 2, 2]), nets.value("scales", [4])],
-            ["y"],
-        )
+        model = parsed("""graph (float[1,1,2,2] x, float[4] scales) => (y) {
+            [up] y = Resize<mode = "nearest">(x, , scales)
+        }""")
         feeds = {"x": np.ones((1, 1, 2, 2), np.float32), "scales": np.array([1, 1, 2, 2], np.float32)}
 
         o2.dump(door, model, feeds, file_format=file_format)
@@ -452,10 +393,10 @@ class TestOverflow:
         """Run the sum and the product; return the network."""
         if mode is not None:
             door.monkeypatch.setenv("MS_ASCEND_CHECK_OVERFLOW_MODE", mode)
-        blocks = o2.configuration(door.path, op_debug_mode=3, **changes)
+        blocks = compiled_config(door.path, op_debug_mode=3, **changes)
         blocks["msdump"]["precision_mode"] = precision
         door.configure(blocks)
-        network = door.load(sum_and_product(), **o2.CONTEXT)
+        network = door.load(sum_and_product(), **O2)
         for _ in range(steps):
             network.run(feeds)
         return network
@@ -513,11 +454,10 @@ class TestOverflow:
 
 def failing():
     """Return a sum, and a look-up beyond the table's end."""
-    nodes = [
-        nets.node("Abs", "x", "a", "abs/Abs"),
-        nets.node("Gather", "a number", "y", "look/Gather"),
-    ]
-    return nets.model(nodes, [nets.value("x", [2])], ["y"], {"number": np.array([5], np.int64)})
+    return parsed(
+        'graph (float[2] x) => (y) { ["abs/Abs"] a = Abs(x) ["look/Gather"] y = Gather(a, number) }',
+        number=np.array([5], np.int64),
+    )
 
 
 class TestException:
@@ -589,25 +529,13 @@ class TestRuns:
     def test_inputs_may_change_after_a_step(self, door):
         """Changes of an input after a step do not reach its files."""
         array = np.ones(1 << 20, np.float32)
-        model = nets.model([nets.node("Relu", "x", "y", "a/Relu")], [nets.value("x", ["n"])], ["y"])
+        model = parsed('graph (float[n] x) => (y) { ["a/Relu"] y = Relu(x) }')
         network = o2.load(door, model)
 
         network.run({"x": array})
         array[:] = 2
 
         assert {1.0} == {float(record.host.max()) for record in open_dump(door.path).records}
-
-    def test_most_bytes(self, door):
-        """max_bytes leaves out the operators that do not fit and counts them."""
-        blocks = o2.configuration(door.path)
-        blocks["msdump"]["max_bytes"] = 250
-        door.configure(blocks)
-
-        network = door.load(chain(), **o2.CONTEXT)
-        network.run(FLOATS)
-
-        assert network.summary.skipped["over max_bytes"] > 0
-        assert sum(path.stat().st_size for path in o2.folder(door.path).iterdir()) <= 250
 
 
 class TestDataSink:
@@ -645,14 +573,14 @@ class TestDataSink:
     @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2"])
     def test_wrong_size(self, door, size):
         """A size is a number from 1."""
-        network = door.load(chain(), **o2.CONTEXT)
+        network = door.load(chain(), **O2)
 
         with pytest.raises(ValueError, match="must be a number from 1"):
             msdump.data_sink(network, [FLOATS], sink_size=size)
 
     def test_dataset_that_is_used_up(self, door):
         """A dataset without further elements is an error when one is needed."""
-        step = msdump.data_sink(door.load(chain(), **o2.CONTEXT), iter([FLOATS]))
+        step = msdump.data_sink(door.load(chain(), **O2), iter([FLOATS]))
         step()
 
         with pytest.raises(ValueError, match="no elements left"):

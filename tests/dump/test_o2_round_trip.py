@@ -6,8 +6,6 @@ session over the model computes; with it, the bits of the emulated run operator 
 operator (O0), rounded once more where the device holds float16.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import math
@@ -16,7 +14,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,9 +24,9 @@ from msdump.graph import loader
 from sample_nets import data
 from tests.dump import dump_files, nets, o2
 from tests.execute import whole
-from tests.world import cli
+from tests.texts import parsed
+from tests.world import GRAPHS, O2, cli, compiled_config
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 IMAGE = "NCHW"
 EXACT = ("must_keep_origin_dtype", "force_fp32")
 MIXED = "allow_fp32_to_fp16"
@@ -44,17 +41,6 @@ def random(*shape, dtype=np.float32, seed=0):
 
 def convolutions():
     """Return convolutions of every kind of group, and typical successors."""
-    nodes = [
-        nets.node("Conv", "x whole", "a", "a/Conv", pads=[1, 1, 1, 1]),
-        nets.node("BatchNormalization", "a scale shift mean variance", "b", "b/BatchNormalization"),
-        nets.node("Relu", "b", "c", "c/Relu"),
-        nets.node("Conv", "c halves", "d", "d/Conv", group=2),
-        nets.node("Conv", "d each", "e", "e/Conv", group=40),
-        nets.node("ConvTranspose", "e back", "f", "f/ConvTranspose"),
-        nets.node("AveragePool", "f", "g", "g/AveragePool", kernel_shape=[2, 2]),
-        nets.node("GlobalAveragePool", "g", "h", "h/GlobalAveragePool"),
-        nets.node("Add", "h g", "y", "y/Add"),
-    ]
     weights = {
         "whole": random(36, 20, 3, 3),
         "halves": random(40, 18, 2, 3),
@@ -63,66 +49,87 @@ def convolutions():
         **{name: abs(random(36, seed=at)) + 0.5 for at, name in enumerate(("scale", "shift", "mean"))},
         "variance": abs(random(36, seed=9)) + 0.5,
     }
-    return nets.model(nodes, [nets.value("x", ["n", 20, 9, 8])], ["y"], weights)
+    return parsed(
+        """graph (float[n,20,9,8] x) => (y) {
+            ["a/Conv"] a = Conv<pads = [1, 1, 1, 1]>(x, whole)
+            ["b/BatchNormalization"] b = BatchNormalization(a, scale, shift, mean, variance)
+            ["c/Relu"] c = Relu(b)
+            ["d/Conv"] d = Conv<group = 2>(c, halves)
+            ["e/Conv"] e = Conv<group = 40>(d, each)
+            ["f/ConvTranspose"] f = ConvTranspose(e, back)
+            ["g/AveragePool"] g = AveragePool<kernel_shape = [2, 2]>(f)
+            ["h/GlobalAveragePool"] h = GlobalAveragePool(g)
+            ["y/Add"] y = Add(h, g)
+        }""",
+        **weights,
+    )
 
 
 def volumes():
     """Return convolution and pooling of volumes."""
-    nodes = [
-        nets.node("Conv", "x w", "a", "a/Conv"),
-        nets.node("Relu", "a", "b", "b/Relu"),
-        nets.node("MaxPool", "b", "y", "y/MaxPool", kernel_shape=[2, 1, 2]),
-    ]
-    return nets.model(nodes, [nets.value("x", ["n", 3, 4, 5, 6])], ["y"], {"w": random(18, 3, 2, 2, 3)})
+    return parsed(
+        """graph (float[n,3,4,5,6] x) => (y) {
+            ["a/Conv"] a = Conv(x, w)
+            ["b/Relu"] b = Relu(a)
+            ["y/MaxPool"] y = MaxPool<kernel_shape = [2, 1, 2]>(b)
+        }""",
+        w=random(18, 3, 2, 2, 3),
+    )
 
 
 def rows():
     """Return operators with windows over one axis: convolutions, one of them transposed, and pools."""
-    nodes = [
-        nets.node("Conv", "x w b", "a", "a/Conv"),
-        nets.node("BatchNormalization", "a scale shift mean variance", "n", "n/BatchNormalization"),
-        nets.node("Relu", "n", "r", "r/Relu"),
-        nets.node("MaxPool", "r", "p", "p/MaxPool", kernel_shape=[2]),
-        nets.node("AveragePool", "p", "q", "q/AveragePool", kernel_shape=[2]),
-        nets.node("ConvTranspose", "q v", "y", "y/ConvTranspose"),
-    ]
     weights = {name: random(18, seed=at) for at, name in enumerate(("b", "scale", "shift", "mean"))}
     weights |= {"variance": abs(random(18)) + 0.5, "w": random(18, 3, 3), "v": random(18, 5, 2)}
-    return nets.model(nodes, [nets.value("x", ["n", 3, 20])], ["y"], weights)
+    return parsed(
+        """graph (float[n,3,20] x) => (y) {
+            ["a/Conv"] a = Conv(x, w, b)
+            ["n/BatchNormalization"] n = BatchNormalization(a, scale, shift, mean, variance)
+            ["r/Relu"] r = Relu(n)
+            ["p/MaxPool"] p = MaxPool<kernel_shape = [2]>(r)
+            ["q/AveragePool"] q = AveragePool<kernel_shape = [2]>(p)
+            ["y/ConvTranspose"] y = ConvTranspose(q, v)
+        }""",
+        **weights,
+    )
 
 
 def matrices():
     """Return products of matrices of every rank, and a sum of vectors."""
-    nodes = [
-        nets.node("MatMul", "x w", "a", "a/MatMul"),
-        nets.node("Transpose", "a", "b", "b/Transpose", perm=[0, 2, 1]),
-        nets.node("MatMul", "a b", "c", "c/MatMul"),
-        nets.node("Add", "c k", "d", "d/Add"),
-        nets.node("Gelu", "d", "e", "e/Gelu"),
-        nets.node("Unsqueeze", "e axis", "f", "f/Unsqueeze"),
-        nets.node("MatMul", "f f", "g", "g/MatMul"),
-        nets.node("Flatten", "g", "h", "h/Flatten"),
-        nets.node("Gemm", "h v k2", "y", "y/Gemm", transB=1),
-    ]
     weights = {"w": random(33, 5) / 16, "k": random(17), "v": random(3, 289), "k2": random(3, seed=1)}
     weights["axis"] = np.array([1], np.int64)
-    return nets.model(nodes, [nets.value("x", ["n", 17, 33])], ["y"], weights)
+    return parsed(
+        """graph (float[n,17,33] x) => (y) {
+            ["a/MatMul"] a = MatMul(x, w)
+            ["b/Transpose"] b = Transpose<perm = [0, 2, 1]>(a)
+            ["c/MatMul"] c = MatMul(a, b)
+            ["d/Add"] d = Add(c, k)
+            ["e/Gelu"] e = Gelu(d)
+            ["f/Unsqueeze"] f = Unsqueeze(e, axis)
+            ["g/MatMul"] g = MatMul(f, f)
+            ["h/Flatten"] h = Flatten(g)
+            ["y/Gemm"] y = Gemm<transB = 1>(h, v, k2)
+        }""",
+        **weights,
+    )
 
 
 def norms():
     """Return a batch normalization that is not fused, and operators that join and resize images."""
-    nodes = [
-        nets.node("MaxPool", "x", "p", "p/MaxPool", kernel_shape=[2, 2]),
-        nets.node("BatchNormalization", "p scale shift mean variance", "n", "n/BatchNormalization"),
-        nets.node("Add", "n k", "a", "a/Add"),
-        nets.node("Abs", "a", "c", "c/Abs"),
-        nets.node("Concat", "c p", "d", "d/Concat", axis=1),
-        nets.node("Resize", "d - sizes", "y", "y/Resize", mode="nearest"),
-    ]
     weights = {name: random(20, seed=at) for at, name in enumerate(("scale", "shift", "mean"))}
     weights |= {"variance": abs(random(20)) + 0.5, "k": random(20, 1, 1)}
     weights["sizes"] = np.array([1, 1, 2, 2], np.float32)
-    return nets.model(nodes, [nets.value("x", ["n", 20, 8, 8])], ["y", "c"], weights)
+    return parsed(
+        """graph (float[n,20,8,8] x) => (y, c) {
+            ["p/MaxPool"] p = MaxPool<kernel_shape = [2, 2]>(x)
+            ["n/BatchNormalization"] n = BatchNormalization(p, scale, shift, mean, variance)
+            ["a/Add"] a = Add(n, k)
+            ["c/Abs"] c = Abs(a)
+            ["d/Concat"] d = Concat<axis = 1>(c, p)
+            ["y/Resize"] y = Resize<mode = "nearest">(d, , sizes)
+        }""",
+        **weights,
+    )
 
 
 def recurrent():
@@ -195,10 +202,10 @@ def run(door, sample_net):
         )
         model = source if case.model else onnx.load(source)
         feeds = case.feeds() if case.feeds else made_up(model)
-        blocks = o2.configuration(door.path, fuses=True, **changes)
+        blocks = compiled_config(door.path, fuses=True, **changes)
         blocks["msdump"]["precision_mode"] = mode
         door.configure(blocks)
-        network = door.load(source, **o2.CONTEXT)
+        network = door.load(source, **O2)
         network.run(feeds)
         return Run(door, case, mode, model, feeds, network)
 

@@ -1,7 +1,5 @@
 """Whatever an operator is called, the lists and tables of its dump are read back."""
 
-from __future__ import annotations
-
 import json
 import re
 

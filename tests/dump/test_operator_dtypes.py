@@ -1,7 +1,5 @@
 """Operators with a precision of their own, from the configuration and from set_context to the files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

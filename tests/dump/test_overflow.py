@@ -1,7 +1,5 @@
 """Operators that overflow (op_debug_mode 3) and operators that fail (op_debug_mode 4)."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -9,9 +7,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from msdump.errors import ExecutionError
 from msdump.look.overflow import analyse, find
 from tests.dump import nets, o2, trees
+from tests.texts import parsed
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
@@ -39,12 +37,14 @@ def told(caplog):
 
 def sum_and_product():
     """Return a sum that may overflow beside a product that does not."""
-    nodes = [
-        nets.node("Mul", "x one", "b", "mul/Mul"),
-        nets.node("Add", "x x2", "a", "add/Add"),
-        nets.node("Sub", "x one", "c", "sub/Sub"),
-    ]
-    return nets.model(nodes, [nets.value("x", [2]), nets.value("x2", [2])], ["a", "b", "c"], {"one": one()})
+    return parsed(
+        """graph (float[2] x, float[2] x2) => (a, b, c) {
+            ["mul/Mul"] b = Mul(x, one)
+            ["add/Add"] a = Add(x, x2)
+            ["sub/Sub"] c = Sub(x, one)
+        }""",
+        one=one(),
+    )
 
 
 def one():
@@ -64,12 +64,7 @@ def test_edge_of_the_range(door, mode, value, expected):
     """A float32 sum overflows float16 from 65520 on; smaller values round to 65504."""
     overflow(door, mode)
     x = np.array([value - 65472], np.float32)
-    model = nets.model(
-        [nets.node("Add", "x big", "y")],
-        [nets.value("x", [1])],
-        ["y"],
-        {"big": np.array([65472], np.float32)},
-    )
+    model = parsed("graph (float[1] x) => (y) { y = Add(x, big) }", big=np.array([65472], np.float32))
 
     watched(door, model, {"x": x})
 
@@ -80,7 +75,7 @@ def test_edge_of_the_range(door, mode, value, expected):
 def test_nan(door, caplog, mode):
     """0 / 0 is NaN, and 0 where results saturate; both are seen."""
     overflow(door, mode)
-    model = nets.model([nets.node("Div", "x y", "z")], [nets.value("x", [1]), nets.value("y", [1])], ["z"])
+    model = parsed("graph (float[1] x, float[1] y) => (z) { z = Div(x, y) }")
     zero = np.zeros(1, np.float32)
 
     network = watched(door, model, {"x": zero, "y": zero})
@@ -109,8 +104,7 @@ def test_overflow_number_over_networks(door):
 
 def test_bad_inputs_are_told(door, caplog):
     """The line distinguishes an operator that makes an overflow from one that only passes it on."""
-    nodes = [nets.node("Add", "x x", "a", "first/Add"), nets.node("Neg", "a", "b", "second/Neg")]
-    model = nets.model(nodes, [nets.value("x", [2])], ["b"])
+    model = parsed('graph (float[2] x) => (b) { ["first/Add"] a = Add(x, x) ["second/Neg"] b = Neg(a) }')
 
     watched(door, model, {"x": LARGE})
 
@@ -248,9 +242,7 @@ def test_saturation_in_the_reference(door, caplog, enable, kind, value, expected
 def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
     """A matrix product that cannot read its float32 inputs as float16 overflows in both modes."""
     overflow(door, mode)
-    model = nets.model(
-        [nets.node("MatMul", "x w", "y")], [nets.value("x", [1, 1]), nets.value("w", [1, 1])], ["y"]
-    )
+    model = parsed("graph (float[1,1] x, float[1,1] w) => (y) { y = MatMul(x, w) }")
 
     watched(
         door,
@@ -265,9 +257,7 @@ def test_cube_operator_with_inputs_beyond_the_range(door, caplog, mode):
 
 def test_clean_in_bfloat16(door):
     """The matrix product that overflows in float16 is clean in bfloat16."""
-    model = nets.model(
-        [nets.node("MatMul", "x w", "y")], [nets.value("x", [1, 1])], ["y"], {"w": one()[None, None]}
-    )
+    model = parsed("graph (float[1,1] x) => (y) { y = MatMul(x, w) }", w=one()[None, None])
     counts = {}
     for mode in ("allow_fp32_to_fp16", "allow_fp32_to_bf16"):
         door.again()
@@ -276,16 +266,6 @@ def test_clean_in_bfloat16(door):
         counts[mode] = len(trees.tensors(door.rank / mode))
 
     assert counts == {"allow_fp32_to_fp16": 3, "allow_fp32_to_bf16": 0}
-
-
-def test_kernels_do_not_count(door, caplog):
-    """op_debug_mode 3 checks all operators and dumps inputs and outputs, whatever other keys select."""
-    watched(door, sum_and_product(), {"x": LARGE, "x2": LARGE}, dump_mode=1, kernels=["Mul"], input_output=1)
-
-    assert trees.slots(door.rank) == ["Add-op0 input 0", "Add-op0 input 1", "Add-op0 output 0"]
-    warned = " ".join(r.getMessage() for r in caplog.records)
-    assert "dump_mode" in warned
-    assert "input_output" in warned
 
 
 @ENABLE
@@ -304,27 +284,6 @@ def test_statistics_of_the_overflowing(door, enable, saved_data):
     rows = (door.rank / "Net" / "0" / "0" / "statistic.csv").read_text().splitlines()[1:]
     assert [row.rpartition('"')[2] for row in rows] == [",60000,2,0", ",60000,2,0", ",inf,4,1"]
     assert len(trees.tensors(door.rank)) == (3 if saved_data == "full" else 0)
-
-
-FORCED = {
-    "saved_data": ({"saved_data": "statistic"}, "saved_data"),
-    "iteration": ({"iteration": "7"}, "iteration"),
-    "sample_mode": ({"sample_mode": 1, "sample_num": 1}, "sample_mode"),
-    "dump_mode": ({"dump_mode": 1, "kernels": ["Neg"]}, "dump_mode"),
-}
-
-
-@pytest.mark.parametrize(("changes", "named"), FORCED.values(), ids=FORCED)
-def test_forced_under_mode_4(door, caplog, changes, named):
-    """Settings without meaning under op_debug_mode 4 are warned of and have no effect."""
-    door.configure(op_debug_mode=4, **{"input_output": 1} | changes)
-    network = door.load(nets.gather(), **O0)
-
-    with pytest.raises(ExecutionError):
-        network.run(nets.gather_feeds(5))
-
-    assert [(2, 3), (1,)] == [np.load(path).shape for _, path in trees.tensors(door.rank)]
-    assert any(f".{named} =" in r.getMessage() for r in caplog.records)
 
 
 def test_args_of_the_overflowing(door):

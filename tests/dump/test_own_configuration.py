@@ -1,7 +1,5 @@
 """Networks that bring their own configuration: ``msdump.load(model, config=...)``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +12,7 @@ import msdump
 from msdump import env
 from msdump.errors import ConfigSyntaxError, ConfigValueError, InputError
 from tests.dump import nets, o2, trees
-from tests.dump.conftest import config
+from tests.world import O2, compiled_config, config
 
 X = {"x": np.ones((2, 4), np.float32)}
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
@@ -56,7 +54,7 @@ def test_configuration_of_a_network(door, give, changes, context):
 
 def test_configuration_of_a_compiled_graph(door):
     """A network of its own configuration may run under O2."""
-    network = msdump.load(nets.dense(), o2.configuration(door.path), context=o2.CONTEXT)
+    network = msdump.load(nets.dense(), compiled_config(door.path), context=O2)
     network.run(X)
 
     assert [(0, 0)] == [(step, run) for step, _, _, _, run in o2.places(door.path)]

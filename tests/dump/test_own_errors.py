@@ -1,20 +1,17 @@
 """Own errors with ``compare --model`` and ``diff``: rounding of any type is none, wrong kernels are."""
 
-from __future__ import annotations
-
 import json
 from contextlib import nullcontext
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 from onnx import numpy_helper
 
-from msdump.cli import main
 from scripts.faults import kernels
 from tests.dump.compared import document
 from tests.texts import parsed
+from tests.world import cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -153,7 +150,7 @@ def test_rounding_in_the_type_that_computed_is_no_own_error(door, case, other, m
 
     _, told = document(mine, golden, "--model", f"{golden}.onnx")
     options = ["--mine", mode, "--golden", other, "--inputs", f"{door.folder}/inputs.npz", "--json"]
-    done = CliRunner().invoke(main, ["diff", f"{golden}.onnx", *options])
+    done = cli("diff", f"{golden}.onnx", *options)
 
     assert ([], []) == (told["accused"], json.loads(done.stdout)["accused"])
 
@@ -176,7 +173,7 @@ def test_saturation_is_an_overflow(door):
         f"{door.folder}/inputs.npz",
         "--json",
     ]
-    found.append(json.loads(CliRunner().invoke(main, ["diff", f"{golden}.onnx", *options]).stdout))
+    found.append(json.loads(cli("diff", f"{golden}.onnx", *options).stdout))
 
     assert [("nonfinite", ["Default/Mul-op1"])] * 3 == [(each["verdict"], each["accused"]) for each in found]
 

@@ -1,7 +1,5 @@
 """Dumps of real processes: a script from start to end, and Ctrl-C."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -11,7 +9,7 @@ import pytest
 from msdump.execute import KernelFactory, Program
 from tests import path_warnings
 from tests.dump import nets, trees
-from tests.dump.conftest import config
+from tests.world import config
 
 RUN = """
 import sys

@@ -1,9 +1,6 @@
 """Several networks in a process, several processes in a path, and networks of unusual shape."""
 
-from __future__ import annotations
-
 import contextlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +9,8 @@ import msdump
 from msdump.capture.graph_files import GraphDump
 from msdump.errors import DumpWriteError, ExecutionError, InputError
 from tests.dump import nets, o2, trees
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 X = {"x": np.ones((2, 4), np.float32)}
 
 

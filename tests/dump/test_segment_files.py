@@ -1,7 +1,5 @@
 """Files of segments: a failure leaves the files that a dump of single operators leaves."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
@@ -13,6 +11,7 @@ import pytest
 from msdump.errors import DumpWriteError, ExecutionError
 from msdump.execute import KernelFactory
 from tests.dump import nets, trees
+from tests.texts import parsed
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 FEEDS = {"x": np.ones((8, 64), np.float32)}
@@ -20,14 +19,13 @@ FEEDS = {"x": np.ones((8, 64), np.float32)}
 
 def _growing():
     """Return a model of short and long results, one of them an output of the model that is read on."""
-    nodes = [
-        nets.node("Neg", "x", "a"),
-        nets.node("Concat", "a a a a", "b", axis=0),
-        nets.node("Split", "b", "c d", axis=0, num_outputs=2),
-        nets.node("ReduceSum", "d", "e", keepdims=0),
-        nets.node("Relu", "e", "y"),
-    ]
-    return nets.model(nodes, [nets.value("x", ["n", 64])], ["y", "b"])
+    return parsed("""graph (float[n,64] x) => (y, b) {
+        a = Neg(x)
+        b = Concat<axis = 0>(a, a, a, a)
+        c, d = Split<axis = 0, num_outputs = 2>(b)
+        e = ReduceSum<keepdims = 0>(d)
+        y = Relu(e)
+    }""")
 
 
 def _types(door, step):
@@ -79,15 +77,14 @@ def limit():
 
 def _multiplying():
     """Return a model of matrices, which the device holds in blocks; the third of its results is long."""
-    nodes = [
-        nets.node("Transpose", "x", "t", perm=[1, 0]),
-        nets.node("MatMul", "x t", "a"),
-        nets.node("MatMul", "a x", "b"),
-        nets.node("MatMul", "t b", "c"),
-        nets.node("Relu", "c", "d"),
-        nets.node("ReduceSum", "d", "y", keepdims=0),
-    ]
-    return nets.model(nodes, [nets.value("x", ["n", 64])], ["y", "b"])
+    return parsed("""graph (float[n,64] x) => (y, b) {
+        t = Transpose<perm = [1, 0]>(x)
+        a = MatMul(x, t)
+        b = MatMul(a, x)
+        c = MatMul(t, b)
+        d = Relu(c)
+        y = ReduceSum<keepdims = 0>(d)
+    }""")
 
 
 def _limited(door, limit, model, **changes):

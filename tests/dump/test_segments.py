@@ -1,7 +1,5 @@
 """Dumps of operators that run together: the same rows and files as of operators that run one by one."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import math
@@ -17,7 +15,8 @@ from msdump.graph import loader
 from sample_nets.build import build
 from tests import inputs, steps
 from tests.dump import nets, trees
-from tests.dump.conftest import ROOT
+from tests.texts import parsed
+from tests.world import ROOT
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 HALF = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
@@ -152,14 +151,13 @@ def test_rows_are_those_of_single_operators(name, mode, place, monkeypatch, tmp_
 
 def _chain():
     """Return a model of five operators, of which only the third makes a large number of a small one."""
-    nodes = [
-        nets.node("Neg", "x", "a"),
-        nets.node("Abs", "a", "b"),
-        nets.node("Reciprocal", "b", "c"),
-        nets.node("Tanh", "c", "d"),
-        nets.node("Neg", "d", "y"),
-    ]
-    return nets.model(nodes, [nets.value("x", ["n", 2])], ["y"])
+    return parsed("""graph (float[n,2] x) => (y) {
+        a = Neg(x)
+        b = Abs(a)
+        c = Reciprocal(b)
+        d = Tanh(c)
+        y = Neg(d)
+    }""")
 
 
 def _steps(messages, network, inputs):
@@ -252,18 +250,20 @@ def _growing_images():
         "g": rng.standard_normal((20, 1, 3, 3)).astype(np.float32),
         "m": rng.standard_normal((20, 7)).astype(np.float32) * 3e4,
     }
-    nodes = [
-        nets.node("Conv", "x w", "a"),
-        nets.node("Conv", "a g", "b", group=20),
-        nets.node("Relu", "b", "c"),
-        nets.node("MaxPool", "c", "d", kernel_shape=[2, 2]),
-        nets.node("GlobalAveragePool", "d", "e"),
-        nets.node("Flatten", "e", "f"),
-        nets.node("MatMul", "f m", "h"),
-        nets.node("Mul", "h h", "i"),
-        nets.node("Reciprocal", "i", "y"),
-    ]
-    return nets.model(nodes, [nets.value("x", ["n", 3, "h", "w"])], ["y"], weights)
+    return parsed(
+        """graph (float[n,3,h,w] x) => (y) {
+            a = Conv(x, w)
+            b = Conv<group = 20>(a, g)
+            c = Relu(b)
+            d = MaxPool<kernel_shape = [2, 2]>(c)
+            e = GlobalAveragePool(d)
+            f = Flatten(e)
+            h = MatMul(f, m)
+            i = Mul(h, h)
+            y = Reciprocal(i)
+        }""",
+        **weights,
+    )
 
 
 @pytest.mark.parametrize("input_output", [0, 2])

@@ -1,7 +1,5 @@
 """Which operators, tensors and iterations are dumped."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

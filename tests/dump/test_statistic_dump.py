@@ -1,18 +1,14 @@
 """saved_data statistic and full through MindSpore's door; every expected number is written out."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
-from tests.dump import nets, trees
+from tests.dump import nets
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
-GPU = {"device_target": "GPU"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
 
@@ -46,56 +42,6 @@ SIX = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 SIX_MD5 = "fa85978152c7dfb5f1322082915cb050"
 
 
-def test_bfloat16(door):
-    """bfloat16 is measured, hashed and sized as it is, and saved as float32."""
-    kind = onnx.TensorProto.BFLOAT16
-    model = nets.model(
-        [nets.node("Cast", "x", "b", to=kind), nets.node("Cast", "b", "y", to=onnx.TensorProto.FLOAT)],
-        [nets.value("x", [3])],
-        ["y"],
-    )
-    x = np.array([1.00390625, 3, -2], np.float32)  # halfway between 1 and the next bfloat16
-
-    door.dump(
-        model,
-        {"x": x},
-        context=O0,
-        saved_data="full",
-        dump_mode=1,
-        kernels=["Default/Cast-op0"],
-        input_output=2,
-        statistic_category=["max", "min", "avg", "md5"],
-    )
-
-    digest = md5(b"\x80\x3f\x40\x40\x00\xc0")
-    assert lines(door)[1].endswith(f'output,0,6,bfloat16,"(3)",3,-2,0.666667,{digest}')
-    ((match, path),) = trees.tensors(door.rank)
-    assert match["dtype"] == "bfloat16"
-    assert trees.same_bits(np.array([1, 3, -2], np.float32), np.load(path))
-
-
-def test_int4(door):
-    """int4 is measured unpacked, sized packed, and saved as int8."""
-    weight = helper.make_tensor("w", onnx.TensorProto.INT4, [2, 2], [-8, 7, -1, 0])
-    scale = helper.make_tensor("s", onnx.TensorProto.FLOAT, [], [0.5])
-    model = nets.model([nets.node("DequantizeLinear", "w s", "y")], [nets.value("x", [1])], ["y"], opset=21)
-    model.graph.initializer.extend([weight, scale])
-
-    door.dump(
-        model,
-        {"x": np.ones(1, np.float32)},
-        context=O0,
-        saved_data="full",
-        input_output=1,
-        statistic_category=["max", "min", "avg", "zero count"],
-    )
-
-    match, path = trees.tensors(door.rank)[0]
-    assert match["dtype"] == "int4"
-    assert trees.same_bits(np.array([[-8, 7], [-1, 0]], np.int8), np.load(path))
-    assert lines(door)[1].endswith('input,0,2,int4,"(2,2)",7,-8,-0.5,1')
-
-
 ORDERS = {
     "empty": ([], "", ""),
     "backwards": (["l2norm", "min", "max"], "L2Norm Value,Min Value,Max Value", "9.53939,1,6"),
@@ -111,9 +57,6 @@ def test_order(door, enable, categories, titles, cells):
 
     expected = '24,float32,"(2,3)"'
     assert (titles, f"{expected},{cells}" if cells else expected) == (found.removeprefix(HEAD), row)
-
-
-BIG = np.full(3, 40000, np.float16)
 
 
 def test_device_drops_what_only_the_host_computes(door, caplog):
@@ -146,24 +89,6 @@ def test_unsupported_type_is_told_once(door, caplog):
         f"in the 'Ascend' platform, 'bool' is not supported for '{name}' statistic dump"
         for name in ("avg", "l2norm")
     ]
-
-
-@pytest.mark.parametrize("saved", ["tensor", "full"])
-def test_device_only_without_tensors(door, caplog, saved):
-    """Where tensors are saved, the host computes, and a warning says so."""
-    door.dump(
-        identity(BIG),
-        {"x": BIG},
-        context=O0,
-        saved_data=saved,
-        stat_calc_mode="device",
-        device_stat_precision_mode="low",
-        **({"statistic_category": ["max", "avg", "md5"]} if saved == "full" else {}),
-    )
-
-    assert any("stat_calc_mode" in r.getMessage() for r in caplog.records)
-    if saved == "full":
-        assert ",40000,40000," in lines(door)[1]
 
 
 def test_device_statistics_of_device_tensors(door):
@@ -222,18 +147,3 @@ def test_advice_about_msprobe(door, caplog, categories, expected):
     )
 
     assert expected == len([r for r in caplog.records if "msprobe needs" in r.getMessage()])
-
-
-def test_gpu_computes_on_the_host(door, caplog):
-    """GPU has statistics, of the host only."""
-    door.dump(
-        identity(SIX),
-        {"x": SIX},
-        context=GPU,
-        saved_data="statistic",
-        stat_calc_mode="device",
-        statistic_category=["max", "min", "md5"],
-    )
-
-    assert lines(door)[1].endswith(f",6,1,{SIX_MD5}")
-    assert any("stat_calc_mode" in r.getMessage() for r in caplog.records)

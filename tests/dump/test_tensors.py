@@ -1,17 +1,14 @@
 """Contents of tensor files: element types, shapes, memory layouts; and tensors without a file."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 
 from tests.dump import nets, trees
+from tests.texts import parsed
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 T = onnx.TensorProto
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 
@@ -215,11 +212,10 @@ CONTEXTS = {"CPU": {}, **{level: {"device_target": "Ascend", "jit_level": level}
 )
 def test_values_that_are_no_tensors_are_counted(door, context, changes, count):
     """Sequences and maps get no file; the summary counts each, and the reader of one."""
-    nodes = [
-        nets.node("SplitToSequence", "x", "parts"),
-        nets.node("ConcatFromSequence", "parts", "y", axis=0),
-    ]
-    model = nets.model(nodes, [nets.value("x", [2, 2])], [nets.value("y", [2, 2])])
+    model = parsed("""graph (float[2,2] x) => (float[2,2] y) {
+        parts = SplitToSequence(x)
+        y = ConcatFromSequence<axis = 0>(parts)
+    }""")
 
     network = door.dump(model, {"x": np.ones((2, 2), np.float32)}, context=context, **changes)
 

@@ -1,7 +1,5 @@
 """Networks that several threads call, in processes of their own: a crash would be one of the interpreter."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
@@ -15,7 +13,8 @@ from msdump.capture.capture import Capture
 from msdump.errors import ReentryError
 from scripts.soak import networks
 from tests.dump import nets
-from tests.dump.conftest import config
+from tests.texts import parsed
+from tests.world import config
 
 ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 X = {"x": np.ones((2, 4), np.float32)}
@@ -66,7 +65,7 @@ def during(door):
 
     def run(work, runs=1):
         door.configure(op_debug_mode=3)
-        network = door.load(nets.model([nets.node("Log", "x", "y")], [nets.value("x", [2])], ["y"]), **ASCEND)
+        network = door.load(parsed("graph (float[2] x) => (y) { y = Log(x) }"), **ASCEND)
         handlers.append(During(lambda: work(network)))
         logging.getLogger("msdump.capture").addHandler(handlers[-1])
         for _ in range(runs):
@@ -143,9 +142,8 @@ def test_user_steps_from_another_thread(during):
 
 def test_marks_of_a_run_that_goes_on(door, monkeypatch):
     """Marks that are set while a network runs hold from its next run on."""
-    nodes = [nets.node("Log", "x", "y"), nets.node("Neg", "y", "z")]
     door.configure(dump_mode=2)
-    network = door.load(nets.model(nodes, [nets.value("x", [2])], ["z"]))
+    network = door.load(parsed("graph (float[2] x) => (z) { y = Log(x) z = Neg(y) }"))
     log, neg = network.operators
 
     def marking(function):
@@ -199,8 +197,7 @@ print(network.iteration)
 
 def test_interrupt_while_a_call_waits(python, tmp_path):
     """Ctrl-C ends the wait for another thread's run, which goes on; the waiting call was no step."""
-    nodes = [nets.node("Log", "x", "y")]
-    onnx.save(nets.model(nodes, [nets.value("x", [2, 40])], ["y"]), tmp_path / "net.onnx")
+    onnx.save(parsed("graph (float[2,40] x) => (y) { y = Log(x) }"), tmp_path / "net.onnx")
     (tmp_path / "dump.json").write_text(json.dumps(config(tmp_path / "dump", op_debug_mode=3)))
 
     process = python(INTERRUPTED, MINDSPORE_DUMP_CONFIG="dump.json")

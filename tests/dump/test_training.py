@@ -1,7 +1,5 @@
 """The files of training steps: inputs that are written in place, Parameter files, undeclared outputs."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -14,7 +12,8 @@ from msdump.graph import loader
 from msdump.look import forecast
 from msdump.training import step_graph
 from tests import steps
-from tests.dump import o2, trees
+from tests.dump import trees
+from tests.world import O2, compiled_config
 
 ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 INPUTS = [("input", slot) for slot in range(5)]
@@ -119,8 +118,8 @@ def test_statistics_have_no_row_of_undeclared_outputs(door):
 @pytest.mark.parametrize("file_format", ["npy", "bin"])
 def test_compiled_steps_show_the_same_slots(door, file_format):
     """Ascend O2 dumps the inputs after the update, and the declared outputs, of the fused graph."""
-    door.configure(o2.configuration(door.path, fuses=True, file_format=file_format))
-    network = steps.plain(context=o2.CONTEXT)
+    door.configure(compiled_config(door.path, fuses=True, file_format=file_format))
+    network = steps.plain(context=O2)
     train(network, 1)
 
     if file_format == "npy":

@@ -1,7 +1,5 @@
 """Training steps that accumulate and clip gradients: the files of both branches, in every mode."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

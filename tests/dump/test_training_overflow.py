@@ -1,7 +1,5 @@
 """Operators that overflow in training steps (op_debug_mode 3), as a loss scale makes them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Watch rules while a network runs, and the history: effects of hits, steps on disk."""
 
-from __future__ import annotations
-
 import json
 import logging
 import signal
@@ -10,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
 import msdump
 from msdump.capture import history as history_module
-from msdump.cli.program import main
 from msdump.errors import ConfigError, ExecutionError, WatchHitError
 from tests import steps
 from tests.communication.models import collective, model
 from tests.dump import nets, trees
-from tests.dump.conftest import ROOT, config
 from tests.dump.test_overflow import SATURATION, overflow
+from tests.texts import parsed
+from tests.world import ROOT, cli, config
 
 OVERFLOW = [{"condition": "tensor_overflow"}]
 MODES = {
@@ -34,8 +31,9 @@ MODES = {
 
 def logarithm():
     """Return a model with a second operator that makes NaN of negative numbers."""
-    nodes = [nets.node("Mul", "x w", "a"), nets.node("Log", "a", "b"), nets.node("Neg", "b", "y")]
-    return nets.model(nodes, [nets.value("x", [2, 3])], ["y"], {"w": np.float32([2, 2, 2])})
+    return parsed(
+        "graph (float[2,3] x) => (y) { a = Mul(x, w) b = Log(a) y = Neg(b) }", w=np.float32([2, 2, 2])
+    )
 
 
 def run(network, *, count=10, bad=(7,)):
@@ -221,8 +219,7 @@ def test_stop_ends_the_run(history, door):
 
 def test_history_alone_waits_for_a_failure(door):
     """Without rules the steps before a failing operator are written, and the files of its own step."""
-    nodes = [nets.node("Neg", "x", "a"), nets.node("Gather", "a i", "y")]
-    model = nets.model(nodes, [nets.value("x", [2]), nets.value("i", [1], onnx.TensorProto.INT64)], ["y"])
+    model = parsed("graph (float[2] x, int64[1] i) => (y) { a = Neg(x) y = Gather(a, i) }")
     door.configure(history=2)
     network = door.load(model, **MODES["O0"])
     x = np.ones(2, np.float32)
@@ -408,7 +405,7 @@ def test_ranks_hear_of_a_hit_where_they_wait(tmp_path):
     (tmp_path / "dump.json").write_text(json.dumps(blocks))
 
     arguments = ["run", f"{tmp_path}/rank{{rank}}.onnx", "--ranks", "2", "--inputs", f"{tmp_path}/x.npz"]
-    done = CliRunner().invoke(main, [*arguments, "--config", f"{tmp_path}/dump.json"])
+    done = cli(*arguments, "--config", f"{tmp_path}/dump.json")
 
     assert 1 == done.exit_code
     assert "watch rule 'tensor_overflow' hit at Default/Log-op0 in iteration 0" in done.output
@@ -423,8 +420,9 @@ DEVICE_OVERFLOW = [{"condition": "operator_overflow"}]
 
 def squares():
     """Return a model that squares, and then makes the result small again."""
-    nodes = [nets.node("Mul", "x x", "a"), nets.node("Mul", "a small", "b"), nets.node("Neg", "b", "y")]
-    return nets.model(nodes, [nets.value("x", [2, 3])], ["y"], {"small": np.float32(1e-3)})
+    return parsed(
+        "graph (float[2,3] x) => (y) { a = Mul(x, x) b = Mul(a, small) y = Neg(b) }", small=np.float32(1e-3)
+    )
 
 
 def feed(value):
@@ -463,9 +461,7 @@ def test_infinity_is_an_overflow_of_who_makes_and_who_passes_it(mode, door):
 
 def test_all_outputs_of_an_overflowing_operator_hit(door, caplog):
     """The device's status is an operator's, so that its finite outputs hit as well, and its inputs do not."""
-    made = nets.model(
-        [nets.node("Split", "x", "b c", axis=0, num_outputs=2)], [nets.value("x", [2, 3])], ["b", "c"]
-    )
+    made = parsed("graph (float[2,3] x) => (b, c) { b, c = Split<axis = 0, num_outputs = 2>(x) }")
     door.configure(watch=DEVICE_OVERFLOW, on_hit="log")
     network = door.load(made, **MODES["O0"])
     with caplog.at_level(logging.WARNING, "msdump"):

@@ -1,7 +1,5 @@
 """Files on disk, read without the code under test."""
 
-from __future__ import annotations
-
 import re
 import stat
 

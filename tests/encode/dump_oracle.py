@@ -1,7 +1,5 @@
 """CANN's dump messages by google.protobuf, and the places of elements in device formats, written out."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """GE's ModelDef by google.protobuf: reads ge_proto files."""
 
-from __future__ import annotations
-
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 DATA_TYPES = (

@@ -1,7 +1,5 @@
 """CANN's dump files in both directions, beside google.protobuf and formats written out element by element."""
 
-from __future__ import annotations
-
 import dataclasses
 import mmap
 import tracemalloc

@@ -1,7 +1,5 @@
 """Names of the numbers in dump files."""
 
-from __future__ import annotations
-
 import pytest
 
 from msdump.encode import dump_message

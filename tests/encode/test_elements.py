@@ -1,7 +1,5 @@
 """The bytes of an array's elements."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """GE's graph files."""
 
-from __future__ import annotations
-
 import json
 import math
 

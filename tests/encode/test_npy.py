@@ -1,7 +1,5 @@
 """The .npy format in both directions."""
 
-from __future__ import annotations
-
 import io
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Overflow records in both directions."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

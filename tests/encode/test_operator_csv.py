@@ -1,7 +1,5 @@
 """The csv file that stands in for an operator's tensors."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

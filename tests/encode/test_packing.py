@@ -1,7 +1,5 @@
 """Packed element types."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

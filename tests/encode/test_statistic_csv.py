@@ -1,7 +1,5 @@
 """The lines of statistic.csv."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

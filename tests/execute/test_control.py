@@ -1,7 +1,5 @@
 """If, Loop and Scan operator by operator: the values of the runtime's own, and errors that name the place."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

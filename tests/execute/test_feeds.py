@@ -1,7 +1,5 @@
 """Inputs of a run, checked against the network's declarations."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnxruntime

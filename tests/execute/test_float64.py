@@ -1,9 +1,5 @@
 """Operators in float64: the runtime's kernels of float32 lie within the bound of rounding."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from onnx import helper, parser
@@ -11,8 +7,8 @@ from onnx import helper, parser
 from msdump.execute import Float64Runner, OperatorRunner
 from msdump.graph import loader
 from msdump.judge import inputs
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : {opset}]>'
 
 # operator with its attributes: shapes of its inputs, opset

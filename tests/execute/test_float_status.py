@@ -1,7 +1,5 @@
 """The device's overflow status: which operators between lowering and reading raise it."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

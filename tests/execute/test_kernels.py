@@ -1,7 +1,5 @@
 """Operators of every awkward kind, next to the same network in one session."""
 
-from __future__ import annotations
-
 import logging
 
 import ml_dtypes

@@ -1,11 +1,8 @@
 """The internals of onnxruntime that the room of execution stands on, each by its name."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +10,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as installed
 
 from msdump.errors import NotAvailableError
 from msdump.execute import native
+from tests.world import ROOT
 
-ROOT = Path(__file__).parents[2]
 CLASSES = (installed.InferenceSession, installed.OrtValue, installed.SessionOptions)
 
 

@@ -1,9 +1,5 @@
 """Single operators on given arrays: the bits of a run, and replaced weights."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 from onnx import parser
@@ -14,8 +10,8 @@ from msdump.graph import loader
 from msdump.judge import inputs
 from msdump.plan import Context, DeviceTarget, JitLevel, PrecisionMode
 from tests.execute.watching import Watch
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 
 

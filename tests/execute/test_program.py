@@ -1,7 +1,5 @@
 """Running operator by operator: the values of a whole-graph session, and memory that stays valid."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from pathlib import Path
@@ -18,8 +16,8 @@ from msdump.session import Network
 from tests.execute import whole
 from tests.execute.watching import Watch
 from tests.execute.whole import model_of, network_of
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 # Inputs of networks that made-up numbers do not suit.
 FEEDS = {

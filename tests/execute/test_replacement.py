@@ -1,16 +1,13 @@
 """Tensors of the caller in the place of operators' outputs: the network runs on, and the dump shows them."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
 import msdump
-from msdump.cli import main
 from msdump.errors import InputError
 from tests.execute.whole import model_of
+from tests.world import cli
 
 NET = """g (float[2,N] x, bool c) => (float[2,N] y, float[2,N] z, float[2,M] t) {
     a = Relu(x)
@@ -133,7 +130,7 @@ def files(tmp_path):
 def run(folder, *options):
     """Run the model with the inputs from the command line, and dump it."""
     fixed = ("run", folder / "model.onnx", "--inputs", folder / "inputs.npz", "--path", folder / "dump")
-    return CliRunner().invoke(main, [*map(str, (*fixed, *options))])
+    return cli(*fixed, *options)
 
 
 def test_the_dump_shows_the_tensor(files):

@@ -1,7 +1,5 @@
 """Operators with constant inputs, in each precision mode, against their plain kernels on rounded values."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The process's sessions: shared while they are used, and no burden for the program's own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,10 +1,7 @@
 """Segments: the bits of single operators, operators that stay alone, failures, and steps of training."""
 
-from __future__ import annotations
-
 import itertools
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +19,8 @@ from sample_nets.build import build
 from tests import inputs
 from tests.execute import whole
 from tests.execute.watching import Watch
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 RNG = np.random.default_rng(11)
 
 

@@ -1,28 +1,22 @@
 """Memory and threads that run out: errors say so, and no operator runs in another way for it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli.program import main
 from msdump.errors import ExecutionError
 from msdump.execute import KernelFactory, Runtime, runtime
 from msdump.graph import loader
 from msdump.session import Network
-from tests.dump.conftest import config
 from tests.dump.nets import model, node, value
+from tests.world import ROOT, cli, config
 
-ROOT = Path(__file__).resolve().parents[2]
 MEMORY = "out of memory; free memory, raise its limit (ulimit -v) or feed less at once"
 THREADS = "out of threads; raise their limit (ulimit -u) or set MSDUMP_THREADS=1"
 X = {"x": np.ones((2, 3), np.float32)}
@@ -113,7 +107,7 @@ def test_a_probe_that_runs_out(monkeypatch, tmp_path):
     monkeypatch.setattr(Runtime, "_create", Mock(side_effect=reason))
     monkeypatch.setattr(runtime, "_cpu_runtime", lambda: Runtime(1))
 
-    done = CliRunner().invoke(main, ["run", f"{tmp_path}/net.onnx", "--config", f"{tmp_path}/dump.json"])
+    done = cli("run", f"{tmp_path}/net.onnx", "--config", f"{tmp_path}/dump.json")
 
     assert 1 == done.exit_code
     assert THREADS in done.output

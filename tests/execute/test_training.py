@@ -1,7 +1,5 @@
 """Training steps: variables take new values, runs in between see them, a failed step changes nothing."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arrays, sequences, optionals, strings and maps as values of the runtime, and back."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

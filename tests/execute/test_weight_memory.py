@@ -1,15 +1,14 @@
 """Memory of a process that runs a network with large weights: each weight is there once."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
+
+from tests.world import ROOT
 
 SEEN = {"all": [1, 1, 1], "in turns": [0, 1, 0]}
 """Whether a dump looks at all operators, in one run after the other."""
@@ -78,8 +77,7 @@ def _network(path, product, width, count):
 def _growth(path, field, width, seen):
     """Return by how many bytes the memory of a process grows that loads a network and runs it."""
     command = [sys.executable, "-c", RUN, str(path), field, str(width), json.dumps(seen)]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     return int(done.stdout)
 
 

@@ -1,7 +1,5 @@
 """An observer that keeps the tensors that it is shown."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from msdump.observer import Interest, Observer

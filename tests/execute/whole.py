@@ -1,7 +1,5 @@
 """The same network in one session of the runtime, for comparison with runs operator by operator."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Doors with a state of their own for each test."""
 
-from __future__ import annotations
-
 import pytest
 
 from msdump import env

@@ -1,7 +1,5 @@
 """Graphs made by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

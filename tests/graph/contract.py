@@ -1,7 +1,5 @@
 """The contract of every pass over a graph: names stay unique, values are made before they are read."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from msdump.graph import reads

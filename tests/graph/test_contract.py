@@ -1,9 +1,5 @@
 """Every pass over a graph keeps the contract: unique names, producers first, the same inputs and outputs."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import onnx
 import onnx.parser
 import pytest
@@ -14,8 +10,8 @@ from msdump.execute import emulated
 from msdump.graph import compile_graph, functions, fuse_elementwise, loader, names
 from msdump.plan import Context, DeviceTarget, JitLevel
 from tests.graph.contract import faults, message_faults
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 MODELS = sorted(GRAPHS.rglob("*.onnx"))
 OPSETS = '<ir_version: 10, opset_import: ["": 20, "own": 1]>'
 

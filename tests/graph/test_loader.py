@@ -1,9 +1,6 @@
 """Models that cannot be read, and graphs of models that can."""
 
-from __future__ import annotations
-
 import contextlib
-import pathlib
 
 import numpy as np
 import onnx
@@ -15,8 +12,8 @@ from onnx import helper, numpy_helper, parser
 from msdump.errors import GraphError, UnsupportedIRVersionError
 from msdump.graph import loader
 from msdump.session import Network
+from tests.world import GRAPHS
 
-GRAPHS = pathlib.Path(__file__).resolve().parents[2] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 RELU = HEAD + "g (float[N,3] x) => (float[N,3] y) { y = Relu(x) }"
 

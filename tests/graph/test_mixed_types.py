@@ -1,17 +1,14 @@
 """Operators with inputs of different types where ONNX has one type: onnxruntime refuses their models."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import onnxruntime
 import pytest
 
 from msdump.graph import loader, mixed_types
 from tests.texts import parsed
+from tests.world import GRAPHS
 
-GRAPHS = sorted((Path(__file__).resolve().parents[2] / "graphs").glob("*.onnx"))
+MODELS = sorted(GRAPHS.glob("*.onnx"))
 HALF = np.ones((2, 2), np.float16)
 
 MIXED = {
@@ -65,7 +62,7 @@ def test_mixed_types(takes, nodes, weights, expected):
     assert bool(expected) == ("bound to different types" in refusal), refusal
 
 
-@pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_sound_models(path):
     """No operator of a model that onnxruntime takes is named."""
     assert [] == [*mixed_types(loader.load(path))]

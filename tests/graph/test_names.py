@@ -1,7 +1,5 @@
 """Scopes, full names and source lines of operators."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from concurrent.futures import ThreadPoolExecutor

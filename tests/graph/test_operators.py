@@ -1,7 +1,5 @@
 """The tables of operators: MindSpore's names, and the rows that a new operator takes."""
 
-from __future__ import annotations
-
 import re
 
 import onnx.parser

@@ -1,7 +1,5 @@
 """The order in which operators run."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper

@@ -1,7 +1,5 @@
 """Networks with tensors of sizes that depend on the contents of their inputs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Initializers, external data and constants as arrays."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The tree of a dump as text."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

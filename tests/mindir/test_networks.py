@@ -14,7 +14,7 @@ import pytest
 import msdump
 from msdump.capture import Process
 from msdump.frontends import mindspore
-from tests.dump.settings import common
+from tests.world import common_settings
 
 DATA = Path(__file__).parent / "networks"
 HALF = ("amp", "mlp16")
@@ -40,7 +40,7 @@ def _own_process(monkeypatch):
 def dump(name, path, **settings):
     """Run a network as often as MindSpore did, with a dump of everything; return its results."""
     config = {
-        "common_dump_settings": common(path),
+        "common_dump_settings": common_settings(path),
         "e2e_dump_settings": {"enable": True, "trans_flag": True},
         "msdump": {"naming": "2.7", **settings},
     }

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from msdump.errors import GraphError
 from msdump.graph import loader
 from msdump.graph.mindir.message import Kind, message_class
-from tests.dump.settings import write
-from tests.world import cli
+from tests.world import cli, write_config
 
 DATA = Path(__file__).parent / "refused"
 NETWORKS = Path(__file__).parent / "networks"
@@ -217,7 +216,7 @@ def invoke(*arguments):
 
 def dump_everything(folder):
     """Return the file of a configuration that dumps all operators in each step."""
-    return write(folder / "dump.json", folder / "dump")
+    return write_config(folder / "dump.json", folder / "dump")
 
 
 def refusal(path, folder):

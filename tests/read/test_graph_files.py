@@ -1,7 +1,5 @@
 """Operator graphs read from GE's files and from .pb files."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operator graphs read from .ir files: msdump's and MindSpore's."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Trees of compiled models read back: Ascend O2, GE, acl and torchair."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Objects that ranks of one dump share."""
 
-from __future__ import annotations
-
 from msdump import open_dump
 from scripts.bench import rank_tree
 

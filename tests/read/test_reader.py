@@ -1,7 +1,5 @@
 """Dumps read back: trees of msdump, and trees named as MindSpore 2.10 names them."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Tensors read from single files."""
 
-from __future__ import annotations
-
 import os
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Tensors of a dump that are selected, measured, followed through the graph, and shown as tables."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 
@@ -10,9 +8,8 @@ import pytest
 
 import msdump
 from msdump.errors import DumpReadError
-from tests.dump.settings import common
+from tests.world import GRAPHS, common_settings
 
-GRAPHS = Path(__file__).parents[2] / "graphs"
 ASCEND = {"device_target": "Ascend"}
 O2 = {"device_target": "Ascend", "jit_level": "O2"}
 
@@ -20,7 +17,7 @@ O2 = {"device_target": "Ascend", "jit_level": "O2"}
 def dumped(root, model, context=None, steps=1, feeds=None, **settings):
     """Run a model of graphs/ under a dump of everything, and open the dump."""
     end_to_end = {"enable": True, "trans_flag": True}
-    config = {"common_dump_settings": common(root) | settings, "e2e_dump_settings": end_to_end}
+    config = {"common_dump_settings": common_settings(root) | settings, "e2e_dump_settings": end_to_end}
     network = msdump.load(GRAPHS / model, config=config, context=context or {})
     for step in range(steps):
         network.run(feeds(step) if feeds else {"x": np.full((1, 1, 32, 32), step, np.float32)})

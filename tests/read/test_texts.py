@@ -1,7 +1,5 @@
 """The small text files of a dump."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Runs of a graph, separated by the order of their timestamps."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Files of dumps that tests of the reader write."""
 
-from __future__ import annotations
-
 
 def put(path, data):
     """Write a file, a text or bytes, and the directories above it; return its path."""

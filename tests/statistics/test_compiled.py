@@ -1,18 +1,15 @@
 """The compiled pass as it gets onto a machine: built where a compiler is, done without elsewhere."""
 
-from __future__ import annotations
-
 import runpy
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from msdump import dtypes
 from msdump.statistics import StatisticNeed, compiled, passes
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NEED = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")

@@ -1,7 +1,5 @@
 """The first look at pairs of vectors, against numpy in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

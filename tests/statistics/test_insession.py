@@ -1,7 +1,5 @@
 """Values that a session of the runtime measures, beside the pass over elements that have left it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import shutil

@@ -1,7 +1,5 @@
 """Both passes, the compiled one and the blocked one, against a slow one that follows the definitions."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 

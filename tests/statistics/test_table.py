@@ -1,20 +1,16 @@
 """The table of statistics, and the places of the package that have to agree with it."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-
+from tests.world import ROOT
 
 ROW = """    Statistic(
         "least",

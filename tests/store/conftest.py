@@ -1,7 +1,5 @@
 """Ordinary users, small disks and other surroundings of a sink."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Files and a sink that live in memory."""
 
-from __future__ import annotations
-
 import errno
 import os
 

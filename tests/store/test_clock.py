@@ -1,7 +1,5 @@
 """Timestamps that never repeat."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

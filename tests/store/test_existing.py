@@ -1,7 +1,5 @@
 """Files of earlier programs: counted and removed by the grammar of names, and by nothing else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The layouts of dumps in both directions."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

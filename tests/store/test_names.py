@@ -1,7 +1,5 @@
 """Names of files in both directions: of tensors, operators, graphs, and torch.compile's graphs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

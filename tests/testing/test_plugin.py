@@ -1,10 +1,7 @@
 """The pytest plugin: tests of users that pass, and fail with verdicts."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,12 +9,10 @@ import onnx.parser
 import pytest
 
 from msdump.testing import ComparisonError, compare
-from tests.dump import settings
-from tests.world import cli
+from tests.world import ROOT, cli, write_config
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).resolve().parents[2]
 MINI = str(ROOT / "graphs" / "mini.onnx")
 STRINGS = str(ROOT / "graphs" / "strings.onnx")
 X = np.arange(36, dtype=np.float32).reshape(1, 1, 6, 6)
@@ -55,7 +50,7 @@ def model(tmp_path):
 @pytest.fixture
 def dump(tmp_path, fresh):
     """Dump a run of the smallest network and return the dump."""
-    config = settings.write(tmp_path / "data_dump.json", tmp_path / "dump")
+    config = write_config(tmp_path / "data_dump.json", tmp_path / "dump")
     np.savez(tmp_path / "x.npz", x=X)
     done = cli("run", MINI, "--config", config, "--inputs", tmp_path / "x.npz")
     assert 0 == done.exit_code, done.output

@@ -1,7 +1,5 @@
 """Networks of tests with MindSpore's cells, written as text."""
 
-from __future__ import annotations
-
 from onnx import numpy_helper
 
 from tests.texts import parsed

@@ -1,7 +1,5 @@
 """How the reference trained its networks, and how we do."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Real training dumps of the reference, and ours, in one shape: graph and iteration, operator, slot."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The networks that the reference trained, with the reference's class names and first weights."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

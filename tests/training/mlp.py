@@ -1,7 +1,5 @@
 """A perceptron in the layers of MindSpore, small enough to be followed in numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import msdump

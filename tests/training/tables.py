@@ -5,8 +5,6 @@ which ``test_rules`` checks the gradients by differences, or a tuple of them and
 result. Rules that it tests otherwise stand in ``COVERED``, as domain and type.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from importlib import import_module

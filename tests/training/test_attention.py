@@ -1,7 +1,5 @@
 """Gradients of attention against differences of onnxruntime's own attention."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import helper

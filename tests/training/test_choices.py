@@ -1,7 +1,5 @@
 """Choices of a training step: losses next to MindSpore's own steps, texts and objects, refused values."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

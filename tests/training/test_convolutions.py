@@ -1,7 +1,5 @@
 """Cases of convolutions and pooling, and the names of their gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

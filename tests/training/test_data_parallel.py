@@ -1,7 +1,5 @@
 """Data parallel training: ranks that average their gradients end as one rank on the joined batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Dropout in a training step: masks, their gradients, seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

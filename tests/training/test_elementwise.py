@@ -1,7 +1,5 @@
 """Gradients of arithmetic, of functions of one operand and of activations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Gradients of models with axes of any size: they equal the gradients of a step of fixed sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

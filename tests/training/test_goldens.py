@@ -1,7 +1,5 @@
 """Training steps of the reference's own networks next to the reference's dumps."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -9,17 +7,15 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 
-from tests.dump.conftest import opened
 from tests.training import golden_data
 from tests.training.golden_cases import CASES, derived, digest
+from tests.world import ROOT, opened
 
-ROOT = Path(__file__).resolve().parents[2]
 LOSS = 1e-5
 GRADIENT = 1e-4  # and every other tensor, relative to the largest element
 

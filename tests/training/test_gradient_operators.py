@@ -1,7 +1,5 @@
 """Operators of gradients against MindSpore's own, written as calls: types, operands in their slots, order."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Gradients of images and volumes that are read at the places of a grid."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

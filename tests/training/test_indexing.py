@@ -1,7 +1,5 @@
 """Gradients of gathers, scatters and Einsum against numerical differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

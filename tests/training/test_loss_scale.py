@@ -1,7 +1,5 @@
 """Mixed precision and loss scales: types and scopes of a step, and which steps change the weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

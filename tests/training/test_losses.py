@@ -1,7 +1,5 @@
 """Losses and their gradients against formulas and numerical differences; models that end in a loss."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

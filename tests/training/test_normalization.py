@@ -1,7 +1,5 @@
 """Normalisations: gradients, moving statistics, frozen ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

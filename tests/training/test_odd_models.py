@@ -1,7 +1,5 @@
 """Training steps of models with odd names, attributes or types; models without a gradient."""
 
-from __future__ import annotations
-
 import pathlib
 
 import numpy as np

@@ -1,9 +1,5 @@
 """Optimizers over several steps against their formulas; their variables, texts, and updates in place."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -15,6 +11,7 @@ from msdump.training import OPTIMIZERS, step_graph
 from tests.texts import parsed
 from tests.training.differences import WEIGHTED, bindings_of, one_operator
 from tests.training.mlp import mlp
+from tests.world import GRAPHS
 
 _RNG = np.random.default_rng(5)
 _STEPS = 4
@@ -271,7 +268,6 @@ def test_order():
     assert {text: order if text in forwards else order[::-1] for text in orders} == orders
 
 
-GRAPHS = Path(__file__).resolve().parents[2] / "graphs"
 OPTIMIZER_TEXTS = (
     *("sgd:0.1", "momentum:0.1,0.9", "adam:0.001,weight_decay=0.02", "adamw:0.001"),
     *("rmsprop", "rmsprop:centered=true", "adagrad"),

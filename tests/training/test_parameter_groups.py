@@ -1,7 +1,5 @@
 """Lists of learning rates, groups of parameters and several optimizers beside MindSpore's own steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest
@@ -12,9 +10,9 @@ from msdump.errors import ExecutionError, InputError
 from msdump.training import eval_graph, step_graph
 from msdump.training.optimizers import Adam, Momentum
 from tests.dump import trees
-from tests.dump.conftest import opened
 from tests.texts import parsed
 from tests.training.mlp import batch, losses, mlp
+from tests.world import opened
 
 pytestmark = pytest.mark.usefixtures("fresh")
 

@@ -1,7 +1,5 @@
 """Gradients of recurrent layers against numerical differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Gradients of resizing against differences of onnxruntime's own results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Contract of all gradient rules: each has a case, is right, and works in every element type."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Gradients of reductions, and of operators that change shape or order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

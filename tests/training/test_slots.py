@@ -1,15 +1,13 @@
 """Constant inputs of operators of training steps next to MindSpore 2.10's own dumps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import numpy_helper
 
 from msdump.training import step_graph
-from tests.dump.conftest import opened
 from tests.training.differences import WEIGHTED, ints, label, normals, one_operator
 from tests.training.golden_data import dumped
+from tests.world import opened
 
 _RNG = np.random.default_rng(31)
 

@@ -1,7 +1,5 @@
 """Gradients of whole networks against PyTorch's autograd."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +20,7 @@ from sample_nets.lenet import net as lenet  # noqa: E402
 from sample_nets.mobilenetv2 import net as mobilenetv2  # noqa: E402
 from sample_nets.resnet50 import net as resnet50  # noqa: E402
 from sample_nets.tracing import trace  # noqa: E402
-from tests.training import torch_networks  # noqa: E402
+from scripts.bench import torch_networks  # noqa: E402
 
 LARGEST_ERROR = 1e-4  # of float32, relative to the largest element of the parameter's gradient
 ZERO = 1e-6  # share of the network's largest gradient: the rounding error of a zero

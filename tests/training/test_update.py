@@ -1,7 +1,5 @@
 """Gradients between the backward pass and the optimizer: clipped, accumulated, scaled, in this order."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import onnxruntime

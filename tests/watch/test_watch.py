@@ -1,7 +1,5 @@
 """Rules on tensors: hits of each condition, decisions by statistics alone, comparisons of steps."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import partial

@@ -1,7 +1,5 @@
 """Protobuf's wire format against protobuf itself."""
 
-from __future__ import annotations
-
 import contextlib
 
 import onnx

@@ -16,7 +16,7 @@ from msdump.encode import DumpData, TensorInfo, dump_data, dump_message, npy
 from scripts.bench import measure, rank_tree
 from scripts.bench.measure import Case, Figure, UnavailableError
 from scripts.bench.programs import MSDUMP, Ran, compiled, run
-from tests.browser.chromium import launched
+from scripts.browser.chromium import launched
 
 _START: Final = 1612439563338030
 _RUNS: Final = 5

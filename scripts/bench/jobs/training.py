@@ -63,7 +63,7 @@ def _torch_step(name: str, path: Path, batch: list[np.ndarray], threads: int) ->
     import torch
     from torch.nn import functional
 
-    from tests.training import torch_networks
+    from scripts.bench import torch_networks
 
     torch.set_num_threads(threads)
     tensors: dict[str, Any] = {

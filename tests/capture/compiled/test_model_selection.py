@@ -1,13 +1,11 @@
 """Which operators and tensors of a model ``dump_list`` of acl.json dumps."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 
 import pytest
 
-from msdump.capture.compiled.model_selection import directory_name, select_model, within
+from msdump.capture.compiled.model_selection import select_model, within
 from msdump.graph import Graph, Node, Value, ValueType
 from msdump.plan import Blocked, ModelItem
 from msdump.record import IO, OperatorRef
@@ -109,15 +107,6 @@ def test_operators_that_do_not_run_are_passed_over():
     assert [B, D, E] == selected(CHAIN, ModelItem("file", ranges=((B, C),)), runs=runs)
 
 
-@pytest.mark.parametrize(
-    "layer",
-    ["conv1conv1_relu", "conv1", "conv1_relu", "Default/conv1/Conv-op0", "Default/conv1conv1_relu/Relu-op0"],
-)
-def test_fused_operator_answers_to_every_name(layer):
-    """``layer`` takes fused and original names, ONNX's and the full ones."""
-    assert ["conv1conv1_relu"] == selected(FUSED, ModelItem(layers=(layer,)))
-
-
 def test_range_takes_compiled_names_only(caplog):
     """A range that names an original operator selects nothing and says which operator holds it."""
     assert [] == selected(FUSED, ModelItem("file", ranges=(("conv1", "pool1"),)))
@@ -137,16 +126,6 @@ def test_unknown_names_are_told(caplog):
         f"acl.json: layer 'conv9': model inner has no such operator{has}",
         f"acl.json: opname_range 'pool9': model inner has no such operator{has}",
     ] == caplog.messages
-
-
-def test_data_operators_of_selected_readers_are_dumped():
-    """A graph input is dumped with each selected operator that reads it itself."""
-    nodes = (operator(A, ("x", "y", "x")), operator(B, ("A.out", "weight")), operator(C, ("y",)))
-    graph = model(*nodes, inputs=("x", "y"))
-
-    found = select_model(graph, plan(ModelItem(layers=(A, B))))
-
-    assert {0: ("x", "y")} == found.data
 
 
 def test_transfers_do_not_part_data_from_its_reader():
@@ -249,21 +228,6 @@ def test_selections_that_meet_nothing_are_told_once(item, message, caplog):
         select_model(graph, plan(item), runs=(True, False))
 
     assert [f"acl.json: {message}"] == caplog.messages
-
-
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [(None, "inner"), ("file", "file"), ("inner", "inner"), ("other", "inner")],
-    ids=["any model", "file", "inner", "other"],
-)
-def test_directory_has_the_configured_name(listed, expected):
-    """The directory is named after the file where ``dump_list`` does so, else after the graph."""
-    assert expected == directory_name(plan(ModelItem(listed)), "file", "inner")
-
-
-def test_nameless_graph_takes_the_name_of_its_file():
-    """A model without a name of its own still has a directory."""
-    assert directory_name(plan(ModelItem()), "file", "") == "file"
 
 
 def test_fused_name_is_joined_from_its_parts():

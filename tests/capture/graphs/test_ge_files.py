@@ -1,7 +1,5 @@
 """Graph files that the environment turns on, and their places."""
 
-from __future__ import annotations
-
 import os
 import re
 
@@ -12,7 +10,6 @@ from msdump import env
 from msdump.capture import HostView, graph_files
 from msdump.capture.graph_files import StageFiles
 from msdump.counters import Counters
-from msdump.errors import DumpWriteError
 from msdump.graph import loader
 
 STAGES = (
@@ -94,24 +91,6 @@ def test_what_is_written(place, monkeypatch, variables, expected):
     assert expected == found(place)
 
 
-DUMPED = {
-    "no variables": ({}, {("ge_proto", "Build")}),
-    "another stage": (
-        {"DUMP_GE_GRAPH": "2", "DUMP_GRAPH_LEVEL": "4", "DUMP_GRAPH_FORMAT": "onnx"},
-        {("ge_onnx", "PreRunBegin"), ("ge_proto", "Build")},
-    ),
-    "everything": ({"DUMP_GE_GRAPH": "2"}, BOTH),
-}
-
-
-@pytest.mark.parametrize(("variables", "expected"), DUMPED.values(), ids=DUMPED)
-def test_dumped_graphs_show_their_last_stage(place, monkeypatch, variables, expected):
-    """A graph that GE dumps has its Build file, whatever the variables say."""
-    write(monkeypatch, is_dumped=True, **variables)
-
-    assert expected == found(place)
-
-
 def test_numbers_grow(place, monkeypatch):
     """Both files of a stage have one number; stages are numbered in their order."""
     write(monkeypatch, DUMP_GE_GRAPH="2")
@@ -153,11 +132,3 @@ def test_bad_variables(monkeypatch, caplog):
         "DUMP_GRAPH_FORMAT = 'ge_proto|readable|pdf': ge_readable files are not written",
         "DUMP_GRAPH_FORMAT = 'ge_proto|readable|pdf': 'pdf' is unknown; must be ge_proto or onnx",
     ] == caplog.messages
-
-
-def test_unwritable_place(place, monkeypatch):
-    """The error of an unwritable place has its path."""
-    (place / "file").touch()
-
-    with pytest.raises(DumpWriteError, match=r"cannot write '.*/file/.*/ge_proto_.*txt': Not a directory"):
-        write(monkeypatch, DUMP_GE_GRAPH="2", DUMP_GRAPH_PATH=f"{place}/file")

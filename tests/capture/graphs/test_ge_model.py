@@ -1,9 +1,5 @@
 """GE's graph files of a compiled graph."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import onnx
 import onnx.parser
@@ -16,8 +12,8 @@ from msdump.execute import emulated
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from tests.encode.ge_oracle import attributes, parsed
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 FILES = sorted(path.stem for path in GRAPHS.glob("*.onnx"))
 NET = """
 <ir_version: 10, opset_import: ["": 20]>

@@ -1,7 +1,5 @@
 """The door of whole dumps: device memory is followed while networks run."""
 
-from __future__ import annotations
-
 from tests.dump.conftest import door
 
 __all__ = ["door"]

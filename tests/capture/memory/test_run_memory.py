@@ -1,11 +1,8 @@
 """The emulated device's memory over many runs: addresses and limits hold for the operators that ran."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
-import onnx
 import pytest
 from onnx import helper
 
@@ -14,6 +11,8 @@ from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError
 from msdump.execute import Program
 from tests.dump import nets, o2
+from tests.texts import parsed
+from tests.world import O2
 
 O0 = {"device_target": "Ascend", "jit_level": "O0"}
 LIMITED = {"max_device_memory": "1GB"}
@@ -33,7 +32,7 @@ def elements(count):
     return {"x": x}
 
 
-@pytest.mark.parametrize("context", [O0 | LIMITED, o2.CONTEXT | LIMITED], ids=["O0", "O2"])
+@pytest.mark.parametrize("context", [O0 | LIMITED, O2 | LIMITED], ids=["O0", "O2"])
 @pytest.mark.parametrize(
     "order", [(1, 4000), (4000, 1, 4000), (1, 9, 1, 9, 4000)], ids=["more", "less", "both"]
 )
@@ -126,9 +125,17 @@ def test_each_of_several_sizes_counts(door):
 
 def test_sizes_in_sequences(door):
     """Tensors taken from a sequence have their own sizes, though the sequence's type has no sizes."""
-    nodes = [nets.node("SplitToSequence", "x i", "s", axis=0), nets.node("SequenceAt", "s w", "y")]
-    inputs = [nets.value("x", [4000, 1]), nets.value("i", [2], onnx.TensorProto.INT64)]
-    network = door.load(nets.model(nodes, inputs, ["y"], {"w": np.array(0)}), **O0, **LIMITED)
+    network = door.load(
+        parsed(
+            """graph (float[4000,1] x, int64[2] i) => (y) {
+            s = SplitToSequence<axis = 0>(x, i)
+            y = SequenceAt(s, w)
+        }""",
+            w=np.array(0),
+        ),
+        **O0,
+        **LIMITED,
+    )
 
     sizes = []
     for rows in (1, 3999, 1):
@@ -170,8 +177,10 @@ def test_runs_without_limit_are_not_observed(door, monkeypatch):
 
 def random_sum():
     """Return a network that adds random numbers to a weight that every run reads."""
-    nodes = [nets.node("RandomNormalLike", "x", "r", seed=1.0), nets.node("Add", "r w", "y")]
-    return nets.model(nodes, [nets.value("x", ["n", 4])], ["y"], {"w": np.ones(4, np.float32)})
+    return parsed(
+        "graph (float[n,4] x) => (y) { r = RandomNormalLike<seed = 1.0>(x) y = Add(r, w) }",
+        w=np.ones(4, np.float32),
+    )
 
 
 @pytest.mark.parametrize("build", [nets.cosine, random_sum])
@@ -207,9 +216,9 @@ def test_oldest_shapes_are_forgotten(door, monkeypatch):
 
 def test_run_that_fails_is_not_remembered(door, monkeypatch):
     """The memory of a failed run is no layout for a later one of the same shapes."""
-    nodes = [nets.node("Gather", "x i", "a"), nets.node("Neg", "a", "y")]
-    inputs = [nets.value("x", [4, 64]), nets.value("i", [2], onnx.TensorProto.INT64)]
-    network = door.load(nets.model(nodes, inputs, ["y"]), **O0)
+    network = door.load(
+        parsed("graph (float[4,64] x, int64[2] i) => (y) { a = Gather(x, i) y = Neg(a) }"), **O0
+    )
     x = np.ones((4, 64), np.float32)
     with pytest.raises(RuntimeError, match="Gather"):
         network.run({"x": x, "i": np.array([0, 9])})

@@ -1,7 +1,5 @@
 """Tensors and expectations that the tests of statistics share."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Statistics that the emulated device computes."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

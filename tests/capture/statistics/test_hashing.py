@@ -1,7 +1,5 @@
 """Rows with hashes: made in threads, written in order, never lost."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Statistics of hand-made tensors, the expected numbers written out."""
 
-from __future__ import annotations
-
 import hashlib
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Whatever a table is written of, the reader of that table takes it."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from pathlib import Path

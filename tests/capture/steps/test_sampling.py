@@ -1,7 +1,5 @@
 """Keeping the first elements of tensors."""
 
-from __future__ import annotations
-
 import logging
 
 import ml_dtypes

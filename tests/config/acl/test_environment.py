@@ -1,7 +1,5 @@
 """acl's exception dump by environment variables."""
 
-from __future__ import annotations
-
 import stat
 
 import pytest

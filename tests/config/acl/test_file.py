@@ -1,7 +1,5 @@
 """Files of acl.json that cannot be read, and their return codes."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

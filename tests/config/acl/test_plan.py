@@ -1,7 +1,5 @@
 """The plans of acl.json."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every rule of acl.json violated once: return code 100009 and the message."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The steps of a pyACL script, with the dump that it leaves."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Operators called alone through pyACL, on arrays."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Memory behind pyACL's pointers: nothing that a script does with them ends the interpreter."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import weakref

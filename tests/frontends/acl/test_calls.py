@@ -1,7 +1,5 @@
 """The order of pyACL's calls and their codes."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

@@ -1,7 +1,5 @@
 """Files of models, as acl.json configures them."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import stat
@@ -96,48 +94,6 @@ def test_programs_of_one_second(script, monkeypatch):
     fed = [iteration.records[0].array.max() / X.max() for iteration in iterations]
     assert [1, 2, 3, 4] == pytest.approx(fed)
     assert {1} == {len(iteration.executions) for iteration in iterations}
-
-
-NAMES = {"dots and slashes": "a.b/c d", "other letters": "Größe/名前", "outside": "../../up"}
-
-
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_odd_operator_names(script, name):
-    """Whatever an operator is called, its file stands in its directory and its header has the name."""
-    proto = parsed(f'graph (float[2,3] x) => (y) {{ ["{name}"] y = Softmax(x) }}')
-    script.begin({"dump_list": [{"layer": [name]}], "dump_mode": "output"})
-
-    assert 0 == script.run(script.load(proto), X)[0]
-
-    (path,) = [path for path in script.path.rglob("Softmax.*") if path.is_file()]
-    assert ("0", 5) == (path.parent.name, len(path.name.split(".")))
-    assert name == read(path)[0].op_name
-
-
-def test_long_operator_name(script):
-    """A name that no file can have becomes digits, which mapping.csv explains."""
-    long = "scope/" * 50 + "softmax"
-    proto = parsed(f'graph (float[2,3] x) => (y) {{ ["{long}"] y = Softmax(x) }}')
-    script.begin({"dump_list": [{}], "dump_mode": "output"})
-
-    assert 0 == script.run(script.load(proto), X)[0]
-
-    (table,) = script.path.rglob("mapping.csv")
-    number, name = table.read_text().strip().split(",")
-    assert number.isdecimal()
-    assert name.startswith("Softmax.scope_scope_")
-    assert long == read(table.parent / number)[0].op_name
-
-
-def test_permissions(script):
-    """Directories and files are for the owner alone."""
-    script.begin({"dump_list": [{}]})
-
-    script.run(script.load(THREE), X)
-
-    below = list(script.path.rglob("*"))
-    assert {0o700} == {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_dir()}
-    assert {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_file()}
 
 
 def test_contents(script):

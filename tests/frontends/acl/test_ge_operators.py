@@ -1,7 +1,5 @@
 """GE's operators called alone, each against numpy."""
 
-from __future__ import annotations
-
 import math
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """pyACL's functions used in odd ways: a code as the real ones give, never an exception."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import logging

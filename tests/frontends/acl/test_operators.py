@@ -1,7 +1,5 @@
 """Operators that are called alone."""
 
-from __future__ import annotations
-
 import logging
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """The orders of calls in the vendor's documents, and the dumps of each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ Where a document's text is no JSON (a comma too few or too many, dots in place o
 items), it is mended; ``/home/output`` and ``$HOME/output`` stand for a directory of the test.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The tools on dumps of pyACL's door, with tensors of every odd kind."""
 
-from __future__ import annotations
-
 import csv
 import re
 

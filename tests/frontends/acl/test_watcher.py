@@ -1,7 +1,5 @@
 """The watcher: outputs of watched operators, written again after other operators."""
 
-from __future__ import annotations
-
 import logging
 import re
 

@@ -3,8 +3,6 @@
 Every one is a function that returns the module, or a function of tensors, and the tensors it is called with.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional

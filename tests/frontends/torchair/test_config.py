@@ -1,7 +1,5 @@
 """CompilerConfig: options, their checks and the GE options that they become. No torch is needed."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import re

@@ -1,7 +1,5 @@
 """Captured graphs as files, captured graphs run by torch with a dump, and marked operators."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

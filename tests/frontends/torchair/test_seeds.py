@@ -3,8 +3,6 @@
 The operators of the documents are called as the captured graph calls them: C and D run before A and B.
 """
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,9 +1,6 @@
 """Whole graphs compiled: which operators become one kernel, its name and contents."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
 
 import onnx.parser
 import pytest
@@ -11,8 +8,7 @@ import pytest
 from msdump.graph import BEGUN, compile_graph, loader
 from msdump.graph.compilation import FUSED
 from msdump.judge.pair import canonical_type
-
-GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
+from tests.world import GRAPHS
 
 HEAD = (
     '<ir_version: 10, opset_import: ["": 20]> g (float[1,4,8,8] x, float[4,4,3,3] w, float[4] b,'

@@ -1,7 +1,5 @@
 """Operators of constants replaced by their results."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx.parser
 import pytest

@@ -1,7 +1,5 @@
 """Chains of elementwise operators become one."""
 
-from __future__ import annotations
-
 import pytest
 
 from msdump.graph import fuse_elementwise, loader

@@ -1,7 +1,5 @@
 """Attributes under MindSpore's names."""
 
-from __future__ import annotations
-
 import json
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Graphs in Graphviz's language."""
 
-from __future__ import annotations
-
 from msdump.graph import loader
 from msdump.graph.files import ir_text
 from tests.texts import parsed

@@ -1,7 +1,5 @@
 """The .pb file of a graph."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The .ir text of a graph."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 

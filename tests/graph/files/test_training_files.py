@@ -1,7 +1,5 @@
 """Graph files of a training step: weights written in place, forward operators of gradients."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The casts around an operator, run by onnxruntime next to numpy's roundings."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 import numpy as np

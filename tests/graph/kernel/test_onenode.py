@@ -1,7 +1,5 @@
 """One node as a model of its own."""
 
-from __future__ import annotations
-
 import onnx
 import pytest
 from onnx import parser

@@ -1,7 +1,5 @@
 """Local functions: inlined under the names of their calls."""
 
-from __future__ import annotations
-
 import pytest
 from onnx import parser
 

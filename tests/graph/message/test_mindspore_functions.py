@@ -1,7 +1,5 @@
 """Functions of the domain mindspore.ops stay operators; functions of other domains are inlined."""
 
-from __future__ import annotations
-
 import numpy as np
 from onnx import parser
 

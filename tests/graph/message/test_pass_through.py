@@ -1,7 +1,5 @@
 """Identity operators: which are removed, and the values that their readers read then."""
 
-from __future__ import annotations
-
 import onnx.parser
 import pytest
 

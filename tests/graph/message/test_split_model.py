@@ -1,7 +1,5 @@
 """Splitting a serialised model into its message and its large weights."""
 
-from __future__ import annotations
-
 import contextlib
 
 import onnx

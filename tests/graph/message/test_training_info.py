@@ -1,7 +1,5 @@
 """Bindings of initializers to outputs, of ONNX's training_info or of the caller, checked at the load."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from onnx import numpy_helper

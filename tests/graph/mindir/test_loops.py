@@ -1,7 +1,5 @@
 """Calls of functions in .mindir files that cannot run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Primitives that move, pick, resize and pool elements: results against numpy or literal numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

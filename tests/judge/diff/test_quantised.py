@@ -17,8 +17,8 @@ from msdump.capture import Process
 from msdump.cli import main
 from msdump.frontends import mindspore
 from scripts.faults.networks import network
-from tests.dump import settings
 from tests.texts import parsed
+from tests.world import common_settings
 
 FORMS = {"qdq": quantization.QuantFormat.QDQ, "operators": quantization.QuantFormat.QOperator}
 LAYERS = ("first", "second", "third")
@@ -329,7 +329,7 @@ def dump_and_compare(monkeypatch, folder, mine, *options):
     """Dump a model and float.onnx on the same inputs; return the operators that ``compare`` accuses."""
     for name in (mine, "float"):
         monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))  # iterations from 0
-        common = settings.common(f"{folder}/{name}", iteration="all")
+        common = common_settings(f"{folder}/{name}", iteration="all")
         config = folder / f"{name}.json"
         blocks = {"common_dump_settings": common, "e2e_dump_settings": {"enable": True, "trans_flag": True}}
         config.write_text(json.dumps(blocks))

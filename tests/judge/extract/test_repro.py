@@ -22,7 +22,7 @@ from msdump.graph import loader
 from msdump.judge import find_run, inputs, reproduce, write_folder
 from msdump.read import open_dump, parse_attributes
 from msdump.record import IO
-from tests.dump.settings import common as everything
+from tests.world import common_settings as everything
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'

@@ -1,25 +1,20 @@
 """``msdump report --annotate``: a model with verdicts and statistics, for Netron."""
 
-from __future__ import annotations
-
 import subprocess
-from pathlib import Path
 
 import onnx
 import pytest
-from click.testing import CliRunner
 
 from msdump.capture import Process
-from msdump.cli import main
 from msdump.frontends import mindspore
+from tests.world import ROOT, cli
 
-ROOT = Path(__file__).resolve().parents[3]
 CULPRIT = "Default/norm-RMSNorm/Mul-op0"
 
 
 def call(*arguments):
     """Run a command; return exit code and both outputs."""
-    done = CliRunner().invoke(main, [*map(str, arguments)])
+    done = cli(*arguments)
     return done.exit_code, done.stdout, done.stderr
 
 

@@ -1,9 +1,6 @@
 """The forecast of a dump, compared with the dump."""
 
-from __future__ import annotations
-
 import logging
-from pathlib import Path
 
 import numpy as np
 import onnx.parser
@@ -18,8 +15,8 @@ from msdump.selector import DumpMode, IterationSet, KernelPattern, PatternKind, 
 from msdump.session import Network
 from tests import plans
 from tests.texts import parsed
+from tests.world import GRAPHS
 
-GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 CONTEXTS = {
     "CPU": Context(),
     "GPU": Context(DeviceTarget.GPU),

@@ -1,7 +1,5 @@
 """Inputs from files that are damaged."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,25 +1,20 @@
 """Operators that nothing can run: their names in ``check``, and the exit code of a run with one."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import onnx
 import pytest
-from click.testing import CliRunner
 from onnx import helper
 
 from msdump import env
 from msdump.capture import Process
-from msdump.cli import main
 from msdump.frontends import mindspore
 from msdump.graph import loader
 from msdump.look import unrunnable
-from tests.dump.conftest import config
 from tests.texts import parsed
+from tests.world import GRAPHS, cli, config
 
-GRAPHS = sorted((Path(__file__).resolve().parents[3] / "graphs").glob("*.onnx"))
+MODELS = sorted(GRAPHS.glob("*.onnx"))
 REASON = "neither onnxruntime nor ONNX's reference can run own.Secret (opset 1): "
 
 
@@ -51,7 +46,7 @@ def call(tmp_path, monkeypatch):
         onnx.save(proto, tmp_path / "net.onnx")
         given = ["run", "net.onnx", "--config"] if command == "run" else ["check", "--model", "net.onnx"]
         monkeypatch.chdir(tmp_path)
-        return CliRunner().invoke(main, [*given, "dump.json"])
+        return cli(*given, "dump.json")
 
     return call
 
@@ -98,7 +93,7 @@ def test_check_of_a_branch():
     assert ["Secret", "Secret"] == [found.node.op_type for found in unrunnable(loader.load(proto))]
 
 
-@pytest.mark.parametrize("path", GRAPHS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_no_false_alarms(path):
     """Of models that run, no operator is named, whatever its types and domain."""
     assert [] == list(unrunnable(loader.load(path)))

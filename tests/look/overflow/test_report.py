@@ -1,21 +1,18 @@
 """Records of overflows, joined to the dump files of their operators."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from msdump.cli import main
 from msdump.device import formats
 from msdump.encode import DebugRecord, Unit, dump_data, op_debug
 from msdump.errors import ToolError
 from msdump.look import overflow
 from tests.judge import dumped
+from tests.world import cli
 
 START = 1612439563338030
 BAR = "=" * 49
@@ -314,7 +311,7 @@ class TestPrograms:
 
     def test_summary_is_printed_and_written(self, tmp_path, dump):
         """Msdump overflow prints every block, counts, and writes the summary; its code is 0."""
-        done = CliRunner().invoke(main, ["overflow", str(dump), "-out", str(tmp_path / "out")])
+        done = cli("overflow", dump, "-out", tmp_path / "out")
 
         text = next((tmp_path / "out").glob("overflow_summary_*.txt")).read_text(encoding="utf-8")
         assert (0, 2) == (done.exit_code, text.count("[Mul] Default/Mul-op9"))
@@ -325,7 +322,7 @@ class TestPrograms:
         """A record that cannot be read is reported, the others are reported, and the code is 1."""
         record(dump, AIC).write_bytes(b"")
 
-        done = CliRunner().invoke(main, ["overflow", str(dump), "-out", str(tmp_path / "out")])
+        done = cli("overflow", dump, "-out", tmp_path / "out")
 
         assert 1 == done.exit_code
         assert "1 of 2 overflows" in done.stdout

@@ -1,7 +1,5 @@
 """The asynchronous sink: files that wait, how many, and their way to the disk."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import signal

@@ -1,7 +1,5 @@
 """Processes that end, or are terminated, while files wait: nothing that was handed over is lost."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Files on disk: complete or absent, with their modes, under every failure."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """A run that is killed at any moment."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

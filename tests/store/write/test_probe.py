@@ -1,7 +1,5 @@
 """Proof that a dump can be written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

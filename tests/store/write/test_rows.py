@@ -1,7 +1,5 @@
 """Files that grow by whole rows."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The promises of every sink, and the policy for failures, limits and long names."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import logging

@@ -1,7 +1,5 @@
 """The lines of mapping.csv."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

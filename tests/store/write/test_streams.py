@@ -1,7 +1,5 @@
 """Files that are written piece by piece."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

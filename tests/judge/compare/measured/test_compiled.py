@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.dump.compared import accused, document
-from tests.dump.conftest import opened
 from tests.dump.test_comparison import FEEDS, GRAPHS, LENET, O0, O2
 from tests.texts import parsed
+from tests.world import opened
 
 ROWS = {"saved_data": "statistic"}
 WITH_ROWS = {"O0": O0, "O1": O0 | {"jit_level": "O1"}, "GPU": {"device_target": "GPU"}}

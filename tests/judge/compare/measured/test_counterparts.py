@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from msdump.cli.program import main
 from tests.dump import nets
-from tests.dump.conftest import opened
+from tests.world import opened
 
 RNG = np.random.default_rng(5)
 WEIGHTS = {f"w{n}": (RNG.standard_normal((6, 6)) / 2).astype(np.float32) for n in range(4)}

@@ -16,8 +16,8 @@ from msdump import env
 from msdump.capture import Process
 from msdump.cli import main
 from msdump.frontends import mindspore
-from tests.dump import settings
 from tests.texts import parsed
+from tests.world import common_settings
 
 GRAPHS = Path(__file__).resolve().parents[4] / "graphs"
 CATEGORIES = ["max", "min", "avg", "l2norm", "nan count", "zero count", "hash:md5"]
@@ -36,7 +36,7 @@ def dump(tmp_path, monkeypatch):
 
     def make(name, saved, model=None, *, level="O0", mode="host", precision="high", categories=CATEGORIES):
         monkeypatch.setattr(mindspore, "_state", mindspore.ProcessState(Process()))  # iterations from 0
-        common = settings.common(
+        common = common_settings(
             f"{tmp_path}/{name}", iteration="0", saved_data=saved, statistic_category=categories
         )
         if level == "O2":

@@ -1,13 +1,11 @@
 """Pages and dumps for the browser: a faulty training beside a sound one, a large network, the site."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.world import ROOT
+
 HEAD = (
     "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,"
     "Max Value,Min Value,L2Norm Value"

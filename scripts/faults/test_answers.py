@@ -1,7 +1,5 @@
 """Answers of compare on a few trials: the first fault by the files alone, all faults with the model."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

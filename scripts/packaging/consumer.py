@@ -1,7 +1,5 @@
 """A user's program, checked by ``mypy --strict`` against the installed package: its names have types."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, assert_type

@@ -1,10 +1,7 @@
-"""Which modules of known kinds the torchair door trains: ``python -m tests.conformance.torchair [NAME...]``.
+"""Which modules of known kinds the torchair door trains: `python -m scripts.conformance.torchair [NAME...]`.
 
 Prints a line for each module of ``tests/frontends/torchair/modules.py``, a fault with its reason, the count.
 """
-# ruff: noqa: T201 - a command prints
-
-from __future__ import annotations
 
 import sys
 

@@ -1,18 +1,15 @@
 """The soak itself: it runs, it counts, and it finds violations."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scripts.soak import mutations, wholeness
+from tests.world import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 VERDICT = re.compile(
     r"soak: (\d+) kills, (\d+) signals, (\d+) full disks, (\d+) threads, ([\d,]+) mutated inputs, "
     r"(\d+) violations in \d+ s"

@@ -1,7 +1,5 @@
 """The dump of very many ranks, with few of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from scripts.bench import thousand_ranks

@@ -4,8 +4,6 @@ They take the branches of a step that has run: an activation with an input next 
 rounding of float32, may be on its other side in another program, and its gradient is another one then.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional
 

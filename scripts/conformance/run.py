@@ -1,10 +1,8 @@
 """ONNX's own backend suite, run twice: by onnxruntime as a whole and by msdump operator by operator.
 
-``python tests/conformance/runner.py [KIND...]`` prints the counts and every case that fails, with
+``python -m scripts.conformance.run [KIND...]`` prints the counts and every case that fails, with
 its reason.
 """
-
-from __future__ import annotations
 
 import argparse
 import functools
@@ -215,7 +213,7 @@ def main() -> None:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"parts of the suite ({', '.join(KINDS)})")
     logging.getLogger("msdump").setLevel(logging.ERROR)
     for kind in parser.parse_args().kinds or KINDS:
-        print(report(kind), flush=True)  # noqa: T201 - a script prints
+        print(report(kind), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ Both wheels hold the tracked files of msdump/ and the licence. One also holds th
 holds the same files and the files of the build. The metadata is valid.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile

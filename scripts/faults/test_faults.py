@@ -1,7 +1,5 @@
 """The fault injection itself sees wrong answers, and names faults in lockstep and in the table."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

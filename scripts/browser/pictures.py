@@ -1,12 +1,10 @@
-"""Pictures of the report and the site for the documentation: python -m tests.browser.pictures FOLDER."""
-
-from __future__ import annotations
+"""Pictures of the report and the site for the documentation: python -m scripts.browser.pictures FOLDER."""
 
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser import chromium, dumps
+from scripts.browser import chromium, dumps
 
 
 def take(folder):

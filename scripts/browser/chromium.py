@@ -1,7 +1,5 @@
 """Debian's chromium, as playwright drives it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -6,9 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from click.testing import CliRunner
 
-from msdump.cli import main
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.session import Network
@@ -17,7 +15,7 @@ from sample_nets.resnet50 import net as resnet50
 from sample_nets.tracing import trace
 from scripts.bench import sides, whole
 from scripts.bench.networks import chains, files, gpt2, llama
-from tests.dump import settings
+from tests.world import cli, write_config
 
 TINY = llama.LlamaConfig(vocabulary=97, hidden=64, heads=4, key_heads=2, layers=2, wide=96, positions=128)
 DECODERS = {"float32": llama.float32, "int4": llama.int4}
@@ -131,7 +129,7 @@ def test_commands_take_a_decoder(decoder, level, tmp_path):
     """Free dimensions are given by name; a step of the decoder is checked, runs and is dumped."""
     path = saved(tmp_path / "llama.onnx", DECODERS[decoder](TINY))
     np.savez(tmp_path / "inputs.npz", **whole.inputs(whole.session(path, 1)))
-    config = settings.write(tmp_path / "data_dump.json", tmp_path / "dump")
+    config = write_config(tmp_path / "data_dump.json", tmp_path / "dump")
     device = ("--device-target", "Ascend", "--jit-level", level)
     sizes = [word for name, size in whole.SIZES.items() for word in ("--dim", f"{name}={size}")]
 
@@ -139,6 +137,6 @@ def test_commands_take_a_decoder(decoder, level, tmp_path):
         ["check", config, "--model", path, *sizes],
         ["run", path, "--config", config, "--inputs", tmp_path / "inputs.npz"],
     ):
-        done = CliRunner().invoke(main, [str(word) for word in (*command, *device)])
+        done = cli(*(*command, *device))
         assert not done.exit_code, done.output
     assert list((tmp_path / "dump").rglob("*SkipSimplified*" if decoder == "int4" else "*BatchMatMul*"))
