@@ -1,7 +1,5 @@
 """Exceptions of the program's own amid a step: a timer's handler, another thread, a callback."""
 
-from __future__ import annotations
-
 import ctypes
 import random
 import signal
@@ -100,7 +98,7 @@ def test_a_timer_in_a_step(mode, door, timer):
     door.configure(**changes)
     lost = []
 
-    for network_number in range(10):
+    for network_number in range(4):
         net = door.load(network(), **context)
         longest = 0.02  # the first step compiles
         for number in range(30):

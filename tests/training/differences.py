@@ -1,7 +1,5 @@
 """Gradients by numerical differences: a rule must agree with the real change of a loss."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -18,6 +16,7 @@ from msdump.training.writer import StepTensor
 
 OPSET = 20
 STEP = 1e-5
+_DIRECTIONS = 16
 
 
 def _weighted(output, weights):
@@ -161,25 +160,36 @@ def forward(model, *, by_runtime=False):
     return (lambda feeds: evaluator.run(None, feeds)[0]), wide
 
 
-def numerical(model, weights, name, step=None):
-    """Return the gradient of the weighted sum for a parameter by central differences.
+def numerical(forward_of, weights, name, directions, step):
+    """Return the changes of the weighted sum with a parameter in some directions, by central differences.
 
     Args:
-        model: Its parameters are float32 initializers.
+        forward_of: Function of the parameters, and their values.
         weights: Factors of the elements of the first output.
         name: Name of the parameter.
-        step: Size of differences of onnxruntime's results in float32; None: tiny ones in float64.
+        directions: Arrays of the parameter's shape.
+        step: Size of the differences.
     """
-    run, values = forward(model, by_runtime=step is not None)
-    gradient = np.zeros(values[name].shape)
-    for index in np.ndindex(gradient.shape):
-        sides = []
-        for sign in (1, -1):
-            moved = values[name].copy()
-            moved[index] += sign * (step or STEP)
-            sides.append(float(np.sum(np.asarray(run({**values, name: moved}), np.float64) * weights)))
-        gradient[index] = (sides[0] - sides[1]) / (2 * (step or STEP))
-    return gradient
+    run, values = forward_of
+    sums = (
+        float(
+            np.sum(np.asarray(run({**values, name: moved.astype(values[name].dtype)}), np.float64) * weights)
+        )
+        for direction in directions
+        for moved in (values[name] + step * direction, values[name] - step * direction)
+    )
+    return np.array([(above - below) / (2 * step) for above, below in zip(sums, sums, strict=True)])
+
+
+def directions_of(shape, *, one_by_one):
+    """Return the directions in which a parameter is moved: each element alone, or all of many at once.
+
+    Each of the latter moves every element as far, up or down, so that an error of one shows in all of them.
+    """
+    size = math.prod(shape)
+    if one_by_one or size <= _DIRECTIONS:
+        return np.eye(size).reshape(size, *shape)
+    return np.random.default_rng(11).choice([-1.0, 1.0], (_DIRECTIONS, *shape))
 
 
 def _fed(model, kind):
@@ -203,12 +213,14 @@ def check(model, *, tolerance=2e-5, step=None, **options):
             None: tiny ones by the reference evaluator in float64.
         options: Arguments of ``step_graph``.
     """
-    run, values = forward(model, by_runtime=step is not None)
+    run, values = forward_of = forward(model, by_runtime=step is not None)
     weights = np.random.default_rng(7).uniform(0.5, 1.5, np.shape(run(values))).astype(np.float32)
     gradients = analytic(model, weights, **options)
     assert gradients, "nothing is trained"
     for name, gradient in gradients.items():
-        expected = numerical(model, weights, name, step)
-        assert expected.shape == gradient.shape, name
-        error = float(np.abs(expected - gradient).max()) / max(float(np.abs(expected).max()), 1e-3)
-        assert error <= tolerance, f"{name}: {error:.2e}\n{expected}\n{gradient}"
+        assert values[name].shape == gradient.shape, name
+        directions = directions_of(gradient.shape, one_by_one=step is not None)
+        expected = numerical(forward_of, weights, name, directions, step or STEP)
+        found = np.array([np.sum(direction * gradient) for direction in directions])
+        error = float(np.abs(expected - found).max()) / max(float(np.abs(gradient).max()), 1e-3)
+        assert error <= tolerance, f"{name}: {error:.2e}\n{expected}\n{found}"
