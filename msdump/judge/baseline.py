@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
+from typing import Final
 
 from msdump import dtypes
 from msdump.encode import statistic_csv
@@ -98,14 +100,18 @@ def write(
 
 
 def _keep_graphs(root: str, folder: str) -> None:
-    """Copy the graph files of a dump: a later dump with other operator names is aligned by them."""
+    """Copy graph files and lists of execution: they align other operator names, and tell runs apart."""
     for rank in open_dump(root).ranks.values():
-        numbers = {number for network in rank.networks.values() for number in network.graphs}
-        for number in sorted(numbers):
-            path = rank.graph_file(PathKind.IR, number)
+        for number, kind in product(rank.compiled_graphs, _KEPT):
+            path = rank.graph_file(kind, number)
             place = "" if path is None else os.path.relpath(os.path.realpath(path), root)
             if path is not None and not place.startswith(os.pardir):
-                reports.write_bytes(folder, place, [read_bytes(path)])
+                lines = read_bytes(path).splitlines(keepends=True)
+                # the rows are of one execution, so that each iteration ran once
+                reports.write_bytes(folder, place, dict.fromkeys(lines) if kind is _KEPT[-1] else lines)
+
+
+_KEPT: Final = (PathKind.IR, PathKind.EXECUTION_ORDER, PathKind.ITERATIONS_RUN)
 
 
 def _measured(spec: StatisticSpec, execution: int | None, path: str) -> Folder:

@@ -59,6 +59,29 @@ def test_rows_are_taken_over(tmp_path, dump):
     assert first == second
 
 
+def test_a_graph_that_ran_several_times(tmp_path):
+    """Each run of a kernel graph, such as a loop's body, is compared with its own."""
+    root = tmp_path / "dump"
+    for graph in (0, 1):
+        order = root / f"rank_0/execution_order/ms_execution_order_graph_{graph}.csv"
+        order.parent.mkdir(parents=True, exist_ok=True)
+        order.write_text(f"NodeExecutionOrder-FullNameWithScope\nDefault/Add-op{graph}\n")
+        for number in range(3):
+            name = NAME.format(0, f"Default_Add-op{graph}", START + 10 * number + graph)
+            path = root / name.replace("Net/0", f"Net/{graph}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.save(path, np.float32([number, graph]))
+    (root / "rank_0/execution_order/ms_global_execution_order_graph_0.csv").write_text("0\n")
+
+    assert "kept      6 tensors of 2 folders\n" in call("baseline", root, "-out", tmp_path / "base")[1]
+    compare = ("compare", root, tmp_path / "base", "-out", tmp_path / "out", "-v")
+    code, out, _ = call(*compare)
+    assert (0, True) == (code, "compared  6 tensors of 6 operators: 6 agree" in out)
+    np.save(next((root / "rank_0/Net/1/0").glob(f"*.{START + 11}.*")), np.float32([7, 7]))
+    code, out, _ = call(*compare)
+    assert (1, True) == (code, "Default_Add-op1 (Add), pass 1, operator 2 of 3 in rank_0/Net/1/0" in out)
+
+
 def test_tensors_that_cannot_be_read(tmp_path, dump):
     """A torn tensor is reported and left out, the exit code is 1."""
     path = dump / NAME.format(0, "a0", START)
