@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _OF_FILES: Final = {TensorVerdict.DIFFERS: Verdict.OWN}  # other verdicts on files have equal values in both
 
+_NAMED: Final = 3  # names of a tree without a counterpart that a line shows
+
 DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"), *SHAPES)
 
 
@@ -60,6 +62,12 @@ def _print_verdicts(
     for path in alone:
         messages.say(f"warning: {path} has no counterpart")
     messages.say_each("warning", report.networks + report.unreadable)
+    unpaired: dict[str, list[str]] = {}
+    for each in report.alone:
+        unpaired.setdefault(each.note, []).append(each.place.name)
+    for why, found in unpaired.items():
+        more = f" and {len(found) - _NAMED} more, listed in the table" if len(found) > _NAMED else ""
+        messages.say(f"not paired: {', '.join(found[:_NAMED])}{more}: {why}")
     text = "".join(reports.csv_lines(findings_table(report), "\r\n"))
     path = reports.write(folder, reports.stamped("compare", ".csv"), [text])
     if documents.wanted():
@@ -185,8 +193,9 @@ def command(
     """Compare two dumps and name the operators at fault.
 
     MINE and GOLDEN are dumps, parts of dumps, or directories of golden tensors
-    (name.output.time.npy). Both may also be .npy files. A dump without tensors is compared by
-    the statistics in statistic.csv.
+    (name.output.time.npy); GOLDEN may be a tree of msprobe. Both may also be
+    .npy files. A dump without tensors is compared by the statistics in
+    statistic.csv.
 
     All scores are written to compare_{time}.csv in execution order. docs/reference/verdicts.md
     explains verdicts and limits.

@@ -16,6 +16,7 @@ from .folder import by_operator as by_operator
 from .folder import original_names as original_names
 from .folder import parse_file_name as parse_file_name
 from .folder import read_folder as read_folder
+from .folder import read_tree as read_tree
 from .folder import with_forms as with_forms
 from .folder import with_passes as with_passes
 from .ge import read_ge as read_ge
@@ -30,7 +31,13 @@ from .iteration import Overflow as Overflow
 from .lookup import add_onnx_names as add_onnx_names
 from .lookup import describe_miss as describe_miss
 from .lookup import find_operators as find_operators
+from .msprobe import CallName as CallName
+from .msprobe import is_process as is_process
+from .msprobe import is_tree as is_tree
 from .msprobe import load_tensor as load_tensor
+from .msprobe import parse_name as parse_name
+from .msprobe import read_parents as read_parents
+from .msprobe import turned as turned
 from .operator_graph import ABSENT as ABSENT
 from .operator_graph import ASKING as ASKING
 from .operator_graph import FIXED as FIXED

@@ -25,8 +25,9 @@ from msdump.read.dump import open_iteration
 from msdump.read.executions import ordinals
 from msdump.read.files import read_bytes
 from msdump.read.iteration import Iteration
+from msdump.read.msprobe import is_process
 from msdump.read.operator_graph import OperatorGraph, convolution_groups
-from msdump.read.records import OperatorFile, Record
+from msdump.read.records import OperatorFile, Record, of_rows
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.return_codes import ReturnCode
 from msdump.store import (
@@ -112,6 +113,8 @@ def read_folder(path: str, execution: int | None = None, iteration: Iteration | 
         what = "not a directory" if os.path.exists(path) else "no such directory"
         raise ToolError(ReturnCode.PATH, f"{path}: {what}")
     listed = iteration or Iteration(Key(PathKind.ITERATION, 0, "", 0, 0), path)
+    if is_process(path):
+        return read_tree(path, iteration)
     golden, dumps = _foreign(path, listed)
     dumps = [*dumps, *(file for file in listed.files if not file.name.is_brief_failure)]
     examples = {
@@ -147,6 +150,26 @@ def read_folder(path: str, execution: int | None = None, iteration: Iteration | 
     number = last if execution is None else execution
     operators = by_operator(listed.execution(number).records)
     return Folder(path, kind, operators, number, len(listed.timeline.spans))
+
+
+def read_tree(path: str, iteration: Iteration | None = None, *, is_measured: bool = False) -> Folder:
+    """Return the tensors of one process in one step of a tree of msprobe, under the names of the tree.
+
+    Args:
+        path: The directory of the process.
+        iteration: The directory as a dump has it, None: it is opened.
+        is_measured: Return the statistics of all tensors, as for a tree without files.
+
+    Raises:
+        DumpReadError: The directory or ``dump.json`` cannot be read.
+    """
+    listed = iteration or open_iteration(path) or Iteration(Key(PathKind.ITERATION, 0, "", 0, 0), path)
+    files = () if is_measured else listed.records
+    operators: dict[str, list[Record]] = {}
+    for each in files or of_rows(listed.statistics, listed):
+        operators.setdefault(each.op_name, []).append(each)
+    whole = {name: tuple(tensors) for name, tensors in operators.items()}
+    return Folder(path, FolderKind.GOLDEN, whole, is_measured=not files)
 
 
 def _foreign(path: str, listed: Iteration) -> tuple[list[Record], list[OperatorFile]]:

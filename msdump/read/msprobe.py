@@ -13,15 +13,16 @@ import io
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msdump import dtypes
+from msdump.encode import npy
 from msdump.errors import DAMAGED, DumpReadError, cause_of
 from msdump.read import files
-from msdump.read.records import Record
+from msdump.read.records import MeasuredRecord, Record
 from msdump.read.tree import TreeListing
 from msdump.record import IO
 from msdump.statistics import BY_CATEGORY
@@ -37,12 +38,20 @@ _log = logging.getLogger("msdump.store")
 
 INDEX: Final = "dump.json"
 TENSORS: Final = "dump_tensor_data"
+_PARENTS: Final = "construct.json"
 _STEP: Final = re.compile(r"step([0-9]{1,18})")
 _PROCESS: Final = re.compile(r"(?:rank|proc)([0-9]{0,18})")
 _GRADIENTS: Final = "parameters_grad"
 _FILE: Final = re.compile(
     rf"(?P<name>.+)\.(?:(?P<side>input|output|parameters)|(?P<call>{_GRADIENTS}\.[0-9]+))"
     r"\.(?P<place>[^/]+)\.(?:pt|npy)"
+)
+_MODULE: Final = re.compile(
+    rf"(?:Module|Cell)\.(?P<path>.+)\.(?P<kind>[^.]+)\."
+    rf"(?:(?P<direction>forward|backward|{_GRADIENTS})\.)(?P<number>[0-9]{{1,9}})(?:\.(?P<parameter>[^.]+))?"
+)
+_FUNCTION: Final = re.compile(
+    r"(?!Module\.|Cell\.)[^.]+\.(?:.+\.)?(?P<kind>[^.]+)\.(?P<number>[0-9]{1,9})\.(?P<direction>forward|backward)"
 )
 _SIDES: Final = {
     "input_args": IO.INPUT,
@@ -54,17 +63,80 @@ _STATISTICS: Final = {"Max": "max", "Min": "min", "Mean": "avg", "Norm": "l2norm
 
 
 @dataclass(frozen=True, slots=True)
-class TorchRecord(Record):
-    """A tensor in a ``.pt`` file of PyTorch."""
+class CallName:
+    """The name of a module or of a call in a tree, in its parts.
+
+    Attributes:
+        module: Path of a module, ``h.0.ln_1``; "" for the call of a function.
+        kind: Class of the module, or name of the function.
+        is_backward: Whether it is of the backward pass.
+        number: Number of the call, from 0.
+        parameter: Name of the parameter that a gradient belongs to; "" for everything else.
+    """
+
+    module: str
+    kind: str
+    is_backward: bool = False
+    number: int = 0
+    parameter: str = ""
+
+
+def parse_name(name: str) -> CallName | None:
+    """Return the parts of a name in a tree, None for a name of another form.
+
+    >>> parse_name("Module.h.0.ln_1.LayerNorm.forward.1")
+    CallName(module='h.0.ln_1', kind='LayerNorm', is_backward=False, number=1, parameter='')
+    >>> parse_name("Primitive.conv2d.Conv2D.0.backward").kind
+    'Conv2D'
+    """
+    found = _MODULE.fullmatch(name) or _FUNCTION.fullmatch(name)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    return CallName(
+        parts.get("path", ""),
+        parts["kind"],
+        parts["direction"] != "forward",
+        int(parts["number"]),
+        parts.get("parameter") or "",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRecord(Record):
+    """A tensor in a ``.npy`` file, or a ``.pt`` file of PyTorch.
+
+    Attributes:
+        is_turned: Whether the last two axes change places, as exporters store some weights.
+    """
+
+    is_turned: bool = field(default=False, kw_only=True)
 
     @property
     def raw(self) -> np.ndarray:
         """The elements, as ``load_tensor`` returns them."""
-        return load_tensor(self.path)
+        if self.path.endswith(".pt") and self._known is None:
+            array = load_tensor(self.path)
+        else:
+            array = Record.raw.fget(self)  # type: ignore[attr-defined]  # super() has no cell: of slots
+        is_read = self._known is None or isinstance(self._known, npy.Header)
+        return array.swapaxes(-1, -2) if self.is_turned and is_read else array
 
     @property
-    def _head(self) -> np.ndarray:
-        return self.raw
+    def _head(self) -> np.ndarray | npy.Header:
+        if self._known is not None:
+            return self._known
+        is_read = self.is_turned or self.path.endswith(".pt")
+        return self.raw if is_read else files.read_npy_header(self.path)
+
+
+def turned(record: Record) -> Record:
+    """Return a tensor of a tree with its last two axes in the other order."""
+    if isinstance(record, TreeRecord):
+        return replace(record, is_turned=True)
+    assert isinstance(record, MeasuredRecord)
+    sizes = (*record.shape[:-2], *record.shape[-2:][::-1])
+    return replace(record, row={**record.row, "Shape": _shape_text(sizes)})
 
 
 def load_tensor(path: str) -> np.ndarray:
@@ -133,6 +205,23 @@ def _number(pattern: re.Pattern[str], path: Path) -> int:
     return int(found[1]) if found is not None and found[1] else 0
 
 
+def read_parents(process: str) -> Mapping[str, str | None]:
+    """Return the module around each module and call of a process; empty if the tree does not hold them.
+
+    Raises:
+        DumpReadError: ``construct.json`` cannot be read.
+    """
+    path = f"{process}/{_PARENTS}"
+    found = files.read_json(path) if os.path.isfile(path) else None
+    parents = found.items() if isinstance(found, dict) else ()
+    return {name: around if isinstance(around, str) else None for name, around in parents}
+
+
+def is_tree(folder: str) -> bool:
+    """Return whether a directory is a tree of msprobe, one of its steps, or of their processes."""
+    return os.path.isdir(folder) and scan(os.path.abspath(folder)) is not None  # noqa: PTH100 - as dumps
+
+
 def is_process(folder: str) -> bool:
     """Return whether a directory holds the tensors of one process in one step."""
     return os.path.isfile(f"{folder}/{INDEX}") or os.path.isdir(f"{folder}/{TENSORS}")
@@ -170,8 +259,7 @@ def list_tensors(directory: Iteration) -> tuple[tuple[Record, ...], tuple[Row, .
                 rows.append(_row(known, tensor))
             file = tensor.get("data_name")
             if file in present:
-                kind = TorchRecord if file.endswith(".pt") else Record
-                records.append(kind(known, f"{folder}/{file}", directory))
+                records.append(TreeRecord(known, f"{folder}/{file}", directory))
             elif file is not None:  # also a path that leads out of the tree
                 (gone if isinstance(file, str) and "/" not in file else strange).append(file)
     for told, why in ((strange, "are no names of files"), (gone, f"have no file in {TENSORS}")):
@@ -213,8 +301,8 @@ def _tensors(
                 yield (op_type, f"{name}.{parameter}", IO.OUTPUT, slot), tensor
         return
     slots = dict.fromkeys(IO, 0)
-    for field, side in _SIDES.items():
-        for tensor in _leaves(entry.get(field)):
+    for title, side in _SIDES.items():
+        for tensor in _leaves(entry.get(title)):
             yield (op_type, name, side, slots[side]), tensor
             slots[side] += 1
     parameters = entry.get("parameters")
@@ -235,6 +323,10 @@ def _leaves(value: Any) -> Iterator[dict[str, Any]]:
             ahead += reversed([*(value.values() if isinstance(value, dict) else value)])
 
 
+def _shape_text(sizes: Iterable[Any]) -> str:
+    return f"({','.join(map(str, sizes))})"
+
+
 def _row(name: TensorName, tensor: Mapping[str, Any]) -> Row:
     """Return the statistics of a tensor as a row of ``statistic.csv``."""
     shape = tensor.get("shape")
@@ -246,7 +338,7 @@ def _row(name: TensorName, tensor: Mapping[str, Any]) -> Row:
         "IO": str(name.io),
         "Slot": name.slot,
         "Data Type": name.dtype or "",
-        "Shape": f"({','.join(map(str, sizes))})",
+        "Shape": _shape_text(sizes),
     }
     for title, category in _STATISTICS.items():
         number = tensor.get(title)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from msdump.device import INSERTED_PREFIX
+from msdump.errors import ToolError
 from msdump.executors import ExecutorChoice
-from msdump.judge import SCORES, Fact, errors, list_facts
+from msdump.judge import SCORES, Fact, FactKind, errors, list_facts
 from msdump.judge.compare.control import control_evidence
 from msdump.judge.compare.executions import (
     MeasuredExecution,
@@ -28,10 +29,12 @@ from msdump.judge.pair import (
     FolderPair,
     GraphSide,
     Identities,
+    RewiredInput,
     align,
     graphs_run_by,
     join_folders,
     match_identities,
+    pair_tree,
     read_identities,
     unite_graphs,
 )
@@ -50,8 +53,18 @@ from msdump.judge.verdict import (
     scale_noise,
     with_reach,
 )
-from msdump.read import Folder, FolderKind, OperatorGraph, SourceKind, read_folder, with_forms
+from msdump.read import (
+    Folder,
+    FolderKind,
+    OperatorGraph,
+    SourceKind,
+    is_process,
+    read_folder,
+    read_parents,
+    with_forms,
+)
 from msdump.record import IO
+from msdump.return_codes import ReturnCode
 
 _TORN: Final = "the file of a graph breaks off, and names alone do not tell"
 
@@ -118,6 +131,9 @@ class DumpComparison:
         other = self._read(self._theirs, pair.golden, self.golden_execution)
         if pair.is_united:
             return self._add_united(pair, own, other)
+        if is_process(other[0].path):
+            identities, tensors = pair_with_tree(own[0], own[1], other[0])
+            return self._matched(pair.label, identities, own, (tensors, other[1]))
         dumped, mine = self._with_inner(self._mine, own, pair.dumped_inner, beside=other[0])
         golden, theirs = self._with_inner(self._theirs, other, pair.golden_inner, beside=own[0])
         if self.graph:
@@ -225,6 +241,10 @@ class DumpComparison:
                 report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
                 report.unasked += map(folder.missing_place, unasked_operators(folder))
                 report.unread_graphs |= dict.fromkeys(folder.unread_graphs)
+            report.alone += (
+                Finding(folder.mine.place(name, label=folder.label), Verdict.UNCHECKED, note=why)
+                for name, why in folder.matched.by_graphs.alone.items()
+            )
             report.unreadable += folder.matched.unreadable
             report.uneven += folder.matched.uneven
             report.add_networks(folder.dumped.path, folder.golden.path, folder.matched.by_graphs.networks)
@@ -270,7 +290,8 @@ class DumpComparison:
 
     def facts(self, folder: ComparedFolder) -> tuple[Fact, ...]:
         """Return the differences between the graphs of two directories."""
-        return self._facts.get((id(folder.mine.graph), id(folder.theirs.graph)), ())
+        found = self._facts.get((id(folder.mine.graph), id(folder.theirs.graph)), ())
+        return found or tuple(map(_of_rewired, folder.matched.by_graphs.rewired))
 
     def _list_facts(
         self, mine: OperatorGraph | None, golden: OperatorGraph | None, identities: Identities
@@ -287,6 +308,32 @@ class DumpComparison:
         for folder in self.folders:
             runs.setdefault(folder.run, []).append(folder)
         yield from runs.values()
+
+
+def _of_rewired(found: RewiredInput) -> Fact:
+    operator, slot, source, call, is_missing = found
+    if is_missing:
+        text = f"in golden input {slot} of {operator} is from this call"
+        return Fact(FactKind.MISSING, call, text, golden=call, readers=(operator,))
+    text = f"input {slot} is {source}, in golden {call}"
+    return Fact(FactKind.WIRING, operator, text, readers=(operator,))
+
+
+def pair_with_tree(dumped: Folder, known: FolderSurroundings, golden: Folder) -> tuple[Identities, Folder]:
+    """Return the identities of a dump and of one process of a tree of msprobe, and the tree's tensors.
+
+    Raises:
+        ToolError: The dump has no graph; scopes of operators name modules.
+    """
+    if is_process(dumped.path):
+        return Identities(), golden
+    if known.graph is None:
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{dumped.path}: its dump has no readable graph file in rank_N/graphs, and scopes of operators"
+            " pair them with modules of msprobe; dump again",
+        )
+    return pair_tree(dumped, known.graph, golden, read_parents(golden.path))
 
 
 _Side = tuple[Folder, FolderSurroundings]

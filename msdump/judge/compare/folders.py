@@ -536,7 +536,8 @@ class ComparedFolder:
 
     def missing_place(self, name: str) -> OperatorPlace:
         """Return the place of a golden operator that the examined side lacks."""
-        place = self.mine.place(names.sanitize(name), label=self.label)
+        is_tree = bool(self.matched.by_graphs.rewired)
+        place = self.mine.place(names.sanitize(name), full_name=name if is_tree else "", label=self.label)
         return described(place, self.theirs.operator(name))
 
     def place_of(self, fact: Fact) -> OperatorPlace:

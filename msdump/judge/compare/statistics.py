@@ -17,7 +17,7 @@ from msdump.dtypes import DType
 from msdump.encode import statistic_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.judge import SAME, TensorError
-from msdump.judge.compare.comparison import DumpComparison
+from msdump.judge.compare.comparison import DumpComparison, pair_with_tree
 from msdump.judge.compare.executions import OperatorExecution, match_executions
 from msdump.judge.compare.folders import ComparedFolder
 from msdump.judge.pair import (
@@ -43,10 +43,12 @@ from msdump.read import (
     SourceKind,
     TensorlessFile,
     by_operator,
+    is_process,
     of_rows,
     open_iteration,
     read_cell,
     read_shape,
+    read_tree,
     with_passes,
 )
 from msdump.record import IO, OperatorRef, TensorRecord
@@ -466,7 +468,10 @@ def compare_statistics(
     folders = pair_folders(dumped, golden, executions, is_measured=True)
     comparison = DumpComparison(dumped, golden, limits)
     for pair in folders.pairs:
-        sides = read_pair(pair.dumped, pair.golden, folders.executions)
+        if is_process(pair.golden):
+            sides = _beside_tree(pair, folders.executions[0])
+        else:
+            sides = read_pair(pair.dumped, pair.golden, folders.executions)
         tell(pair.dumped, sides[0])
         tell(pair.golden, sides[1])
         folder = _matched(comparison, pair, *sides)
@@ -476,9 +481,23 @@ def compare_statistics(
     return comparison.report(), folders.alone
 
 
+def _beside_tree(pair: FolderPair, execution: int | None) -> tuple[Folder, Folder]:
+    """Return the rows of a directory, or its tensors measured as a tree's, and the tree's rows."""
+    golden = read_tree(pair.golden, is_measured=True)
+    is_other_tree = is_process(pair.dumped)
+    mine = read_tree(pair.dumped, is_measured=True) if is_other_tree else read_rows(pair.dumped, execution)
+    if mine.operators:
+        return mine, golden
+    return measure_tensors(pair.dumped, execution, StatisticSpec(categories(golden))), golden
+
+
 def _matched(comparison: DumpComparison, pair: FolderPair, dumped: Folder, golden: Folder) -> ComparedFolder:
     mine, theirs = comparison.surroundings(pair)
-    matched = match_executions(dumped, golden, _identities((dumped, mine.graph), (golden, theirs.graph)))
+    if is_process(golden.path):
+        identities, golden = pair_with_tree(dumped, mine, golden)
+    else:
+        identities = _identities((dumped, mine.graph), (golden, theirs.graph))
+    matched = match_executions(dumped, golden, identities)
     return ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
 
 

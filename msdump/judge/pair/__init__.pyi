@@ -33,8 +33,10 @@ from .tensors import IdentifiedTensors as IdentifiedTensors
 from .tensors import Identify as Identify
 from .tensors import Identities as Identities
 from .tensors import MatchedNames as MatchedNames
+from .tensors import RewiredInput as RewiredInput
 from .tensors import align_with_model as align_with_model
 from .tensors import identities_of as identities_of
 from .tensors import in_order as in_order
 from .tensors import match_identities as match_identities
 from .tensors import read_identities as read_identities
+from .trees import pair_tree as pair_tree

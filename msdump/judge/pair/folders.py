@@ -14,7 +14,7 @@ from typing import Final
 
 from msdump import reading
 from msdump.errors import DAMAGED, DumpReadError, ToolError
-from msdump.read import open_dump, original_names, parse_file_name, read_statistics
+from msdump.read import Iteration, is_tree, open_dump, original_names, parse_file_name, read_statistics
 from msdump.return_codes import ReturnCode
 from msdump.store import STATISTICS, OperatorFileKind, operator_names
 
@@ -85,6 +85,8 @@ def pair_folders(
         ToolError: A path is no directory, or has no dumped operators or several dumps below it.
         DumpReadError: There is no such run.
     """
+    if is_tree(dumped) or is_tree(golden):
+        return FolderPairs(*_of_trees(dumped, golden, is_measured=is_measured))
     is_wanted = _has_either if is_measured else _has_dumps
     mine, execution = label_folders(dumped, executions[0], is_wanted)
     theirs, golden_execution = label_folders(golden, executions[1], is_wanted)
@@ -97,6 +99,47 @@ def pair_folders(
     paths = (path for side in (mine, theirs) for _, path in sorted(side.items()))
     alone = tuple(path for path in paths if path not in used)
     return FolderPairs(pairs, alone, (execution, golden_execution))
+
+
+def _of_trees(
+    dumped: str, golden: str, *, is_measured: bool
+) -> tuple[tuple[FolderPair, ...], tuple[str, ...]]:
+    """Return the pairs of steps and ranks, and directories without a counterpart, where golden is a tree."""
+    if not is_tree(golden):
+        raise ToolError(
+            ReturnCode.PARAMETER,
+            f"{dumped} is a tree of msprobe and {golden} is not; give the tree as GOLDEN, behind MINE",
+        )
+    theirs = {(each.rank, each.number): each for each in open_dump(golden).iterations}
+    if not is_measured:
+        theirs = {place: each for place, each in theirs.items() if each.records} or theirs
+    mine: dict[tuple[int, int], Iteration] = {}
+    for each in open_dump(dumped).iterations:
+        sizes = [len(other.tensors) for other in (mine.get((each.rank, each.number)), each) if other]
+        if sizes[-1] == max(sizes):  # the largest of several graphs, the first of equal ones: not reached
+            mine[each.rank, each.number] = each
+    if len(mine) == len(theirs) == 1:
+        theirs = dict(zip(mine, theirs.values(), strict=True))
+    shared = sorted(mine.keys() & theirs.keys())
+    if not shared:
+        sides = (
+            ", ".join(f"rank {rank} step {step}" for rank, step in sorted(side)[:_SHOWN])
+            for side in (mine, theirs)
+        )
+        raise ToolError(
+            ReturnCode.NO_DUMP_FILE,
+            f"no rank and step of {dumped} ({next(sides)}) is in {golden} ({next(sides)});"
+            " give one step on each side",
+        )
+    pairs = tuple(
+        FolderPair(
+            f"{rank}/{step}" if len(shared) > 1 else "", mine[rank, step].path, theirs[rank, step].path
+        )
+        for rank, step in shared
+    )
+    return pairs, tuple(
+        each.path for side in (mine, theirs) for place, each in sorted(side.items()) if place not in shared
+    )
 
 
 def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[FolderPair, ...]:
@@ -112,6 +155,8 @@ def _of_networks(mine: Mapping[str, str], theirs: Mapping[str, str]) -> tuple[Fo
 
 def is_measured_alone(*roots: str) -> bool:
     """Return whether a path has only statistics below it, and every path has statistics or tensors."""
+    if any(map(is_tree, roots)):
+        return not all(any(each.records for each in open_dump(root).iterations) for root in roots)
     has_tensors = [next(_holding(root, _has_dumps), None) is not None for root in roots]
     has_statistics = [next(_holding(root, _has_statistics), None) is not None for root in roots]
     pairs = list(zip(has_statistics, has_tensors, strict=True))

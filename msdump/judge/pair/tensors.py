@@ -70,6 +70,24 @@ def by_name(name: str, io: IO, slot: int) -> Identity | None:
     return (name, io, str(slot))
 
 
+class RewiredInput(NamedTuple):
+    """An input of an operator that reads another value than in golden.
+
+    Attributes:
+        operator: Full name of the operator.
+        slot: Number of the input.
+        source: Name of the value that it reads.
+        call: The call of the tree that computes it in golden.
+        is_missing: Whether no operator stands for the call.
+    """
+
+    operator: str
+    slot: int
+    source: str
+    call: str
+    is_missing: bool
+
+
 @dataclass(frozen=True, slots=True)
 class MatchedNames:
     """The pairs of operators of two dumps, by the names that files have.
@@ -83,6 +101,8 @@ class MatchedNames:
         whole: Examined operators with the same parts as their golden ones.
         folded: Examined operators in groups that have other operators and weights than golden's.
         networks: Sentence that the graphs are of two networks, so that nothing is compared; "" for one.
+        alone: Modules, calls and parameters of a tree without a counterpart, and the reason.
+        rewired: Operators with an input that another call of a tree computes in golden.
     """
 
     partners: Mapping[str, str] | None = None
@@ -93,6 +113,8 @@ class MatchedNames:
     whole: frozenset[str] = frozenset()
     folded: frozenset[str] = frozenset()
     networks: str = ""
+    alone: Mapping[str, str] = field(default_factory=dict)
+    rewired: tuple[RewiredInput, ...] = ()
 
     def partner(self, name: str) -> str:
         """Return the golden operator that is paired one to one with an examined one, "" without any."""

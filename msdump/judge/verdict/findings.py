@@ -83,6 +83,7 @@ class Report:
         networks: Sentences on directories, or models, of two networks, which were not compared.
         stops: Errors that ended runs.
         unread_graphs: Sides without a graph file, so that names alone pair the operators.
+        alone: Modules, calls and parameters of a tree of msprobe without a counterpart, and the reason.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -99,6 +100,7 @@ class Report:
     networks: list[str] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     unread_graphs: dict[str, None] = field(default_factory=dict)
+    alone: list[Finding] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""
@@ -123,6 +125,7 @@ class Report:
         return [
             *(Finding(place, Verdict.MISSING) for place in missing),
             *(Finding(place, Verdict.UNCHECKED, note=_UNASKED) for place in self.unasked),
+            *self.alone,
         ]
 
     @property

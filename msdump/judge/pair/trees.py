@@ -1,0 +1,623 @@
+"""Pairs the tensors of a tree of msprobe with those of a dump: by modules, then by the calls inside of them.
+
+The scope of an operator is the path of its module: ``Default/h.0-Block/ln_1-LayerNorm/LayerNorm-op0``
+belongs to ``Module.h.0.ln_1.LayerNorm.forward.0``. Values that leave a scope are the module's outputs,
+values that enter it are its inputs. Tensors of a tree with the same statistics hold one value, which is
+paired once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from msdump.errors import DumpReadError, FormatError
+from msdump.graph import written_inputs
+from msdump.judge.pair.sides import LIKE, TensorContent, canonical_type
+from msdump.judge.pair.tensors import Identities, Identity, MatchedNames, RewiredInput
+from msdump.read import (
+    CallName,
+    Folder,
+    GraphOperator,
+    OperatorGraph,
+    Record,
+    SourceKind,
+    ValueSource,
+    parse_name,
+    read_shape,
+    turned,
+)
+from msdump.record import IO
+from msdump.store import PARAMETER, sanitize
+
+_VALUES: Final = frozenset({SourceKind.OPERATOR, SourceKind.INPUT})
+_SAME: Final = 1e-3
+"""Relative difference of statistics that other kernels of the same type explain."""
+
+_ALIASES: Final = {
+    "linear": ("biasadd", "dense", "matmul", "gemm"),
+    "addmm": ("dense", "gemm"),
+    "truediv": ("div", "realdiv"),
+    "embedding": ("gather",),
+    "cat": ("concat",),
+    "getitem": ("slice", "stridedslice", "gather"),
+    "view": ("reshape",),
+    "flatten": ("reshape",),
+    "permute": ("transpose",),
+    "crossentropy": ("softmaxcrossentropy", "sparsesoftmaxcrossentropy"),
+}
+"""Types of operators by the function of PyTorch or MindSpore, where the one does not begin as the other."""
+
+_SEVERAL: Final = frozenset({"linear", "addmm", "cross_entropy", "scaled_dot_product_attention"})
+"""Functions of several operators: the last one computes the result and does not read the arguments."""
+
+_Key = Hashable
+"""A value of the tree: its shape and statistics."""
+
+
+def pair_tree(
+    dumped: Folder, graph: OperatorGraph, golden: Folder, parents: Mapping[str, str | None]
+) -> tuple[Identities, Folder]:
+    """Return the identities of the tensors of a dump and of a tree of msprobe, and the tree's tensors.
+
+    Weights and their gradients that the dump holds transposed are transposed in the tree's tensors.
+
+    Args:
+        dumped: The directory that is examined.
+        graph: Its graph.
+        golden: One process of the tree in one step.
+        parents: The module around each module and call of the tree; empty if it is unknown.
+    """
+    pairing = _Pairing(dumped, graph, golden, parents)
+    identities = pairing.identities()
+    operators = {
+        name: tuple(
+            turned(each) if (name, each.io, each.slot) in pairing.turned else each for each in tensors
+        )
+        for name, tensors in golden.operators.items()
+    }
+    return identities, replace(golden, operators=operators)
+
+
+class _Pairing:
+    def __init__(
+        self, dumped: Folder, graph: OperatorGraph, golden: Folder, parents: Mapping[str, str | None]
+    ) -> None:
+        self._graph, self._parents = graph, parents
+        self._contents: dict[int, TensorContent] = {}  # by the identity of records: rows have no hash
+        self._records = {(each.op_name, each.io, each.slot): each for each in dumped.tensors}
+        self._tree: dict[tuple[str, IO], list[Record]] = defaultdict(list)
+        self._parameters: dict[str, Record] = {}
+        self._calls: dict[str, CallName] = {}
+        self.alone: dict[str, str] = {}
+        for each in golden.tensors:
+            call = parse_name(each.op_name)
+            if each.op_type == PARAMETER:
+                self._parameters[each.op_name] = each
+            elif call is None:
+                self.alone[each.op_name] = "its name is not of a module or call"
+            else:
+                self._calls[each.op_name] = call
+                self._tree[each.op_name, each.io].append(each)
+        self._keys: dict[tuple[str, IO, int], _Key] = {}
+        self._samples: dict[
+            _Key, Record
+        ] = {}  # a tensor of each value of the tree, an output if there is one
+        for io in (IO.OUTPUT, IO.INPUT):
+            for (_, side), tensors in self._tree.items():
+                for each in tensors if side is io else ():
+                    key = self._key(each)
+                    self._keys[each.op_name, io, each.slot] = key
+                    self._samples.setdefault(key, each)
+        self._places = dict(self._placed({call.module for call in self._calls.values()} - {""}))
+        self._written: dict[ValueSource, _Key] = {}
+        self._value_of: dict[_Key, ValueSource] = {}
+        self._read: dict[tuple[str, int], _Key] = {}
+        self._folded: set[str] = (
+            set()
+        )  # modules with operators of other modules in them, or without their own
+        self._rewired: dict[str, RewiredInput] = {}  # by the call that golden reads
+        self._turned: set[_Key] = set()  # parameters and gradients that the examined side holds transposed
+        self.turned: set[tuple[str, IO, int]] = set()
+        self._functions: dict[str, GraphOperator] = {}
+
+    def _placed(self, paths: set[str]) -> Iterator[tuple[str, tuple[bool, str]]]:
+        """Yield each operator's full name, whether it is of the backward pass, and the path of its module."""
+        around = [path.rpartition(".")[0] for path in paths]
+        known = paths.union(around)
+        scopes, dropped = {}, Counter[tuple[str, ...]]()
+        for name in self._graph.operators:
+            first, *parts = name.split("/")[:-1] or [""]
+            is_backward = first == "Gradients"
+            parts = [each.rpartition("-")[0] or each for each in parts if not each.startswith("Grad_")]
+            parts = parts[parts[:1] == ["Default"] :]
+            scopes[name] = is_backward, parts
+            for start in range(len(parts)):
+                ends = range(start + 1, len(parts) + 1)
+                if any(".".join(parts[start:end]) in known for end in ends):
+                    dropped[(*parts[:start],)] += 1
+                    break
+        prefix = max(dropped, key=lambda each: dropped[each], default=())  # cells of the training step
+        for name, (is_backward, parts) in scopes.items():
+            is_below = (*parts[: len(prefix)],) == prefix
+            yield name, (is_backward, ".".join(parts[len(prefix) :]) if is_below else "")
+
+    def _content(self, record: Record) -> TensorContent:
+        known = self._contents.get(id(record))
+        if known is None:
+            known = self._contents[id(record)] = self._read_content(record)
+        return known
+
+    def _read_content(self, record: Record) -> TensorContent:
+        try:
+            stats = record.stats
+            numbers = [stats[each] for each in ("l2norm", "max", "min")]
+        except (DumpReadError, FormatError, KeyError):  # reported where it is compared
+            numbers = [None]
+        known = [float(each) if isinstance(each, int | float) else math.nan for each in numbers]
+        return TensorContent(None, math.prod(self._shape(record)), *known)
+
+    @staticmethod
+    def _shape(record: Record) -> tuple[int, ...]:
+        row = record.directory.row_of(record)
+        shape = None if row is None else read_shape(row.get("Shape"))
+        try:
+            return record.shape if shape is None else shape
+        except (DumpReadError, FormatError):
+            return ()
+
+    def _key(self, record: Record) -> _Key:
+        content = self._content(record)
+        own = record.op_name, record.io, record.slot
+        is_told = content.is_telling and content.norm == content.norm
+        return (self._shape(record), content.norm, content.largest, content.smallest) if is_told else own
+
+    def _likeness(self, key: _Key, value: ValueSource) -> float:
+        """Return 2 for a value of the same statistics, 1 for a like one, 0 for an unlike or unknown one."""
+        record = self._record(value)
+        if record is None:
+            return 0.0
+        mine, golden = self._content(record), self._content(self._samples[key])
+        if mine.count != golden.count:
+            return 0.0
+        pairs = (
+            (mine.norm, golden.norm),
+            (mine.largest, golden.largest),
+            (mine.smallest, golden.smallest),
+        )
+        scale = max(abs(golden.largest), abs(golden.smallest))
+        if all(abs(one - two) <= _SAME * max(abs(two), scale) for one, two in pairs):
+            return 2.0
+        return float((mine.likeness(golden) or 0.0) >= LIKE)
+
+    def _record(self, value: ValueSource) -> Record | None:
+        name = sanitize(value.name)
+        found = self._records.get((name, IO.OUTPUT, value.slot))
+        if found is not None or value.kind is not SourceKind.OPERATOR:
+            return found
+        read = (
+            self._records.get((reader.file_name, IO.INPUT, slot))
+            for reader in self._graph.used_by(value.name, value.slot)
+            for slot, source in enumerate(reader.inputs)
+            if source == value
+        )
+        return next(filter(None, read), None)
+
+    def _size(self, value: ValueSource) -> int | None:
+        shape = self._graph.form_of(value).shape
+        if shape is None or -1 in shape:
+            record = self._record(value)
+            return None if record is None else math.prod(self._shape(record))
+        return math.prod(shape)
+
+    # Modules
+
+    @cache  # noqa: B019 - one object for a comparison
+    def _operators(self, name: str) -> tuple[GraphOperator, ...]:
+        """Return the operators of one call of a module, in their order."""
+        call = self._calls[name]
+        inside = [
+            self._graph.operators[each]
+            for each, (is_backward, path) in self._places.items()
+            if is_backward == call.is_backward and (path == call.module or path.startswith(f"{call.module}."))
+        ]
+        sides = call.module, call.is_backward
+        numbers = sorted(
+            {each.number for each in self._calls.values() if (each.module, each.is_backward) == sides}
+        )
+        size, rest = divmod(len(inside), len(numbers))
+        if rest:
+            return ()
+        place = numbers.index(call.number)
+        place = len(numbers) - 1 - place if call.is_backward else place
+        return tuple(inside[place * size : (place + 1) * size])
+
+    def _leaving(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
+        names = {each.full_name for each in operators}
+        values = (
+            ValueSource(SourceKind.OPERATOR, each.full_name, slot)
+            for each in operators
+            for slot in range(max(1, len(each.outputs)))
+        )
+        return [
+            value
+            for value in values
+            if value in self._graph.outputs
+            or any(each.full_name not in names for each in self._graph.used_by(value.name, value.slot))
+        ]
+
+    @staticmethod
+    def _entering(operators: Sequence[GraphOperator]) -> list[ValueSource]:
+        names = {each.full_name for each in operators}
+        values = (source for each in operators for source in each.element_inputs if source.kind in _VALUES)
+        return [*dict.fromkeys(value for value in values if value.name not in names)]
+
+    def _pair_gradients(self, name: str) -> None:
+        """Pair the gradients of a module by their statistics: scopes do not tell where their sums belong."""
+        operators = self._operators(name)
+        made = (
+            ValueSource(SourceKind.OPERATOR, each.full_name, slot)
+            for each in operators
+            for slot in range(max(1, len(each.outputs)))
+        )
+        values = [*dict.fromkeys((*made, *self._entering(operators)))]
+        for key in (*self._keys_of(name, IO.OUTPUT), *self._keys_of(name, IO.INPUT)):
+            like = (each for each in values if each not in self._written and self._likeness(key, each) > 1)
+            value = None if key in self._value_of else next(like, None)
+            if value is not None:
+                self._claim(value, key)
+        module = self._calls[name].module
+        if any(each.op_type == "AddN" or self._places[each.full_name][1] != module for each in operators):
+            return
+        gradients = [each for each in self._entering(operators) if self._places.get(each.name, (False,))[0]]
+        for io, sides in ((IO.OUTPUT, self._leaving(operators)), (IO.INPUT, gradients)):
+            keys = self._keys_of(name, io)
+            fitting = (
+                [each for each in sides if self._size(each) == self._content(self._samples[keys[0]]).count]
+                if keys
+                else []
+            )
+            if len(keys) == len(fitting) == 1:
+                self._claim(fitting[0], keys[0])
+
+    def _pair_outputs(self, name: str) -> None:
+        values = self._leaving(self._operators(name))
+        for key, value in self._matched(self._keys_of(name, IO.OUTPUT), values, is_one=True):
+            self._claim(value, key)
+
+    def _pair_inputs(self, name: str) -> None:
+        operators = self._operators(name)
+        values = self._entering(operators)
+        keys = [*self._keys_of(name, IO.INPUT)]
+        for key in keys:  # the module before may be folded into this one
+            folded = filter(self._is_folded, self._makers(key))
+            keys += (each for maker in folded for each in self._keys_of(maker, IO.INPUT) if each not in keys)
+        for key, value in self._matched(keys, values, is_one=False):
+            self._reads(operators, value, key)
+
+    def _keys_of(self, name: str, io: IO) -> list[_Key]:
+        tensors = sorted(self._tree.get((name, io), ()), key=lambda each: each.slot)
+        return [self._keys[each.op_name, io, each.slot] for each in tensors]
+
+    def _matched(
+        self, keys: Sequence[_Key], values: Sequence[ValueSource], *, is_one: bool
+    ) -> Iterator[tuple[_Key, ValueSource]]:
+        """Yield pairs of equal size, the most alike ones first, then by their order."""
+        if is_one and len(keys) == len(values) == 1:  # shapes may differ
+            yield keys[0], values[0]
+            return
+        counts = [self._content(self._samples[key]).count for key in keys]
+        scored = sorted(
+            (-self._likeness(key, value), abs(place - slot), place, slot)
+            for place, key in enumerate(keys)
+            for slot, value in enumerate(values)
+            if self._size(value) in {None, counts[place]}
+        )
+        places, slots = set[int](), set[int]()
+        for _, _, place, slot in scored:
+            if place not in places and slot not in slots:
+                places.add(place)
+                slots.add(slot)
+                yield keys[place], values[slot]
+
+    def _claim(self, value: ValueSource, key: _Key) -> None:
+        if value not in self._written and key not in self._value_of:
+            self._written[value], self._value_of[key] = key, value
+
+    def _reads(self, operators: Iterable[GraphOperator], value: ValueSource, key: _Key) -> None:
+        if not any(map(self._is_folded, self._makers(key))):
+            self._claim(value, key)
+            for each in operators:
+                for slot, source in enumerate(each.inputs):
+                    if source == value:
+                        self._read.setdefault((each.full_name, slot), key)
+
+    def _makers(self, key: _Key) -> list[str]:
+        """Return the modules and calls of the tree that compute a value."""
+        return [
+            *dict.fromkeys(
+                name for (name, io, _), each in self._keys.items() if io is IO.OUTPUT and each == key
+            )
+        ]
+
+    # Calls of functions
+
+    def _pair_functions(self, around: str | None, names: Sequence[str], *, is_backward: bool) -> None:
+        """Pair the calls in a module with its operators, both in their order."""
+        call = None if around is None else self._calls.get(around) or parse_name(around)
+        path, is_known = "" if call is None else call.module, bool(self._parents)
+        inside = self._operators(around) if around in self._calls else self._graph.operators.values()
+        operators = [
+            each for each in inside if self._places[each.full_name] == (is_backward, path) or not is_known
+        ]
+        scores = [[self._fit(name, each) for each in operators] for name in names]
+        best = [[0.0] * (len(operators) + 1) for _ in range(len(names) + 1)]
+        for row, fits in enumerate(scores):
+            for column, fit in enumerate(fits):
+                with_both = best[row][column] + fit if fit else 0.0
+                best[row + 1][column + 1] = max(best[row][column + 1], best[row + 1][column], with_both)
+        row, column = len(names), len(operators)
+        while row and column:
+            fit = scores[row - 1][column - 1]
+            if fit and best[row][column] == best[row - 1][column - 1] + fit:
+                row, column = row - 1, column - 1
+                value = ValueSource(SourceKind.OPERATOR, operators[column].full_name, 0)
+                self._claim(value, self._keys_of(names[row], IO.OUTPUT)[0])
+                self._functions[names[row]] = operators[column]
+            elif best[row][column] == best[row - 1][column]:
+                row -= 1
+            else:
+                column -= 1
+
+    def _fit(self, name: str, operator: GraphOperator) -> float:
+        """Return how well an operator fits as the last one of a call, 0 if it cannot be it."""
+        keys, value = self._keys_of(name, IO.OUTPUT), ValueSource(SourceKind.OPERATOR, operator.full_name, 0)
+        if not keys:
+            return 0.0
+        if keys[0] in self._value_of or value in self._written:
+            return 10.0 * (self._value_of.get(keys[0]) == value)
+        if self._size(value) not in {None, self._content(self._samples[keys[0]]).count}:
+            return 0.0
+        likeness = self._likeness(keys[0], value)
+        is_named = not self._calls[name].is_backward and _is_named(self._calls[name].kind, operator.op_type)
+        return 2.0 * is_named + likeness if is_named or likeness > 1 else 0.0
+
+    def _pair_arguments(self, name: str, operator: GraphOperator) -> None:
+        kind = self._calls[name].kind
+        if kind in _SEVERAL or not _is_named(kind, operator.op_type):
+            return
+        weights = {self._key(each) for each in self._parameters.values()}
+        given = [key for key in self._keys_of(name, IO.INPUT) if key not in weights]
+        read = [each for each in operator.inputs if each.kind in _VALUES]
+        for key, value in zip(given, read, strict=False) if len(given) == len(read) else ():
+            if self._size(value) in {None, self._content(self._samples[key]).count}:
+                self._reads([operator], value, key)
+
+    # All
+
+    def identities(self) -> Identities:
+        """Pair modules, functions and weights; return the identities."""
+        self._pair_calls()
+        mine: dict[Hashable, Identity] = {}
+        golden: dict[Hashable, Identity] = {}
+        numbers: dict[_Key, Identity] = {}
+
+        def add(place: Hashable, key: _Key) -> None:
+            mine[place] = numbers.setdefault(key, ("tree", str(len(numbers))))
+
+        for name, operator in self._graph.operators.items():
+            for slot, source in enumerate(operator.inputs):
+                key = self._given(operator, slot, source)
+                if key is not None:
+                    add((name, IO.INPUT, slot), key)
+        for value, key in self._written.items():
+            is_made = value.kind is SourceKind.OPERATOR
+            add((value.name if is_made else sanitize(value.name), IO.OUTPUT, value.slot), key)
+        self._pair_weights(add)
+        for key, record in (*self._samples.items(), *self._parameters.items()):
+            if key in numbers:
+                place = record.op_name, record.io, record.slot
+                golden[place] = numbers[key]
+                self.turned |= {place} if key in self._turned else set()
+        self._tell_alone(numbers.keys())
+
+        def identify(name: str, io: IO, slot: int) -> Identity | None:
+            operator = self._graph.find(name)
+            return mine.get((name if operator is None else operator.full_name, io, slot))
+
+        every = frozenset((*self._calls, *self._parameters, *self.alone))
+        told = MatchedNames({}, {}, every, {}, alone=self.alone, rewired=(*self._rewired.values(),))
+        return Identities(identify, lambda *place: golden.get(place), told)
+
+    def _pair_calls(self) -> None:
+        """Pair results of modules, the innermost first, then results of functions, then what both read."""
+        modules = [name for name, call in self._calls.items() if call.module and not call.parameter]
+        by_depth = sorted(modules, key=lambda name: -self._calls[name].module.count("."))
+        for name in by_depth:
+            if self._calls[name].is_backward:
+                self._pair_gradients(name)
+            else:
+                self._pair_outputs(name)
+        for name in modules:
+            self._fold(name)
+        groups: dict[tuple[str | None, bool], list[str]] = defaultdict(list)
+        for name, call in self._calls.items():
+            if not call.module:
+                groups[self._parents.get(name), call.is_backward].append(name)
+        for (around, is_backward), names in groups.items():
+            self._pair_functions(around, names, is_backward=is_backward)
+        for name in by_depth:
+            if not self._calls[name].is_backward:
+                self._pair_inputs(name)
+        for name, operator in self._functions.items():
+            self._pair_arguments(name, operator)
+
+    def _fold(self, name: str) -> None:
+        """Take the output of a normalisation without operators as that of the operator before it."""
+        call = self._calls[name]
+        keys = [self._keys_of(name, io) for io in (IO.INPUT, IO.OUTPUT)]
+        if self._operators(name) or call.is_backward:
+            return
+        self._folded.add(call.module)
+        if "BatchNorm" not in call.kind or not all(keys):
+            return
+        value = self._value_of.pop(keys[0][0], None)
+        if value is not None and keys[1][0] not in self._value_of:
+            self._written[value], self._value_of[keys[1][0]] = keys[1][0], value
+            self._folded.add(self._places.get(value.name, (False, ""))[1])
+
+    def _given(self, operator: GraphOperator, slot: int, source: ValueSource) -> _Key | None:
+        """Return the tree's value that an operator should read at an input, None if it is unknown.
+
+        Where the tree computes it by a call of which no operator is left, the call is missing.
+        """
+        read, written = self._read.get((operator.full_name, slot)), self._written.get(source)
+        if read is None or written is None or read == written:
+            return written if read is None else read
+        one, two = (self._content(self._samples[key]) for key in (read, written))
+        if (one.likeness(two) or 0.0) >= LIKE:  # a view, a change of the order
+            return written
+        for name in self._makers(read)[:1]:
+            is_missing = read not in self._value_of
+            told = RewiredInput(operator.full_name, slot, source.name, name, is_missing)
+            self._rewired.setdefault(name, told)
+        return read
+
+    def _is_folded(self, name: str) -> bool:
+        """Return whether another module's operators compute a module or call that has none itself."""
+        around: str | None = name
+        while around is not None and not self._calls.get(around, CallName("", "")).module:
+            around = self._parents.get(around)
+        if around is None or self._operators(around):
+            return False
+        outputs = self._keys_of(name, IO.OUTPUT)
+        return any(
+            "norm" in self._calls[reader].kind.lower() and key in outputs
+            for (reader, io, _), key in self._keys.items()
+            if io is IO.INPUT
+        )
+
+    def _pair_weights(self, add: Callable[[Hashable, _Key], None]) -> None:
+        """Pair the weights that operators read with the parameters of their modules, and the gradients."""
+        owners = {path for _, path in self._places.values()}
+        names: dict[str, str] = {}  # parameters of the tree by weights, "" for one weight in place of several
+        written: list[tuple[GraphOperator, str]] = []
+        for name, operator in self._graph.operators.items():
+            is_backward, path = self._places[name]
+            for slot, source in enumerate(operator.inputs):
+                is_weight = source.kind is SourceKind.WEIGHT
+                if is_weight and written_inputs(operator.op_type):
+                    written.append((operator, source.name))
+                elif is_weight and not is_backward:
+                    found = self._parameter(path, source, owners)
+                    record = self._records.get((operator.file_name, IO.INPUT, slot))
+                    if found and self._fits(found, source, record):
+                        names[source.name] = found if names.get(source.name, found) == found else ""
+                        add((name, IO.INPUT, slot), found)
+        for name, found in names.items():
+            if name == found and all(name != each for _, each in written):  # files hold the trained weights
+                add((sanitize(name), IO.OUTPUT, 0), found)
+        gradients = {
+            f"{call.module}.{call.parameter}": name for name, call in self._calls.items() if call.parameter
+        }
+        for operator, name in written:
+            for key in self._keys_of(gradients.get(names.get(name, name), ""), IO.OUTPUT):
+                golden = self._samples[key]
+                if names.get(name) in self._turned:
+                    self._turned.add(key)
+                for slot, source in enumerate(operator.inputs):
+                    is_made = (
+                        self._places.get(source.name, (False,))[0] and source.kind is SourceKind.OPERATOR
+                    )
+                    if is_made and self._size(source) == self._content(golden).count:
+                        add((operator.full_name, IO.INPUT, slot), key)
+                        if source not in self._written:
+                            add((source.name, IO.OUTPUT, source.slot), key)
+
+    def _parameter(self, path: str, source: ValueSource, owners: AbstractSet[str]) -> str:
+        """Return the tree's parameter that an operator of a module should read as a weight, "" for none."""
+        owner, _, last = source.name.rpartition(".")
+        if path in self._folded or owner in self._folded:
+            return ""
+        if source.name in self._parameters:
+            if owner == path or owner not in owners:
+                return source.name if owner == path else ""
+            own = f"{path}.{last}"  # exporters share weights that are equal
+            return own if own in self._parameters else source.name
+        size = self._size(source)
+        alike = [
+            name
+            for name, record in self._parameters.items()
+            if name.rpartition(".")[0] == path and name not in self._graph.weights
+            if self._content(record).count == size
+        ]
+        return alike[0] if len(alike) == 1 else ""
+
+    def _fits(self, name: str, source: ValueSource, read: Record | None) -> bool:
+        """Return whether a weight has the shape of a parameter, or that of the transposed one."""
+        golden = self._parameters[name]
+        shape, own = self._shape(golden), self._graph.form_of(source).shape
+        own = own if own is not None or read is None else self._shape(read)
+        turned = (*shape[:-2], *shape[-2:][::-1])
+        if own == turned and (own != shape or (name != source.name and self._is_turned(read, golden))):
+            self._turned.add(name)
+        return own in (shape, turned)
+
+    @staticmethod
+    def _is_turned(read: Record | None, golden: Record) -> bool:
+        """Return whether a square weight is nearer to the transposed parameter."""
+        try:
+            arrays = [] if read is None else [read.array.astype(np.float64), golden.array.astype(np.float64)]
+            straight, turned = (
+                np.abs(arrays[0] - each).sum() for each in (arrays[1], arrays[1].swapaxes(-1, -2))
+            )
+        except (DumpReadError, FormatError, IndexError, ValueError):  # statistics alone, which do not tell
+            return False
+        return bool(turned < straight)
+
+    def _tell_alone(self, used: AbstractSet[_Key]) -> None:
+        """List the modules, calls and parameters without a counterpart, and why."""
+        results = {name for name, io, _ in self._keys if io is IO.OUTPUT}
+        paired = {
+            name
+            for (name, io, _), key in self._keys.items()
+            if key in used and (io is IO.OUTPUT or name not in results)
+        }
+        for name, call in self._calls.items():
+            if name in paired or name in self._rewired:
+                continue
+            if call.is_backward and not any(is_back for is_back, _ in self._places.values()):
+                why = "the dump has no backward pass"
+            elif call.parameter:
+                why = "no operator updates its parameter, or one weight stands for several"
+            elif not call.module:
+                why = "no operator of its module computes a tensor of its shape that is like it"
+            elif self._operators(name):
+                why = "no value that enters or leaves its operators has its shape"
+            elif (call.is_backward, call.module) in self._places.values():
+                why = "its operators do not divide into so many calls"
+            else:
+                why = "no operator lies in its scope: a tool has folded or removed it"
+            self.alone[name] = why
+        for name in sorted(self._parameters.keys() - used):
+            self.alone[name] = (
+                "folded into other weights"
+                if name.rpartition(".")[0] in self._folded
+                else "no operator of its module reads a weight of its name or its shape"
+            )
+
+
+def _is_named(kind: str, op_type: str) -> bool:
+    """Return whether an operator has the type of a function, ``BatchMatMul`` of ``__matmul__``."""
+    name = kind.strip("_").lower().replace("_", "")
+    types = {op_type.lower(), canonical_type(op_type).lower()}
+    return any(
+        one.startswith(two) or two.startswith(one) for one in (name, *_ALIASES.get(name, ())) for two in types
+    )

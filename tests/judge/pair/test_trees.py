@@ -1,0 +1,327 @@
+"""Trees of msprobe as golden: modules, calls and weights are paired, or listed with their reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import hypothesis
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from hypothesis import strategies as st
+from onnx import helper, numpy_helper
+
+from msdump.cli import main
+from msdump.read import CallName, parse_name
+
+X = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+W = {
+    "q.weight": np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32),
+    "q.bias": np.random.default_rng(2).normal(size=5).astype(np.float32),
+    "fc.weight": np.random.default_rng(3).normal(size=(5, 5)).astype(np.float32),
+    "fc.bias": np.random.default_rng(4).normal(size=5).astype(np.float32),
+}
+LINEAR, NET = "torch.nn.modules.linear.Linear", "__main__.Net"
+
+NODES = {  # name: type, inputs, output, module
+    "q_matmul": ("MatMul", ["x", "val_q"], "val_0", "q"),
+    "q_add": ("Add", ["val_0", "q.bias"], "linear", "q"),
+    "relu": ("Relu", ["linear"], "relu", ""),
+    "fc_0": ("Gemm", ["relu", "fc.weight", "fc.bias"], "linear_1", "fc"),
+    "add": ("Add", ["relu", "linear_1"], "add", ""),
+    "tanh": ("Tanh", ["add"], "tanh", ""),
+    "fc_1": ("Gemm", ["tanh", "fc.weight", "fc.bias"], "linear_2", "fc"),
+}
+
+
+def model(changes=None, **weights):
+    """Return the export of a network that calls ``fc`` twice; a node without a type is left out."""
+    held = {
+        "val_q": np.ascontiguousarray(W["q.weight"].T),
+        **{name: array for name, array in W.items() if name != "q.weight"},
+        **weights,
+    }
+    nodes, renamed = [], {}
+    for name, (op_type, reads, output, module) in (NODES | (changes or {})).items():
+        if not op_type:
+            renamed[output] = reads[-1]
+            continue
+        given = [renamed.get(each, each) for each in reads]
+        turned = {"transB": 1} if op_type == "Gemm" else {}
+        node = helper.make_node(op_type, given, [output], name=name, **turned)
+        scopes = ["", *([module] if module else []), output]
+        classes = [NET, *([LINEAR] if module else []), "aten.op.default"]
+        for key, value in (("name_scopes", scopes), ("class_hierarchy", classes)):
+            node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=str(value))
+        nodes.append(node)
+    floats = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", floats, [2, 4])],
+        [helper.make_tensor_value_info("linear_2", floats, [2, 5])],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def golden(dtype=np.float32):
+    """Return the tensors of the tree: ``{name: (inputs, outputs, parameters)}``."""
+
+    def linear(array, layer):
+        return (array @ W[f"{layer}.weight"].T + W[f"{layer}.bias"]).astype(np.float32)
+
+    def held(layer):
+        return {each: W[f"{layer}.{each}"] for each in ("weight", "bias")}
+
+    q = linear(X, "q")
+    relu = np.maximum(q, 0)
+    first = linear(relu, "fc")
+    total = relu + first
+    bent = np.tanh(total)
+    second = linear(bent, "fc")
+    calls = {
+        "Functional.linear.0.forward": ([X, *held("q").values()], [q], {}),
+        "Module.q.Linear.forward.0": ([X], [q], held("q")),
+        "Functional.relu.0.forward": ([q], [relu], {}),
+        "Functional.linear.1.forward": ([relu, *held("fc").values()], [first], {}),
+        "Module.fc.Linear.forward.0": ([relu], [first], held("fc")),
+        "Tensor.__add__.0.forward": ([relu, first], [total], {}),
+        "Torch.tanh.0.forward": ([total], [bent], {}),
+        "Functional.linear.2.forward": ([bent, *held("fc").values()], [second], {}),
+        "Module.fc.Linear.forward.1": ([bent], [second], held("fc")),
+    }
+    return {
+        name: (
+            [each.astype(dtype) for each in inputs],
+            [each.astype(dtype) for each in outputs],
+            {each: array.astype(dtype) for each, array in parameters.items()},
+        )
+        for name, (inputs, outputs, parameters) in calls.items()
+    }
+
+
+PARENTS = {
+    "Functional.linear.0.forward": "Module.q.Linear.forward.0",
+    "Functional.linear.1.forward": "Module.fc.Linear.forward.0",
+    "Functional.linear.2.forward": "Module.fc.Linear.forward.1",
+}
+
+
+def write_tree(process, calls, *, saves=True, has_index=True, has_parents=True):
+    """Write the tree of one process in one step."""
+    folder = process / "dump_tensor_data"
+    folder.mkdir(parents=True)
+
+    def tensor(name, array):
+        if saves:
+            np.save(folder / f"{name}.npy", array)
+        wide = array.astype(np.float64)
+        numbers = {"Max": wide.max(), "Min": wide.min(), "Mean": wide.mean(), "Norm": np.linalg.norm(wide)}
+        return {
+            "type": "torch.Tensor",
+            "dtype": f"torch.{array.dtype}",
+            "shape": list(array.shape),
+            **{title: float(np.asarray(number).astype(array.dtype)) for title, number in numbers.items()},
+            "data_name": f"{name}.npy" if saves else None,
+        }
+
+    data = {}
+    for name, (inputs, outputs, parameters) in calls.items():
+        data[name] = {
+            "input_args": [tensor(f"{name}.input.{at}", each) for at, each in enumerate(inputs)],
+            "output": [tensor(f"{name}.output.{at}", each) for at, each in enumerate(outputs)],
+            "parameters": {
+                each: tensor(f"{name}.parameters.{each}", array) for each, array in parameters.items()
+            },
+        }
+    if has_index:
+        (process / "dump.json").write_text(
+            json.dumps({"task": "tensor", "framework": "pytorch", "data": data})
+        )
+        if has_parents:
+            parents = {name: PARENTS.get(name) for name in calls}
+            (process / "construct.json").write_text(json.dumps(parents))
+    return process
+
+
+def dump_model(network, folder, path):
+    """Run a model on the inputs of the tree and dump it; return the dump."""
+    onnx.save(network, folder / "model.onnx")
+    np.savez(folder / "in.npz", x=X)
+    command = ["run", folder / "model.onnx", "--inputs", folder / "in.npz", "--path", path]
+    ran = CliRunner().invoke(main, [*map(str, command)])
+    assert ran.exit_code == 0, ran.output
+    return path
+
+
+@pytest.fixture
+def compare(tmp_path, quiet):
+    """Return a function that compares a dump of a model with a tree: the exit code and the document."""
+    trees = []
+
+    def run(network, calls, *arguments, **ways):
+        tree = tmp_path / f"tree{len(trees)}"
+        trees.append(tree)
+        write_tree(tree / "step0" / "proc7", calls, **ways)
+        mine = dump_model(network, tmp_path, tmp_path / f"mine{len(trees)}")
+        command = ["compare", str(mine), str(tree), "--output", str(tmp_path / "out"), *arguments]
+        result = CliRunner().invoke(main, [*command, "--json"])
+        assert result.exit_code in {0, 1}, result.output
+        return result.exit_code, json.loads(result.stdout)
+
+    return run
+
+
+def accused(document):
+    """Return the operators at fault."""
+    return document["accused"]
+
+
+WAYS = {
+    "whole": {},
+    "statistics": {"saves": False},
+    "killed": {"has_index": False},
+    "without modules around": {"has_parents": False},
+}
+LEVELS = {
+    "mix": lambda _: True,
+    "L0": lambda name: name.startswith("Module."),
+    "L1": lambda name: not name.startswith("Module."),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sound_export_agrees(compare, way, level):
+    """Tensors and statistics of each level, whole or of a killed run, agree and have counterparts."""
+    calls = {name: sides for name, sides in golden().items() if LEVELS[level](name)}
+    code, document = compare(model(), calls, **WAYS[way])
+    assert 0 == code
+    alone = [each["operator"] for each in document["operators"] if each["operator"] in {*calls, *W}]
+    assert alone == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "weights", "expected"),
+    [
+        ({"relu": ("Sigmoid", *NODES["relu"][1:])}, {}, "Default/Sigmoid-op0"),
+        ({"add": ("", *NODES["add"][1:])}, {}, "Tensor.__add__.0.forward"),
+        ({"add": ("Mul", *NODES["add"][1:])}, {}, "Default/Mul-op0"),
+        ({}, {"q.bias": W["q.bias"] + 1}, "Default/q-Linear/BiasAdd-op0"),
+        ({}, {"val_q": np.ascontiguousarray(W["q.weight"].T * 2)}, "Default/q-Linear/MatMul-op0"),
+        ({}, {"fc.weight": np.ascontiguousarray(W["fc.weight"].T)}, "Default/fc-Linear/Dense-op0"),
+        (
+            {"fc_1": ("Gemm", ["relu", *NODES["fc_1"][1][1:]], *NODES["fc_1"][2:])},
+            {},
+            "Default/fc-Linear/Dense-op1",
+        ),
+    ],
+    ids=["activation", "dropped", "replaced", "bias", "weight", "transposed", "wired"],
+)
+@pytest.mark.parametrize("saves", [True, False], ids=["tensors", "statistics"])
+def test_a_fault_of_the_export_is_named_first(compare, changes, weights, expected, saves):
+    """The operator that differs from the module is accused first: by tensors and by statistics alone."""
+    if not saves and "fc.weight" in weights:
+        pytest.skip("a transposed square weight has the statistics of the right one")
+    code, document = compare(model(changes, **weights), golden(), saves=saves)
+    assert 1 == code
+    assert expected == accused(document)[0]
+
+
+def test_what_is_not_paired_is_listed_with_its_reason(compare):
+    """Modules without operators, unknown calls and names of no form are listed, and accuse nobody."""
+    calls = golden()
+    calls["Module.drop.Dropout.forward.0"] = ([X * 3], [X * 3], {"scale": X[0]})
+    calls["Torch.erfinv.0.forward"] = ([X * 5], [X * 7], {})
+    calls["strange"] = ([], [X * 9], {})
+    code, document = compare(model(), calls)
+    assert 0 == code
+    reasons = {each["operator"]: each.get("note", "") for each in document["operators"]}
+    assert "no operator lies in its scope" in reasons["Module.drop.Dropout.forward.0"]
+    assert "no operator of its module computes a tensor" in reasons["Torch.erfinv.0.forward"]
+    assert "its name is not of a module or call" in reasons["strange"]
+    assert "folded into other weights" in reasons["drop.scale"]
+
+
+def test_statistics_in_half_precision_agree(compare):
+    """Statistics that a tree rounds to half precision agree with float32 within the type."""
+    code, _ = compare(model(), golden(np.float16), saves=False)
+    assert 0 == code
+
+
+def test_a_tensor_of_another_shape_is_told(compare):
+    """A module with another batch than the export's is a fault of its shape, not an error."""
+    calls = golden()
+    calls["Module.q.Linear.forward.0"][1][0] = np.ones((3, 5), np.float32)
+    code, document = compare(model(), {"Module.q.Linear.forward.0": calls["Module.q.Linear.forward.0"]})
+    assert (1, "shape") == (code, document["verdict"])
+
+
+def test_nan_and_infinity_of_the_tree_are_values(compare):
+    """NaN and Infinity in dump.json are compared as values, and the operator that lacks them differs."""
+    calls = golden()
+    calls["Torch.tanh.0.forward"][1][0][0, 0] = np.nan
+    code, document = compare(model(), calls, saves=False)
+    assert (1, "Default/Tanh-op0") == (code, accused(document)[0])
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "message"),
+    [
+        ("tree", "dump", "give the tree as GOLDEN"),
+        ("dump", "later", "no rank and step"),
+        ("bare", "tree", "scopes of operators pair them with modules"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_sentence(tmp_path, quiet, mine, other, message):
+    """A tree as MINE, other steps, and a dump without a graph are refused in one sentence."""
+    write_tree(tmp_path / "tree" / "step0" / "rank", golden())
+    for step in (4, 5):
+        write_tree(tmp_path / "later" / f"step{step}" / "rank", golden())
+    dump_model(model(), tmp_path, tmp_path / "dump")
+    shutil.copytree(tmp_path / "dump", tmp_path / "bare")
+    for file in (tmp_path / "bare" / "rank_0" / "graphs").iterdir():
+        file.unlink()
+    result = CliRunner().invoke(main, ["compare", str(tmp_path / mine), str(tmp_path / other)])
+    assert 2 == result.exit_code
+    assert message in result.output
+
+
+def test_two_trees_are_paired_by_names(tmp_path, quiet):
+    """Two trees agree where all tensors of one name do, and the first call that differs is told."""
+    write_tree(tmp_path / "one" / "step0" / "rank", golden())
+    changed = golden()
+    changed["Functional.relu.0.forward"][1][0] += 1
+    write_tree(tmp_path / "two" / "step3" / "rank", changed)
+    same = CliRunner().invoke(main, ["compare", str(tmp_path / "one"), str(tmp_path / "one")])
+    other = CliRunner().invoke(main, ["compare", str(tmp_path / "one"), str(tmp_path / "two"), "--json"])
+    assert (0, 1) == (same.exit_code, other.exit_code)
+    assert "Functional.relu.0.forward" == json.loads(other.stdout)["first"]
+
+
+PARTS = st.text(st.characters(exclude_characters=".\n", codec="utf-8"), min_size=1, max_size=8)
+PATHS = st.lists(PARTS, min_size=1, max_size=4).map(".".join)
+
+
+@hypothesis.given(PATHS, PARTS, st.sampled_from(["Module", "Cell"]), st.booleans(), st.integers(0, 10**8))
+def test_names_of_modules_are_read_back(path, kind, prefix, is_backward, number):
+    """The parts that make up a module's name are the parts that are read from it."""
+    name = f"{prefix}.{path}.{kind}.{'backward' if is_backward else 'forward'}.{number}"
+    assert CallName(path, kind, is_backward, number) == parse_name(name)
+
+
+@hypothesis.given(PATHS, PARTS, st.integers(0, 10**8), PARTS)
+def test_names_of_gradients_are_read_back(path, kind, number, parameter):
+    """The name of a parameter's gradient holds module, class, call and parameter."""
+    name = f"Module.{path}.{kind}.parameters_grad.{number}.{parameter}"
+    assert CallName(path, kind, True, number, parameter) == parse_name(name)
+
+
+@hypothesis.given(st.text(max_size=40))
+def test_any_text_is_a_name_or_none(text):
+    """No text makes the reader of names fail, and a text without direction is no name."""
+    found = parse_name(text)
+    assert found is None or "ward" in text or "parameters_grad" in text
