@@ -141,29 +141,26 @@ class CommandGroup(sections.Command, click.Group):
         messages.forget()
         with output.one_document(ctx, ctx.args):
             try:
-                return self._invoke(ctx)
+                result = super().invoke(ctx)
+            except click.exceptions.Exit as end:
+                if end.exit_code or not messages.has_damages():
+                    raise
+                raise click.exceptions.Exit(FAILED) from None
+            except (click.ClickException, click.Abort):
+                raise  # click prints messages for these itself
+            except KeyboardInterrupt:
+                messages.say("interrupted")
+                ctx.exit(INTERRUPTED)
+            except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
+                if messages.verbosity():
+                    traceback.print_exc(file=sys.stderr)
+                ctx.exit(_report(ctx, error))
+            else:
+                if messages.has_damages():  # the command ended, but parts of its input could not be read
+                    ctx.exit(FAILED)
+                return result
             finally:
                 messages.finish()
-
-    def _invoke(self, ctx: click.Context) -> object:
-        try:
-            result = super().invoke(ctx)
-        except click.exceptions.Exit as end:
-            if end.exit_code or not messages.has_damages():
-                raise
-            raise click.exceptions.Exit(FAILED) from None
-        except (click.ClickException, click.Abort):
-            raise  # click prints messages for these itself
-        except KeyboardInterrupt:
-            messages.say("interrupted")
-            ctx.exit(INTERRUPTED)
-        except Exception as error:  # noqa: BLE001 - the end of the program: nothing else will tell
-            if messages.verbosity():
-                traceback.print_exc(file=sys.stderr)
-            ctx.exit(_report(ctx, error))
-        if messages.has_damages():  # the command ended, but parts of its input could not be read
-            ctx.exit(FAILED)
-        return result
 
 
 def _imported(name: str) -> ModuleType:

@@ -188,7 +188,10 @@ class ModelRun:
         fed = self.feed(len(self.completed))
         if self.request.train:
             outputs = self.network.train_step(**fed)
-            self.outputs = _named(self.network.graph, outputs)
+            names = [value.name for value in self.network.graph.results]
+            self.outputs = dict(
+                zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True)
+            )
             found = losses(self.network.graph, self.outputs.values())
             self.losses += [float(np.mean(item)) for item in found[:1]]
         else:
@@ -330,12 +333,6 @@ def _of_rank(path: str) -> str:
     return path if Path(path).exists() else path.replace(_RANK, str(current().identity.rank))
 
 
-def _named(graph: Graph, outputs: Any) -> dict[str, Any]:
-    """Return the results of a training step by name: the outputs that are not bound to variables."""
-    names = [value.name for value in graph.results]
-    return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
-
-
 def _savable(outputs: dict[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the outputs that an .npz file can hold; bfloat16, int4, ... are widened as in dump files."""
     for name, value in outputs.items():
@@ -365,7 +362,15 @@ def _report(runs: Sequence[ModelRun], seconds: float, *, has_speakers: bool) -> 
 
 def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
     yield f"ran      {_iterations(run.completed)} of {run.model} in {seconds:.2f} s"
-    yield from _values(run)
+    if not run.request.has_config:
+        yield f"network  {plural(run.operators, 'operator')} on {run.device}"
+    is_long = messages.verbosity() or not run.request.has_config
+    made_up = [recipe for recipe in run.inputs if recipe.is_chosen or is_long]
+    yield from _aligned("input", [(each.name, _type(each.dtype, each.shape), each.how) for each in made_up])
+    if not run.request.has_config:
+        yield from _aligned(
+            "output", [(each.name, _type(each.dtype, each.shape), _numbers(each)) for each in run.results]
+        )
     losses = [f"{loss:.7g}" for loss in run.losses]
     if len(losses) > _MOST_LOSSES and not messages.verbosity():
         losses = [*losses[: _MOST_LOSSES // 2], "...", *losses[-_MOST_LOSSES // 2 :]]
@@ -394,19 +399,6 @@ def _lines(run: ModelRun, seconds: float) -> Iterator[str]:
         yield f"not run  selected {noun} {dump.not_run} (option: --steps {dump.needed_steps})"
     if run.request.path is None:
         yield from (f"variable {text}" for text in options.unused_variable(plan).values())
-
-
-def _values(run: ModelRun) -> Iterator[str]:
-    """Yield the lines on inputs and outputs; a run with a configuration shows the chosen inputs alone."""
-    if not run.request.has_config:
-        yield f"network  {plural(run.operators, 'operator')} on {run.device}"
-    is_long = messages.verbosity() or not run.request.has_config
-    made_up = [recipe for recipe in run.inputs if recipe.is_chosen or is_long]
-    yield from _aligned("input", [(each.name, _type(each.dtype, each.shape), each.how) for each in made_up])
-    if not run.request.has_config:
-        yield from _aligned(
-            "output", [(each.name, _type(each.dtype, each.shape), _numbers(each)) for each in run.results]
-        )
 
 
 def _parse_replaced(_ctx: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

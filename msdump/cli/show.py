@@ -24,9 +24,7 @@ from msdump.look import (
     Extreme,
     FirstStatistics,
     FirstTensor,
-    Histogram,
     InspectedTensor,
-    Inspection,
     Place,
     file_size,
     first_statistics,
@@ -139,27 +137,16 @@ def _tensor_lines(subject: InspectedTensor) -> Iterator[str]:
             places = ", ".join(map(_place_text, strangers.places))
             yield f"{name:<10} {strangers.count:,} at {places}{further}"
     if inspection.histogram is not None:
-        yield from _bars(inspection.histogram)
-    yield from _slice(inspection)
-
-
-def _place_text(place: Place) -> str:
-    return f"[{', '.join(map(str, place))}]"
-
-
-def _bars(histogram: Histogram) -> Iterator[str]:
-    bar = _BAR if can_print(_BAR) else _PLAIN_BAR
-    most = max(histogram.counts)
-    edges = [f"{edge:.6g}" for edge in histogram.edges]
-    width = max(map(len, edges))
-    yield "histogram"
-    for low, high, count in zip(edges, edges[1:], histogram.counts, strict=False):
-        # a bin with a single element has a bar, an empty one has none
-        length = -(-count * _WIDEST // most)
-        yield f"  {low:>{width}} to {high:>{width}}  {bar * length} {count:,}".rstrip()
-
-
-def _slice(inspection: Inspection) -> Iterator[str]:
+        histogram = inspection.histogram
+        bar = _BAR if can_print(_BAR) else _PLAIN_BAR
+        most = max(histogram.counts)
+        edges = [f"{edge:.6g}" for edge in histogram.edges]
+        width = max(map(len, edges))
+        yield "histogram"
+        for low, high, count in zip(edges, edges[1:], histogram.counts, strict=False):
+            # a bin with a single element has a bar, an empty one has none
+            length = -(-count * _WIDEST // most)
+            yield f"  {low:>{width}} to {high:>{width}}  {bar * length} {count:,}".rstrip()
     corner = inspection.slice
     if corner.size:
         starts = zip(inspection.slice_from, corner.shape, strict=True)
@@ -167,6 +154,10 @@ def _slice(inspection: Inspection) -> Iterator[str]:
         yield f"slice      [{', '.join([*map(str, inspection.slice_at), *ranges])}]"
         printed = np.array2string(corner, precision=6, max_line_width=140, threshold=sys.maxsize)
         yield from (f"  {line}" for line in printed.splitlines())
+
+
+def _place_text(place: Place) -> str:
+    return f"[{', '.join(map(str, place))}]"
 
 
 @click.command(name="show", cls=sections.Command)

@@ -61,19 +61,16 @@ class CallHeader:
         """Serialize the header to ``HEADER_BYTES`` bytes."""
         data = pickle.dumps(self)
         if len(data) > HEADER_BYTES:
-            data = pickle.dumps(self._with_short_names())
+            network = replace(
+                self.network,
+                source=self.network.source[-_SHORT:],
+                families=tuple(family[-_SHORT:] for family in self.network.families[:3]),
+                settings_source=self.network.settings_source[-_SHORT:],
+            )
+            data = pickle.dumps(replace(self, operator=self.operator[-_SHORT:], network=network))
         packed = np.zeros(HEADER_BYTES, np.uint8)
         packed[: len(data)] = np.frombuffer(data, np.uint8)
         return packed
-
-    def _with_short_names(self) -> CallHeader:
-        network = replace(
-            self.network,
-            source=self.network.source[-_SHORT:],
-            families=tuple(family[-_SHORT:] for family in self.network.families[:3]),
-            settings_source=self.network.settings_source[-_SHORT:],
-        )
-        return replace(self, operator=self.operator[-_SHORT:], network=network)
 
     @property
     def call(self) -> tuple[object, ...]:

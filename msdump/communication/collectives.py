@@ -48,11 +48,6 @@ def reduce(op: str, parts: Sequence[np.ndarray], out: np.ndarray) -> None:
     >>> reduce("sum", [np.array(part, np.float16) for part in ([2048, 1], [1, 2], [1, 3])], out)
     >>> out.tolist()
     [2050.0, 6.0]
-
-    Args:
-        op: sum, max, min or prod.
-        parts: Flat arrays of one size and type, in rank order.
-        out: Receives the results; may be one of the parts.
     """
     join, first = _JOINS[op], parts[0]
     with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are results like others
@@ -116,7 +111,13 @@ class Collectives:
                 return _send(group, call.peer, parts[0], mine, empty)
             if call.kind is Collective.RECEIVE:
                 return _receive(group, call, self._network, empty)
-            self._agree(group, mine)
+            packed = group.all_gather(mine.packed())
+            headers = dict(zip(group.ranks, [agreement.unpacked(each) for each in packed], strict=True))
+            headers[group.ranks[group.index]] = mine  # with names that are not shortened
+            agreement.check(group.ranks[group.index], headers, group.place)
+            if group.ranks not in self._compared:
+                self._compared.add(group.ranks)
+                agreement.warn_of_settings(headers)
             return [_ALGORITHMS[call.kind](group, call, part, empty) for part in parts]
 
     def _group(self, call: CollectiveCall, operator: str) -> _Group:
@@ -135,15 +136,6 @@ class Collectives:
         channel = f"{call.group}/{call.tag}" if is_tagged else call.group
         transport = self._world.transport(place) if len(ranks) > 1 else None
         return _Group(transport, ranks, ranks.index(rank), channel, place)
-
-    def _agree(self, group: _Group, mine: CallHeader) -> None:
-        packed = group.all_gather(mine.packed())
-        headers = dict(zip(group.ranks, [agreement.unpacked(each) for each in packed], strict=True))
-        headers[group.ranks[group.index]] = mine  # with names that are not shortened
-        agreement.check(group.ranks[group.index], headers, group.place)
-        if group.ranks not in self._compared:
-            self._compared.add(group.ranks)
-            agreement.warn_of_settings(headers)
 
     def failed(self, reason: str) -> None:
         """Report to the other ranks that the network's run failed on this rank."""

@@ -139,11 +139,6 @@ class MpiTransport(Transport):
     def __init__(self, place: CallPlace, rank: int, size: int) -> None:
         """Find the other ranks.
 
-        Args:
-            place: The first collective, for messages.
-            rank: Number of this rank, from its launcher.
-            size: Number of ranks, from its launcher.
-
         Raises:
             RankError: mpi4py is not installed, the processes were not started by MPI, or two have one rank.
         """

@@ -141,12 +141,6 @@ class Transport(abc.ABC):
     ) -> None:
         """Send arrays and receive into arrays; return when the caller may use all arrays again.
 
-        Args:
-            channel: Exchanges at the same time need different ones.
-            sends: Arrays with their target ranks.
-            receives: Arrays to fill, with their source ranks.
-            place: The collective, for messages.
-
         Raises:
             RankError: Another rank does not take part.
         """

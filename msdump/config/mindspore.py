@@ -19,7 +19,7 @@ from msdump.config.grammar import foreign_characters, parse_iterations, parse_ke
 from msdump.config.models import BLOCKS
 from msdump.config.rules import ASCEND_MODES, Mode
 from msdump.config.settings import ABSENT, Settings
-from msdump.config.source import Document, FaultReport, GrammarError, show
+from msdump.config.source import FaultReport, GrammarError, show
 from msdump.config.source import parse as parse_json
 from msdump.plan import (
     Context,
@@ -106,7 +106,34 @@ def parse(data: bytes, source: str, context: Context, *, has_lines: bool = True,
     patterns = _patterns(settings, mode, report)
     watch_rules = _watch_rules(settings, report)
     report.close()
-    return _plan(document, context, mode, settings, root, patterns, watch_rules)
+    is_ascend = context.jit_level is not None
+    has_precision = is_ascend and settings.has("precision_mode")
+    return DumpPlan(
+        source=document.source,
+        source_bytes=document.data,
+        context=replace(
+            context,
+            fuses=context.fuses and settings["fusion_switch"] == "on",
+            has_loaded_scopes=settings["scopes"] == "loaded",
+        ),
+        files=_files(root, mode, settings),
+        what=_what(mode, settings, patterns),
+        when=When(
+            iterations=settings["iteration"],
+            initial_iteration=settings["initial_iteration"],
+            trigger=Trigger(settings["op_debug_mode"]),
+            overflow_limit=settings["overflow_number"],
+        ),
+        statistics=_statistics(settings),
+        compiled=_compiled(mode, context, settings),
+        watch=WatchPlan(
+            watch_rules, OnHit(settings["on_hit"]), settings["history"], settings["history_bytes"]
+        ),
+        is_enabled=settings["is_enabled"],
+        precision_mode=PrecisionMode(settings["precision_mode"]) if has_precision else None,
+        operator_dtypes=operator_dtypes({key: settings[key] for key in KEYS if is_ascend}),
+        optimization=Optimization(settings["optimize"]),
+    )
 
 
 def _mode(context: Context, top: Mapping[str, Any]) -> tuple[Mode, JitLevel | None]:
@@ -219,45 +246,6 @@ def _watch_rules(settings: Settings, report: FaultReport) -> tuple[WatchRule, ..
 
 _WITH_INPUTS: Final = (0, 1)  # values of input_output
 _WITH_OUTPUTS: Final = (0, 2)
-
-
-def _plan(  # noqa: PLR0917 - the parts that have been read
-    document: Document,
-    context: Context,
-    mode: Mode,
-    settings: Settings,
-    root: str,
-    patterns: tuple[KernelPattern, ...],
-    watch_rules: tuple[WatchRule, ...],
-) -> DumpPlan:
-    is_ascend = context.jit_level is not None
-    has_precision = is_ascend and settings.has("precision_mode")
-    return DumpPlan(
-        source=document.source,
-        source_bytes=document.data,
-        context=replace(
-            context,
-            fuses=context.fuses and settings["fusion_switch"] == "on",
-            has_loaded_scopes=settings["scopes"] == "loaded",
-        ),
-        files=_files(root, mode, settings),
-        what=_what(mode, settings, patterns),
-        when=When(
-            iterations=settings["iteration"],
-            initial_iteration=settings["initial_iteration"],
-            trigger=Trigger(settings["op_debug_mode"]),
-            overflow_limit=settings["overflow_number"],
-        ),
-        statistics=_statistics(settings),
-        compiled=_compiled(mode, context, settings),
-        watch=WatchPlan(
-            watch_rules, OnHit(settings["on_hit"]), settings["history"], settings["history_bytes"]
-        ),
-        is_enabled=settings["is_enabled"],
-        precision_mode=PrecisionMode(settings["precision_mode"]) if has_precision else None,
-        operator_dtypes=operator_dtypes({key: settings[key] for key in KEYS if is_ascend}),
-        optimization=Optimization(settings["optimize"]),
-    )
 
 
 def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:

@@ -62,10 +62,16 @@ def reference_text() -> str:
     """Return the reference page as Markdown."""
     # the grammar stands in the docstring of its parser, below the first line
     texts = _TEXTS.format(grammar=(grammar.__doc__ or "").partition("\n\n")[2].strip())
+    rows = ((f"`{variable.name}`", variable.meaning) for variable in env.VARIABLES)
     return "\n".join(
         (
             *(_HEAD, *(_block(name) for name in BLOCKS), texts),
-            *(_statistics(), _watch_rules(), _rules(), _variables()),
+            *(
+                _statistics(),
+                _watch_rules(),
+                _rules(),
+                _section("Environment variables", ("variable", "meaning"), rows),
+            ),
         )
     )
 
@@ -136,11 +142,6 @@ def _rules() -> str:
 def _modes(rule: rules.Rule) -> str:
     is_every = rule.modes == frozenset(rules.Mode)
     return "all" if is_every else ", ".join(mode.value for mode in rules.Mode if mode in rule.modes)
-
-
-def _variables() -> str:
-    rows = ((f"`{variable.name}`", variable.meaning) for variable in env.VARIABLES)
-    return _section("Environment variables", ("variable", "meaning"), rows)
 
 
 def _section(head: str, titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -94,7 +94,36 @@ def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
                 "one of the two",
                 *(SOURCE, options[ACL_CONFIG]),
             )
-        return _plan(values, context)
+        is_overflow = values[ENABLE_DEBUG] == "1"
+        # the engine's overflow detection has no modes, layers, steps and statistics
+        mode = "all" if is_overflow else values[MODE]
+        layers = () if is_overflow else tuple(values.get(LAYER, "").split())
+        has_statistics = values[DATA] == "stats" and not is_overflow
+        return DumpPlan(
+            source=SOURCE,
+            source_bytes=json.dumps({key: values[key] for key in sorted(_KNOWN & values.keys())}).encode(),
+            context=context,
+            files=FilePlan(
+                path=str(Path(values[PATH]).resolve()),
+                file_format=FileFormat.BIN,
+                is_async=True,
+                tree=Tree.MODELS,
+            ),
+            what=What(
+                keeps_inputs=mode in {"input", "all"},
+                keeps_outputs=mode in {"output", "all"},
+                keeps_device_format=True,
+            ),
+            when=When(
+                iterations=IterationSet() if is_overflow else _iterations(values.get(STEP, "")),
+                trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
+            ),
+            compiled=ModelDump(
+                models=(ModelItem(layers=layers),),
+                operator_statistics=DEFAULT_STATISTICS if has_statistics else None,
+                shows_graph=True,
+            ),
+        )
     return _from_acl(options[ACL_CONFIG], context) if ACL_CONFIG in options else None
 
 
@@ -134,39 +163,6 @@ def _path_fault(options: Mapping[str, str]) -> str:
 def _iterations(text: str) -> IterationSet:
     # an empty text means every iteration to the engine, where MINDSPORE_DUMP_CONFIG refuses it
     return parse_iterations(text, for_ge=True) if text else IterationSet()
-
-
-def _plan(values: Mapping[str, str], context: Context) -> DumpPlan:
-    is_overflow = values[ENABLE_DEBUG] == "1"
-    # the engine's overflow detection has no modes, layers, steps and statistics
-    mode = "all" if is_overflow else values[MODE]
-    layers = () if is_overflow else tuple(values.get(LAYER, "").split())
-    has_statistics = values[DATA] == "stats" and not is_overflow
-    return DumpPlan(
-        source=SOURCE,
-        source_bytes=json.dumps({key: values[key] for key in sorted(_KNOWN & values.keys())}).encode(),
-        context=context,
-        files=FilePlan(
-            path=str(Path(values[PATH]).resolve()),
-            file_format=FileFormat.BIN,
-            is_async=True,
-            tree=Tree.MODELS,
-        ),
-        what=What(
-            keeps_inputs=mode in {"input", "all"},
-            keeps_outputs=mode in {"output", "all"},
-            keeps_device_format=True,
-        ),
-        when=When(
-            iterations=IterationSet() if is_overflow else _iterations(values.get(STEP, "")),
-            trigger=Trigger.OVERFLOW if is_overflow else Trigger.ALWAYS,
-        ),
-        compiled=ModelDump(
-            models=(ModelItem(layers=layers),),
-            operator_statistics=DEFAULT_STATISTICS if has_statistics else None,
-            shows_graph=True,
-        ),
-    )
 
 
 def _from_acl(path: str, context: Context) -> DumpPlan | None:

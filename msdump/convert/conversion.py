@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -113,7 +113,15 @@ def convert_files(
             conversion.results.append(result)
             _write_mappings(result)
     finally:  # the list is written for the files that were done before an error or Ctrl-C, too
-        _write_failed(conversion)
+        lines = [
+            ",".join((result.path, *(failure.tensor for failure in result.failures if failure.tensor)))
+            for result in conversion.failed
+        ]
+        if lines:
+            # Names of files are bytes, which need not be UTF-8.
+            text = "\n".join((*lines, "")).encode(errors="surrogateescape")
+            with _writing() as files:
+                files.stream(conversion.output, FAILED_LIST, (text,), DUMP_MODE)
     return conversion
 
 
@@ -159,18 +167,6 @@ def _write_mappings(result: FileResult) -> None:
         for directory, stand_in, name in result.renamed:
             if stand_in not in parse_mapping(files.read(directory, MAPPING)):
                 files.append(directory, MAPPING, f"{stand_in},{name}\n".encode(errors="surrogateescape"), b"")
-
-
-def _write_failed(conversion: Conversion) -> None:
-    lines = [
-        ",".join((result.path, *(failure.tensor for failure in result.failures if failure.tensor)))
-        for result in conversion.failed
-    ]
-    if lines:
-        # Names of files are bytes, which need not be UTF-8.
-        text = "\n".join((*lines, "")).encode(errors="surrogateescape")
-        with _writing() as files:
-            files.stream(conversion.output, FAILED_LIST, (text,), DUMP_MODE)
 
 
 @contextlib.contextmanager
@@ -226,7 +222,12 @@ def find_sources(dumps: Sequence[str], output: str) -> SourceFiles:
             sources.append(Source(str(path.absolute()), output))
         else:
             raise ToolError(ReturnCode.PATH, f"{path}: no such file or directory")
-    _check_names(sources)
+    source_of: dict[tuple[str, str], str] = {}
+    for source in sources:
+        first_path = source_of.setdefault((source.directory, Path(source.path).name), source.path)
+        if first_path != source.path:
+            fault = f"{source.path} and {first_path} would have results with the same names"
+            raise ToolError(ReturnCode.PARAMETER, f"{fault}; convert them one by one")
     return SourceFiles(tuple(sources), skipped)
 
 
@@ -243,13 +244,3 @@ def _in_directory(root: Path, output: Path, skipped: Counter[str]) -> Iterator[S
                 skipped[suffix] += 1
             else:
                 yield Source(f"{directory}/{name}", str(destination))
-
-
-def _check_names(sources: Iterable[Source]) -> None:
-    """Refuse files that would overwrite each other's results; ToolError names two of them."""
-    source_of: dict[tuple[str, str], str] = {}
-    for source in sources:
-        first_path = source_of.setdefault((source.directory, Path(source.path).name), source.path)
-        if first_path != source.path:
-            fault = f"{source.path} and {first_path} would have results with the same names"
-            raise ToolError(ReturnCode.PARAMETER, f"{fault}; convert them one by one")

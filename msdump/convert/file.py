@@ -299,32 +299,26 @@ class _Converter:
     def convert(self, block: DataSpan) -> None:
         info = block.info
         if self.file.name.startswith(_RECORDS):
-            self._convert_record(block)
+            if block.section == "output":
+                record = op_debug.decode(self._bytes(block), self.source.path, block.offset)
+                self._write(f"{self.file.name}.output.{block.index}.json", (op_debug.to_json(record),))
         elif isinstance(info, RawInfo):
             is_other_buffer = block.section == "l1buffer" and info.type != 0
             section = f"{info.type}buffer" if is_other_buffer else block.section
             name = f"{self.file.name}.{section}.{block.index}.bin"
             self._write(name, (FileRange(self.source.path, block.offset, info.size),))
         elif self.target.format:
-            self._convert_tensor(block, info)
+            try:
+                elements = self._in_format(block, info)
+            except (MsdumpError, ValueError):
+                # vendor: msnpy file names state the format: a tensor that cannot be converted is written raw.
+                if self.target.kind is OutputKind.MSNPY:
+                    self._save(block, self._as_on_device(block, info), is_converted=False)
+                raise
+            self._save(block, elements, is_converted=True)
+            self.result.kept += elements.is_kept
         else:
             self._save(block, self._as_on_device(block, info), is_converted=False)
-
-    def _convert_record(self, block: DataSpan) -> None:
-        if block.section == "output":
-            record = op_debug.decode(self._bytes(block), self.source.path, block.offset)
-            self._write(f"{self.file.name}.output.{block.index}.json", (op_debug.to_json(record),))
-
-    def _convert_tensor(self, block: DataSpan, info: TensorInfo) -> None:
-        try:
-            elements = self._in_format(block, info)
-        except (MsdumpError, ValueError):
-            # vendor: msnpy file names state the format: a tensor that cannot be converted is written raw.
-            if self.target.kind is OutputKind.MSNPY:
-                self._save(block, self._as_on_device(block, info), is_converted=False)
-            raise
-        self._save(block, elements, is_converted=True)
-        self.result.kept += elements.is_kept
 
     def _as_on_device(self, block: DataSpan, info: TensorInfo) -> ConvertedTensor:
         dtype = dump_data.dtype_of(info)

@@ -69,7 +69,15 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
     # vendor: the sub-format is the number of groups; 0 and 1 both stand for a weight without groups.
     tensor = _Tensor(source_of(info), info.shape, dtype, max(1, info.sub_format))
     if tensor.format == target:
-        return _reshaped(tensor, wanted_shape)
+        # vendor: a tensor that has the target's format keeps its padding; it is reshaped, but not cut.
+        if not wanted_shape:
+            return TargetFormat(tensor.shape, tensor.format, _as_it_is)
+        if math.prod(wanted_shape) != math.prod(tensor.shape):
+            raise ToolError(
+                ReturnCode.SHAPE,
+                f"-s {wanted_shape} has another number of elements than the shape {tensor.shape}",
+            )
+        return TargetFormat(wanted_shape, tensor.format, lambda array: iter((array.reshape(wanted_shape),)))
     # vendor: the tool refuses every tensor of ND that is to be converted. Here it is kept, as its layout is
     # the host's already; with a wanted shape the conversion is refused, though.
     if tensor.format == ND:
@@ -81,7 +89,17 @@ def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -
     if tensor.format in _RANKS:
         return _from_layout(tensor, target, wanted_shape)
     if tensor.format == formats.FRACTAL_NZ:
-        return _from_matrix(tensor, target, wanted_shape or info.original_shape)
+        host = wanted_shape or info.original_shape
+        # vendor: NCHW and NHWC of a matrix have its original shape, whatever its rank.
+        if target not in {"NCHW", "NHWC", ND}:
+            raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
+        if not host:
+            raise ToolError(ReturnCode.PARAMETER, f"{tensor.format} without an original shape needs -s")
+        if not tensor.is_form_of(host):
+            raise ToolError(
+                ReturnCode.FRACTAL_NZ, f"{tensor.shape} is not the {tensor.format} form of {host}"
+            )
+        return TargetFormat(host, target, partial(_decoded, tensor, host))
     return _from_blocks(tensor, target, _host_shape(tensor, info.original_shape, target, wanted_shape))
 
 
@@ -111,18 +129,6 @@ class _Tensor:
         return formats.is_form(self.format, self.shape, host, self.groups_in(self.format))
 
 
-def _reshaped(tensor: _Tensor, wanted_shape: Dims) -> TargetFormat:
-    # vendor: a tensor that has the target's format keeps its padding; it is reshaped, but not cut.
-    if not wanted_shape:
-        return TargetFormat(tensor.shape, tensor.format, _as_it_is)
-    if math.prod(wanted_shape) != math.prod(tensor.shape):
-        raise ToolError(
-            ReturnCode.SHAPE,
-            f"-s {wanted_shape} has another number of elements than the shape {tensor.shape}",
-        )
-    return TargetFormat(wanted_shape, tensor.format, lambda array: iter((array.reshape(wanted_shape),)))
-
-
 def _from_layout(tensor: _Tensor, target: str, wanted_shape: Dims) -> TargetFormat:
     source, rank = tensor.format, len(tensor.shape)
     if target == ND:
@@ -135,17 +141,6 @@ def _from_layout(tensor: _Tensor, target: str, wanted_shape: Dims) -> TargetForm
     layout = LAYOUTS[rank][0]
     host = _permuted(tensor.shape, source, layout)
     return _encoded(tensor, host, target, lambda array: iter((_transposed(array, source, layout),)))
-
-
-def _from_matrix(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:
-    # vendor: NCHW and NHWC of a matrix have its original shape, whatever its rank.
-    if target not in {"NCHW", "NHWC", ND}:
-        raise ToolError(ReturnCode.FORMAT, f"no conversion from {tensor.format} to {target} is known")
-    if not host:
-        raise ToolError(ReturnCode.PARAMETER, f"{tensor.format} without an original shape needs -s")
-    if not tensor.is_form_of(host):
-        raise ToolError(ReturnCode.FRACTAL_NZ, f"{tensor.shape} is not the {tensor.format} form of {host}")
-    return TargetFormat(host, target, partial(_decoded, tensor, host))
 
 
 def _from_blocks(tensor: _Tensor, target: str, host: Dims) -> TargetFormat:

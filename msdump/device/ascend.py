@@ -127,13 +127,15 @@ class Ascend:
         self.is_compiled = numbers is not None
         if numbers is not None:
             # an inserted Cast is no cube operator: under force_fp32 it only saturates
-            self._insert_transfers(rounding("", PrecisionMode.FORCE_FP32, overflow, reports=reports), numbers)
+            inserted = transfers.insert(
+                self.graph,
+                self.placement,
+                rounding("", PrecisionMode.FORCE_FP32, overflow, reports=reports),
+                numbers,
+            )
+            self.graph, self.placement = inserted.graph, inserted.placement
+            self._roundings |= inserted.roundings
         self.tasks: tuple[Task | None, ...] = assign(self.graph)
-
-    def _insert_transfers(self, rounding_of_casts: Rounding, numbers: Numbers) -> None:
-        inserted = transfers.insert(self.graph, self.placement, rounding_of_casts, numbers)
-        self.graph, self.placement = inserted.graph, inserted.placement
-        self._roundings |= inserted.roundings
 
     def walk(self) -> Iterator[Ascend]:
         """Yield the graph on the device, then the graphs inside it in order of index."""

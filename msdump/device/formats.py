@@ -331,7 +331,13 @@ def _conversion(name: str, host_shape: Dims, length: int, groups: int) -> _Conve
     if row.shape_rule is not None:
         raise FormatError(f"only the shape of {name} is known, not its bytes; use another format")
     if groups != 1:
-        stages = _grouped(row, dims, groups)
+        if row.name != FRACTAL_Z:
+            raise FormatError(f"only {FRACTAL_Z} has groups, got {groups} groups for {row.name}")
+        if groups < 1 or (dims[0] >= 0 and dims[0] % groups):
+            raise FormatError(
+                f"{groups} groups do not divide the {dims[0]} outputs of a weight of shape {dims}"
+            )
+        stages = (Groups(groups), Blocks(_Z_GROUPS_RULE))
     elif name == FRACTAL_NZ and len(dims) == 1:
         # MindSpore leaves a vector of one element, or of a multiple of C0, as it is; others become a row
         is_whole = dims[0] == 1 or (dims[0] >= 0 and dims[0] % length == 0)
@@ -343,14 +349,6 @@ def _conversion(name: str, host_shape: Dims, length: int, groups: int) -> _Conve
     for stage in stages:
         shapes.append(stage.shape(shapes[-1], length))
     return _Conversion(stages, tuple(shapes))
-
-
-def _grouped(row: Format, dims: Dims, groups: int) -> tuple[Stage, ...]:
-    if row.name != FRACTAL_Z:
-        raise FormatError(f"only {FRACTAL_Z} has groups, got {groups} groups for {row.name}")
-    if groups < 1 or (dims[0] >= 0 and dims[0] % groups):
-        raise FormatError(f"{groups} groups do not divide the {dims[0]} outputs of a weight of shape {dims}")
-    return (Groups(groups), Blocks(_Z_GROUPS_RULE))
 
 
 def _raw(array: np.ndarray) -> np.ndarray:

@@ -33,7 +33,10 @@ def operator_formats(node: Node) -> OperatorFormats:
     if first == HOST or isinstance(first, Follows):
         return first
     if isinstance(first, Fixed):
-        return _formats_of_first_part(node, first)
+        last = len(first.inputs) - 1
+        format_of = {name: first.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
+        inputs = tuple(format_of.get(name, DEFAULT_FORMAT) for name in node.inputs)
+        return Fixed(inputs, first.outputs, first.rank)
     formats: tuple[str, ...] | None = None
     for part in map(operator_formats, node.parts):
         if not isinstance(part, Elementwise):
@@ -43,13 +46,6 @@ def operator_formats(node: Node) -> OperatorFormats:
                 part.formats if formats is None else tuple(name for name in formats if name in part.formats)
             )
     return Elementwise(formats)
-
-
-def _formats_of_first_part(node: Node, first: Fixed) -> Fixed:
-    last = len(first.inputs) - 1
-    format_of = {name: first.inputs[min(slot, last)] for slot, name in enumerate(node.parts[0].inputs)}
-    inputs = tuple(format_of.get(name, DEFAULT_FORMAT) for name in node.inputs)
-    return Fixed(inputs, first.outputs, first.rank)
 
 
 SlotDType = Callable[[Node, IO, int], DType | None]
@@ -216,20 +212,17 @@ class _Placer:
         if isinstance(rule, Fixed):
             return rule if self._has_rank(node, rule.rank) else HOST
         if isinstance(rule, Follows):
-            return self._followed(node, rule)
+            arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
+            # one tensor that the format cannot hold makes the operator compute as on the host
+            if arriving not in rule.formats or not self._all_fit(node, arriving):
+                return HOST
+            return Fixed((arriving,), (arriving,))
         return self._elementwise(node, rule)
 
     def _has_rank(self, node: Node, rank: int) -> bool:
         first = host_shape(self._graph, node.inputs[0]) if node.inputs else None
         # an unknown rank counts as the required one
         return rank == 0 or first is None or len(first) == rank
-
-    def _followed(self, node: Node, rule: Follows) -> Fixed:
-        arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
-        # one tensor that the format cannot hold makes the operator compute as on the host
-        if arriving not in rule.formats or not self._all_fit(node, arriving):
-            return HOST
-        return Fixed((arriving,), (arriving,))
 
     def _all_fit(self, node: Node, name: str) -> bool:
         tensors = [self._tensor(value, None, name) for value in (*node.inputs, *node.outputs) if value]

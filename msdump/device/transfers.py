@@ -17,7 +17,7 @@ from msdump.device.operators import CUBE_OPS
 from msdump.device.placement import DeviceTensor, NodePlacement, Placement, host_tensor
 from msdump.device.tasks import INSERTED_PREFIX
 from msdump.dtypes import BFLOAT16
-from msdump.graph import UNKNOWN, Attribute, Graph, Node, compilation, outer_values
+from msdump.graph import UNKNOWN, Graph, Node, compilation, outer_values
 from msdump.graph.kernel import FLOAT32, HALVES, Rounding
 from msdump.record import DEFAULT_FORMAT
 
@@ -70,24 +70,21 @@ class _Inserter:
 
     def run(self) -> Inserted:
         for node, placed in zip(self._graph.nodes, self._placed, strict=True):
-            self._add(node, placed)
+            inputs = [
+                name if tensor is None else self._converted(node, name, tensor)
+                for name, tensor in zip(node.inputs, placed.inputs, strict=True)
+            ]
+            # bodies read the host's form, too; their own graphs convert it
+            for name in _inner_reads(node):
+                self._hand_out(name)
+            outputs = dict(self._renamed(node, placed))
+            self._nodes.append(compilation.rewired(node, inputs, outputs))
+            self._places.append(placed)
         # graph outputs that no operator read in the host's form
         for value in self._graph.outputs:
             self._hand_out(value.name)
         graph = replace(self._graph, nodes=tuple(self._nodes), types=self._types)
         return Inserted(graph, Placement(tuple(self._places)), self._roundings)
-
-    def _add(self, node: Node, placed: NodePlacement) -> None:
-        inputs = [
-            name if tensor is None else self._converted(node, name, tensor)
-            for name, tensor in zip(node.inputs, placed.inputs, strict=True)
-        ]
-        # bodies read the host's form, too; their own graphs convert it
-        for name in _inner_reads(node):
-            self._hand_out(name)
-        outputs = dict(self._renamed(node, placed))
-        self._nodes.append(compilation.rewired(node, inputs, outputs))
-        self._places.append(placed)
 
     def _renamed(self, node: Node, placed: NodePlacement) -> Iterator[tuple[str, str]]:
         """Note the forms of an operator's outputs; yield (old name, new name) of renamed ones.
@@ -121,25 +118,34 @@ class _Inserter:
         value = self._forms.get((name, produced), name)
         for before, after in _steps(produced, wanted, host_tensor(self._graph, name)):
             if (name, after) not in self._forms:
-                self._forms[name, after] = self._insert(name, value, before, after)
+                is_cast = before.dtype is not after.dtype
+                primitive = compilation.CAST if is_cast else compilation.TRANS_DATA
+                # all graphs of a model share the numbers; a node of the model may already have such a name
+                names = (f"{INSERTED_PREFIX}{primitive}_{number}" for number in self._numbers)
+                node_name = next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
+                # the operator that brings the value back to the host's form takes over its name
+                is_last = name in self._read_on_host and after == host_tensor(self._graph, name)
+                target = name if is_last else f"{node_name}:0"
+                if is_cast:
+                    node = self._cast(node_name, name, value, target, after)
+                else:
+                    self._types.setdefault(target, self._types.get(value, UNKNOWN))
+                    self._roundings[node_name] = (Rounding(),)
+                    node = compilation.trans_data(
+                        node_name,
+                        value,
+                        target,
+                        {
+                            "src_format": before.format,
+                            "dst_format": after.format,
+                            "groups": max(before.groups, after.groups),
+                        },
+                    )
+                self._nodes.append(node)
+                self._places.append(NodePlacement((before,), (after,)))
+                self._forms[name, after] = target
             value = self._forms[name, after]
         return value
-
-    def _insert(self, name: str, source: str, before: DeviceTensor, after: DeviceTensor) -> str:
-        is_cast = before.dtype is not after.dtype
-        node_name = self._new_name(compilation.CAST if is_cast else compilation.TRANS_DATA)
-        # the operator that brings the value back to the host's form takes over its name
-        is_last = name in self._read_on_host and after == host_tensor(self._graph, name)
-        target = name if is_last else f"{node_name}:0"
-        if is_cast:
-            node = self._cast(node_name, name, source, target, after)
-        else:
-            self._types.setdefault(target, self._types.get(source, UNKNOWN))
-            self._roundings[node_name] = (Rounding(),)
-            node = compilation.trans_data(node_name, source, target, _attributes(before, after))
-        self._nodes.append(node)
-        self._places.append(NodePlacement((before,), (after,)))
-        return target
 
     def _cast(self, node_name: str, name: str, source: str, target: str, after: DeviceTensor) -> Node:
         assert after.dtype is not None
@@ -154,11 +160,6 @@ class _Inserter:
         reads_as = after.dtype if stays else FLOAT32
         self._roundings[node_name] = (replace(self._rounding, reads=reads_as, writes=FLOAT32),)
         return compilation.cast(node_name, source, target, None if stays else after.dtype)
-
-    def _new_name(self, primitive: str) -> str:
-        # all graphs of a model share the numbers; a node of the model may already have such a name
-        names = (f"{INSERTED_PREFIX}{primitive}_{number}" for number in self._numbers)
-        return next(name for name in names if self._taken.isdisjoint((name, f"{name}:0")))
 
     def _new_value(self, name: str) -> str:
         value = f"{name}:device"
@@ -213,12 +214,3 @@ def _layouts(produced: DeviceTensor, wanted: DeviceTensor, host: DeviceTensor) -
     if DEFAULT_FORMAT not in {produced.format, wanted.format}:  # no TransData goes between device formats
         yield host
     yield wanted
-
-
-def _attributes(before: DeviceTensor, after: DeviceTensor) -> dict[str, Attribute]:
-    """Return the attributes of a TransData, by the names that GE's operator has."""
-    return {
-        "src_format": before.format,
-        "dst_format": after.format,
-        "groups": max(before.groups, after.groups),
-    }

@@ -321,7 +321,18 @@ class Parser:
             if field is None:
                 continue
             if tag & 7 == LENGTH:
-                self._read_field(field, body, stop, into)
+                name = field.attribute
+                match field.kind:
+                    case FieldKind.BYTES:
+                        into[name] = (body, stop)
+                    case FieldKind.TEXT:
+                        into[name] = self._text(name, body, stop)
+                    case FieldKind.SHAPE:
+                        into[name] = self._dims(body, stop, into.get(name, ()))
+                    case FieldKind.MESSAGE:  # a message that comes twice is merged
+                        self._merge(field.of, body, stop, into.setdefault(name, {}))
+                    case FieldKind.MESSAGES:
+                        into.setdefault(name, []).append(self.read(field.of, body, stop))
             elif tag & 7 == VARINT and field.kind in RANGES:
                 into[field.attribute] = _fitted(value, field.kind)
 
@@ -332,20 +343,6 @@ class Parser:
             if self.fields_left < 0:
                 raise self.fault(start, f"more than the {MOST_FIELDS} fields allowed")
             yield tag, value, body, stop
-
-    def _read_field(self, field: MessageField, offset: int, stop: int, into: dict[str, Any]) -> None:
-        name = field.attribute
-        match field.kind:
-            case FieldKind.BYTES:
-                into[name] = (offset, stop)
-            case FieldKind.TEXT:
-                into[name] = self._text(name, offset, stop)
-            case FieldKind.SHAPE:
-                into[name] = self._dims(offset, stop, into.get(name, ()))
-            case FieldKind.MESSAGE:  # a message that comes twice is merged
-                self._merge(field.of, offset, stop, into.setdefault(name, {}))
-            case FieldKind.MESSAGES:
-                into.setdefault(name, []).append(self.read(field.of, offset, stop))
 
     def _text(self, name: str, offset: int, stop: int) -> str:
         self.text_left -= stop - offset

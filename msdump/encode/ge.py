@@ -222,23 +222,25 @@ class _Translation:
 def _translated(key: str, value: Message) -> Iterator[Message]:
     (field, content), *_ = value
     if field == "list":
-        yield from _listed(key, content)
+        items = [(field, item) for field, item in content if field != "val_type"]
+        # an empty list does not state the type of its items: strings are assumed
+        kind = items[0][0] if items else "s"
+        name, symbol = _LISTS["i" if kind == "b" else kind]
+        shown = [(name, int(item) if kind == "b" else item) for _, item in items]
+        yield [("name", key), *shown, ("type", Symbol(symbol))]
     elif field == "t":
-        yield [("name", key), ("t", _tensor(content)), ("type", Symbol("TENSOR"))]
+        described, data = _only(content, "desc"), _only(content, "data")
+        dims = [("dims", size) for size in _all(_only(described, "shape"), "dim")]
+        yield [
+            ("name", key),
+            ("t", [*dims, ("data_type", _element(described)), ("raw_data", data)]),
+            ("type", Symbol("TENSOR")),
+        ]
     # ONNX has no boolean attributes
     elif field == "b":
         yield _single(key, "i", int(content))
     else:
         yield _single(key, field, content)
-
-
-def _listed(key: str, listed: Message) -> Iterator[Message]:
-    items = [(field, item) for field, item in listed if field != "val_type"]
-    # an empty list does not state the type of its items: strings are assumed
-    kind = items[0][0] if items else "s"
-    name, symbol = _LISTS["i" if kind == "b" else kind]
-    shown = [(name, int(item) if kind == "b" else item) for _, item in items]
-    yield [("name", key), *shown, ("type", Symbol(symbol))]
 
 
 def _single(key: str, kind: str, value: Any) -> Message:
@@ -258,12 +260,6 @@ def _description(side: str, slot: int, described: Message) -> Iterator[Message]:
 
 def _ints(key: str, values: Iterator[int]) -> Message:
     return [("name", key), *(("ints", value) for value in values), ("type", Symbol("INTS"))]
-
-
-def _tensor(tensor: Message) -> Message:
-    described, data = _only(tensor, "desc"), _only(tensor, "data")
-    dims = [("dims", size) for size in _all(_only(described, "shape"), "dim")]
-    return [*dims, ("data_type", _element(described)), ("raw_data", data)]
 
 
 def _value(name: str, op: Message) -> Message:

@@ -203,7 +203,7 @@ def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
         )
     unit = Unit(number)
     # vendor: the stated length is ignored, as msaccucmp only warns of a wrong length
-    names, words = FIELDS[unit][:-1], _status_words(unit, version)
+    names, words = FIELDS[unit][:-1], (_STATUS_WORDS if version == 1 and FIELDS[unit] is _CORE else 1)
     needed = _HEAD.size + _WORD * (len(names) + words)
     if len(data) < needed:
         fault = f"truncated: an overflow record of {unit.name} has {needed} bytes, {len(data)} are there"
@@ -211,10 +211,6 @@ def _decode_new(data: memoryview, source: str, offset: int) -> DebugRecord:
     fields = _read_words(data, _HEAD.size, names)
     status = struct.unpack_from(f"<{words}Q", data, _HEAD.size + _WORD * len(names))
     return DebugRecord(unit, fields, status, version, is_valid, reserved)
-
-
-def _status_words(unit: Unit, version: int) -> int:
-    return _STATUS_WORDS if version == 1 and FIELDS[unit] is _CORE else 1
 
 
 def _read_words(data: memoryview, offset: int, names: tuple[str, ...]) -> dict[str, int]:

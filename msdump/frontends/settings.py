@@ -277,14 +277,10 @@ class Configurations:
         """Return the plan of a configuration in a context; faults name it ``shown``, else its source."""
         # by contents, not by path alone: a file that was edited between two loads is another configuration,
         # and its warnings are logged once, however many networks share it
-        name = self._name(source, data)
+        names = (source if number == 1 else f"{source} ({number})" for number in itertools.count(1))
+        name = next(name for name in names if self._sources.get(name, data) == data)
         if (name, context) not in self._plans:
             plan = config.parse(data, shown or source, context, has_lines=not is_mapping, root=self.root)
             self._sources[name] = data
             self._plans[name, context] = replace(plan, source=name)
         return self._plans[name, context]
-
-    def _name(self, source: str, data: bytes) -> str:
-        """Return a source name that no other contents bear: ``config``, ``config (2)``, ..."""
-        names = (source if number == 1 else f"{source} ({number})" for number in itertools.count(1))
-        return next(name for name in names if self._sources.get(name, data) == data)

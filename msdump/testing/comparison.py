@@ -91,7 +91,16 @@ def compare(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="msdump_"))
         place = Path(folder)
         path = _model_file(model, place)
-        request = _Request(path, place, mine, _feeds(inputs, place, seed, sizes), _limits(tolerance, cosine))
+        is_file = isinstance(tolerance, str | os.PathLike)
+        option = "--limits" if is_file else "--distance"
+        distance = () if tolerance is None else (option, str(tolerance))
+        request = _Request(
+            path,
+            place,
+            mine,
+            _feeds(inputs, place, seed, sizes),
+            (distance if cosine is None else (*distance, "--cosine", str(cosine))),
+        )
         if isinstance(golden, Mapping):
             return request.with_outputs(golden, "arrays")
         kind = Path(golden)
@@ -222,13 +231,6 @@ def _feeds(
         raise ComparisonError(str(error)) from error
     write_arrays(path, arrays)
     return ("--inputs", path)
-
-
-def _limits(tolerance: float | _Path | None, cosine: float | None) -> tuple[str, ...]:
-    is_file = isinstance(tolerance, str | os.PathLike)
-    option = "--limits" if is_file else "--distance"
-    distance = () if tolerance is None else (option, str(tolerance))
-    return distance if cosine is None else (*distance, "--cosine", str(cosine))
 
 
 def _arrays(path: Path) -> dict[str, np.ndarray]:

@@ -58,13 +58,18 @@ def converted(model: Model) -> Model:
     except (OSError, GraphError, onnx.checker.ValidationError):  # ValidationError: faulty external data
         return model
     try:
-        return _newer(message)
+        newer = version_converter.convert_version(message, OPSET)
     except RuntimeError as error:
         reason = str(error).strip().partition("\n")[0]
         raise GraphError(
             f"{_source_name(model)}: the model has opset {version} and cannot be converted to opset {OPSET},"
             f" which training needs: {reason}; export it with opset {OLDEST_OPSET} or newer"
         ) from error
+    metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
+    for node in newer.graph.node:  # the converter drops metadata of nodes
+        if node.name in metadata and not node.metadata_props:
+            node.metadata_props.extend(metadata[node.name])
+    return newer
 
 
 def _inlined(message: onnx.ModelProto) -> onnx.ModelProto:
@@ -75,15 +80,6 @@ def _inlined(message: onnx.ModelProto) -> onnx.ModelProto:
     copy.CopyFrom(message)
     names.name_nodes(copy.graph)  # nodes inside functions are named after calls
     return functions.inline(copy)
-
-
-def _newer(message: onnx.ModelProto) -> onnx.ModelProto:
-    metadata = {node.name: node.metadata_props for node in message.graph.node if node.name}
-    newer = version_converter.convert_version(message, OPSET)
-    for node in newer.graph.node:  # the converter drops metadata of nodes
-        if node.name in metadata and not node.metadata_props:
-            node.metadata_props.extend(metadata[node.name])
-    return newer
 
 
 def _message(model: Model, parse: Callable[[memoryview], onnx.ModelProto]) -> onnx.ModelProto:

@@ -102,14 +102,7 @@ class ForwardWriter:
     """
 
     def __init__(self, graph: Graph, trainable: Sequence[str] | None, names: Sequence[str]) -> None:
-        """Declare inputs and weights, and reserve the names of all values of the model.
-
-        Args:
-            graph: The model.
-            trainable: Names of the trained initializers; None: all that can be.
-            names: Names of the step's inputs, in the order of the model's; a number is added to a name that
-                another value has. Empty: the model's own.
-        """
+        """Declare inputs and weights, and reserve the names of all values of the model."""
         self.inputs: list[StepTensor] = []
         self.weights: dict[str, np.ndarray] = {}
         self._graph = graph

@@ -40,11 +40,6 @@ def write_rates(
 ) -> Mapping[str, StepTensor]:
     """Write the operators of the learning rates of a step; return scalars by the names of the variables.
 
-    Args:
-        rates: Rates of the parameters in the optimizer's order.
-        step: The number of the steps before, one element.
-        state: Adds the variables.
-
     Raises:
         InputError: Lists of different lengths.
     """

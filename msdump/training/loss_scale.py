@@ -17,7 +17,7 @@ from msdump.training import options
 from msdump.training.options import Options, Rules
 from msdump.training.single_numbers import by_number, cast
 from msdump.training.update import Update
-from msdump.training.variables import Trained, Variables, assign, update_if
+from msdump.training.variables import Trained, assign, update_if
 from msdump.training.writer import ROOT, StepTensor
 
 MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))
@@ -83,25 +83,20 @@ class DynamicLossScale(Options):
             overflow = update.check.overflow(gradients) if gradients else op.constant(np.array(False))
             is_finite = op.Not(overflow)
         with op.at(MANAGER):
-            self._change(seed, overflow, is_finite, update.state)
+            step = update.state("current_iterator_step", np.array(1, np.int32))
+            last = update.state("last_overflow_iterator_step", np.array(0, np.int32))
+            shrunk = op.Max(seed * (1 / self.factor), 1.0)
+            after_overflow = op.Where(overflow, shrunk, seed)
+            grows = op.LessOrEqual(np.array(self.window, np.int32), step - last)
+            moved = op.Where(op.Or(overflow, grows), step, last)
+            assign(last, moved)
+            grown = after_overflow * float(self.factor)
+            new = op.Where(op.And(grows, is_finite), grown, after_overflow)
+            assign(seed, new)
+            assign(step, step + np.array(1, np.int32))
         with op.at(ROOT):
             update_if(overflow, otherwise=lambda: update.write(trained))
         return (overflow,)
-
-    def _change(
-        self, scale: StepTensor, overflow: StepTensor, is_finite: StepTensor, state: Variables
-    ) -> None:
-        step = state("current_iterator_step", np.array(1, np.int32))
-        last = state("last_overflow_iterator_step", np.array(0, np.int32))
-        shrunk = op.Max(scale * (1 / self.factor), 1.0)
-        after_overflow = op.Where(overflow, shrunk, scale)
-        grows = op.LessOrEqual(np.array(self.window, np.int32), step - last)
-        moved = op.Where(op.Or(overflow, grows), step, last)
-        assign(last, moved)
-        grown = after_overflow * float(self.factor)
-        new = op.Where(op.And(grows, is_finite), grown, after_overflow)
-        assign(scale, new)
-        assign(step, step + np.array(1, np.int32))
 
 
 LossScale = StaticLossScale | DynamicLossScale

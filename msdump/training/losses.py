@@ -259,9 +259,6 @@ LOSSES: Final = {
 def loss_of(choice: str | Loss) -> Loss:
     """Return a loss.
 
-    Args:
-        choice: Its name, and behind a colon its options, ``smooth_l1:sum,beta=0.5``; or a loss.
-
     Raises:
         InputError: An unknown name or option, or a value that it does not take.
     """

@@ -40,14 +40,7 @@ class MixedPrecision:
     def __init__(
         self, layers: Layers, network: Place, inputs: Collection[str], weights: Collection[str]
     ) -> None:
-        """Begin with a network in float32.
-
-        Args:
-            layers: Element types of layers.
-            network: Scope of the network.
-            inputs: Names of its inputs.
-            weights: Names of its parameters and moving statistics.
-        """
+        """Begin with a network in float32."""
         self._layers = layers
         self._network = network
         self._inputs = inputs

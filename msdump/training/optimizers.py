@@ -101,13 +101,7 @@ class Optimizer(Options):
         return {name: state(name, np.array(getattr(self, name), np.float32)) for name in names}
 
     def write(self, trained: Sequence[TrainedParameter], state: Variables, scale: float) -> None:
-        """Write the operators that update the parameters, in this order or reversed; bind the new values.
-
-        Args:
-            trained: Parameters in the optimizer's order.
-            state: Adds a variable to the step.
-            scale: Factor of the gradients, by which the sum of gradient and weight decay is divided.
-        """
+        """Write the operators that update the parameters, in this order or reversed; bind the new values."""
         step = state("global_step", np.zeros(1, np.int32))
         own = LearningRate(COMMON, self.learning_rate)
         rates = write_rates([item.rate for item in trained] or [own], step, state)
@@ -124,28 +118,28 @@ class Optimizer(Options):
             operands: dict[str, Item] = {**shared, "rate": rates[item.rate.name]}
             operands["gradient"] = gradients[item.variable.name]
             operands["weight_decay"] = np.array(item.decay, np.float32)
-            self._update(operands, item.variable, state)
-
-    def _update(self, operands: Mapping[str, Item], variable: StepTensor, state: Variables) -> None:
-        """Write the operator that updates a parameter, and bind the new values."""
-        operator, sizes = self.operator, variable.sizes()
-        moments = {
-            prefix: state(f"{prefix}.{variable.name}", np.full(sizes, first, variable.dtype.numpy))
-            for prefix, first in operator.moments.items()
-        }
-        given = {**operands, **moments, "variable": variable}
-        variables = [variable, *moments.values()]
-        # scalars are reshaped to this rank if the parameter's last size is 1: see operators/updates.py
-        rank = variable.rank if variable.shape[-1:] == (1,) else 0
-        slots = [slot.name for slot in SLOTS[operator.name] if slot.default is None]
-        updated = op.call(
-            operator.name,
-            *(given[name] if name in given else np.array(getattr(self, name), np.float32) for name in slots),
-            like=variables,
-            **{name: _plain(getattr(self, name)) for name in operator.attributes},
-            rank=rank,
-        )
-        op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
+            variable = item.variable
+            operator, sizes = self.operator, variable.sizes()
+            moments = {
+                prefix: state(f"{prefix}.{variable.name}", np.full(sizes, first, variable.dtype.numpy))
+                for prefix, first in operator.moments.items()
+            }
+            given = {**operands, **moments, "variable": variable}
+            variables = [variable, *moments.values()]
+            # scalars are reshaped to this rank if the parameter's last size is 1: see operators/updates.py
+            rank = variable.rank if variable.shape[-1:] == (1,) else 0
+            slots = [slot.name for slot in SLOTS[operator.name] if slot.default is None]
+            updated = op.call(
+                operator.name,
+                *(
+                    given[name] if name in given else np.array(getattr(self, name), np.float32)
+                    for name in slots
+                ),
+                like=variables,
+                **{name: _plain(getattr(self, name)) for name in operator.attributes},
+                rank=rank,
+            )
+            op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
 
 
 def _plain(option: float) -> float:

@@ -94,12 +94,6 @@ class Options:
 def parsed(choice: Any, kinds: Mapping[str, Callable[..., Any]], title: str, *, number: str = "") -> Any:
     """Return an object from a text, and any other object as it is.
 
-    Args:
-        choice: An object, or a key of ``kinds`` and behind a colon its options.
-        kinds: Dataclasses by name; the fields with defaults are the options.
-        title: Their common name, for messages.
-        number: The key of ``kinds`` of a choice that is a number, the first option; "": none.
-
     Raises:
         InputError: An unknown name or option, one that is given twice, or a value that it does not take.
     """
@@ -124,11 +118,6 @@ def _is_number(choice: Any) -> bool:
 
 def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str) -> Any:
     """Return an object of a dataclass with defaults for all fields.
-
-    Args:
-        kind: The dataclass.
-        values: The options as a text, ``0.1,momentum=0.9``, or by name.
-        title: How messages call it.
 
     Raises:
         InputError: An unknown option, one that is given twice, or a value that it does not take.

@@ -187,12 +187,6 @@ GroupChoices = Mapping[str, Any]
 def optimizers_of(choice: OptimizerChoice, groups: GroupChoices, normalizing: Collection[str]) -> Optimizers:
     """Return the optimizers of a step.
 
-    Args:
-        choice: An optimizer or its text, or several by patterns of parameters' names.
-        groups: Options of groups of parameters by patterns: ``{"*.bias": {"weight_decay": 0.0}}``, and under
-            ``order_params`` names or patterns in the order of updates.
-        normalizing: Names of scales and shifts of normalisations.
-
     Raises:
         InputError: An unknown name or option, or a value that an option does not take.
     """

@@ -135,10 +135,6 @@ class BackwardPass:
     def run(self, loss: StepTensor, seed: StepTensor) -> None:
         """Write all gradients.
 
-        Args:
-            loss: A tensor of any shape; its gradients are the gradients of its sum.
-            seed: The gradient of each element itself: 1, or the loss scale.
-
         Raises:
             UnsupportedOpError: An operator between the loss and a parameter has no rule.
         """
@@ -155,7 +151,12 @@ class BackwardPass:
     def _differentiate(self, node: StepOperator, dys: tuple[StepTensor | None, ...]) -> None:
         rule = RULES.get((node.domain, node.op_type))
         if rule is None:
-            raise UnsupportedOpError(_no_rule(node))
+            kind = f"{node.domain or 'ai.onnx'}.{node.op_type}"
+            raise UnsupportedOpError(
+                f"{node.place.path}/{node.primitive}: {kind.removeprefix(f'{MINDSPORE_DOMAIN}.')} has no gradient"
+                f" rule{node.place.source}; leave the parameters before it out of training (trainable), or add a"
+                " rule (msdump.training.rules)"
+            )
         wants = tuple(item is not None and item.name in self._wanted for item in node.inputs)
         place = node.place.gradients(node.name).inside((f"Grad_{node.primitive}", ""))
         own: dict[str, Any] = {part.name: getattr(node, part.name) for part in fields(node)}
@@ -202,11 +203,3 @@ def _filled(loss: StepTensor, number: StepTensor) -> StepTensor:
     if number.value is not None:
         return op.constant(np.full(loss.sizes(), number.value))
     return op.constant(np.ones(loss.sizes(), loss.dtype.numpy)) * number
-
-
-def _no_rule(node: StepOperator) -> str:
-    kind = node.op_type if node.domain == MINDSPORE_DOMAIN else f"{node.domain or 'ai.onnx'}.{node.op_type}"
-    return (
-        f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{node.place.source}; leave the "
-        "parameters before it out of training (trainable), or add a rule (msdump.training.rules)"
-    )

@@ -43,13 +43,7 @@ class Update:
         return trained if self.parallel is None else self.parallel.write(trained)
 
     def write(self, trained: Trained, scale: float = 1.0) -> None:
-        """Write the operators behind the check for overflow, the optimizers' last.
-
-        Args:
-            trained: Parameters with their gradients.
-            scale: Factor of the gradients. Optimizers divide by it behind the weight decay, as MindSpore's
-                do by their ``loss_scale``; accumulation and clipping read divided gradients.
-        """
+        """Write the operators behind the check for overflow, the optimizers' last."""
         if scale != 1 and (self.accumulation or self.clipping):
             with op.at(ROOT):
                 trained = [(item, by_number("Mul", gradient, 1 / scale)) for item, gradient in trained]

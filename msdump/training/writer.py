@@ -331,15 +331,7 @@ class StepWriter(Tape):
         drops: bool = True,
         has_wide_kernels: bool = True,
     ) -> None:
-        """Begin an empty graph.
-
-        Args:
-            opset: Version of ONNX's operators.
-            seed: Seed of the seeds of all random operators.
-            batch_statistics: Whether normalisations use and move the statistics of the batch.
-            drops: Whether Dropout drops anything; not in an evaluation.
-            has_wide_kernels: Whether some kernels compute in float32 in place of half types, as on CPU.
-        """
+        """Begin an empty graph."""
         self.types: dict[str, StepTensor] = {}
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
         self._names: set[str] = set()
@@ -448,16 +440,7 @@ class StepWriter(Tape):
         domain: str = "",
         primitive: str = "",
     ) -> tuple[StepTensor, ...]:
-        """Add an operator of ONNX's.
-
-        Args:
-            op_type: ONNX's type.
-            inputs: Operands by slot.
-            attributes: By name; None: not set.
-            outputs: Their number, or the values that it writes (None: unused).
-            domain: ONNX domain.
-            primitive: MindSpore's name; "": that of the table of names.
-        """
+        """Add an operator of ONNX's."""
         tensors = self._inputs(inputs)
         fed = self._fed(tensors)
         present = {name: value for name, value in attributes.items() if value is not None}
@@ -506,15 +489,7 @@ class StepWriter(Tape):
         outputs: Sequence[StepTensor | None] | None = None,
         **structure: Structure,
     ) -> Any:
-        """Add an operator of MindSpore's; return its output, or a tuple where it has several.
-
-        Args:
-            name: MindSpore's name, a key of ``OPERATORS``.
-            inputs: The operands that its kernel reads, in order; ``SLOTS`` has their types.
-            like: Tensors of the types of its outputs; None: inferred.
-            outputs: Its first outputs, None where one has no name yet.
-            structure: Keywords of its body.
-        """
+        """Add an operator of MindSpore's; return its output, or a tuple where it has several."""
         tensors = self._inputs(filled(name, inputs))
         entry = OPERATORS[name]
         element = (tensors[entry.element] or tensors[0]).dtype  # type: ignore[union-attr]

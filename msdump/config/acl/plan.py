@@ -226,7 +226,20 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
         source=str(Path(document.source).absolute()),
         source_bytes=document.data,
         context=replace(context, fuses=context.fuses and settings.fusion_switch == "on"),
-        files=_files((is_exception and exception_path()) or _path(section), settings),
+        files=FilePlan(
+            path=(
+                (is_exception and exception_path())
+                or str(Path(remote_path(section.dump_path) or section.dump_path).resolve())
+            ),
+            tree=Tree.MODELS,
+            file_format=FileFormat.BIN,
+            existing=Existing(settings.existing),
+            on_write_error=OnWriteError(settings.on_write_error),
+            is_async=True,
+            queue_bytes=settings.queue_bytes,
+            writer_threads=settings.writer_threads,
+            max_bytes=settings.max_bytes,
+        ),
         what=What(
             keeps_inputs=keeps_all or section.dump_mode == "input",
             keeps_outputs=keeps_all or section.dump_mode == "output",
@@ -255,28 +268,6 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
     )
 
 
-def _files(root: str, settings: MsdumpSettings) -> FilePlan:
-    return FilePlan(
-        path=root,
-        tree=Tree.MODELS,
-        file_format=FileFormat.BIN,
-        existing=Existing(settings.existing),
-        on_write_error=OnWriteError(settings.on_write_error),
-        is_async=True,
-        queue_bytes=settings.queue_bytes,
-        writer_threads=settings.writer_threads,
-        max_bytes=settings.max_bytes,
-    )
-
-
-def _path(section: DumpSection) -> str:
-    """Return the absolute root of the dump.
-
-    An exception dump may go without ``dump_path``: the empty text resolves to the working directory.
-    """
-    return str(Path(remote_path(section.dump_path) or section.dump_path).resolve())
-
-
 def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:
     if section.dump_data != "stats":
         return None
@@ -289,17 +280,19 @@ def _models(section: DumpSection) -> tuple[ModelItem, ...]:
     if section.dump_level == DumpLevel.KERNEL:
         return ()
     # vendor: dump_op_switch without a list dumps every model too
-    return tuple(_item(item) for item in section.dump_list) or _EVERYTHING
-
-
-def _item(item: DumpListItem) -> ModelItem:
-    return ModelItem(
-        model_name=item.model_name or None,
-        layers=tuple(item.layer),
-        watched=tuple(item.watcher_nodes),
-        blocked_types=_blocked(item.optype_blacklist),
-        blocked_names=_blocked(item.opname_blacklist),
-        ranges=tuple((entry.begin, entry.end) for entry in item.opname_range),
+    return (
+        tuple(
+            ModelItem(
+                model_name=item.model_name or None,
+                layers=tuple(item.layer),
+                watched=tuple(item.watcher_nodes),
+                blocked_types=_blocked(item.optype_blacklist),
+                blocked_names=_blocked(item.opname_blacklist),
+                ranges=tuple((entry.begin, entry.end) for entry in item.opname_range),
+            )
+            for item in section.dump_list
+        )
+        or _EVERYTHING
     )
 
 

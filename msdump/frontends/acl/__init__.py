@@ -16,7 +16,7 @@ from msdump.frontends.acl import operators as op
 from msdump.frontends.acl import runtime as rt
 from msdump.frontends.acl import runtime as util
 from msdump.frontends.acl.operators import create_tensor_desc, destroy_tensor_desc, get_tensor_desc_size
-from msdump.frontends.acl.state import AclState, DataBuffer
+from msdump.frontends.acl.state import DataBuffer
 
 __all__ = [
     "create_data_buffer",
@@ -70,7 +70,10 @@ def finalize() -> None:
     acl = state.current()
     if acl.is_finalised:
         raise AclError(AclCode.REPEAT_FINALIZE, "acl.finalize has been called already")
-    _end(acl)
+    acl.is_initialised, acl.is_finalised = False, True
+    acl.dumps.is_initialised = False
+    acl.models.clear()
+    acl.dumps.stop()
 
 
 def get_recent_err_msg() -> str:
@@ -108,13 +111,6 @@ def _configuration(config_path: Any) -> bytes:
     if not isinstance(config_path, str):
         raise invalid_argument("aclInit", config_path, "configPath", "must be a path")
     return faults.read_file(config_path)
-
-
-def _end(acl: AclState) -> None:
-    acl.is_initialised, acl.is_finalised = False, True
-    acl.dumps.is_initialised = False
-    acl.models.clear()
-    acl.dumps.stop()
 
 
 @atexit.register

@@ -29,7 +29,12 @@ def __getattr__(name: str) -> Any:
     """
     if name not in __all__:
         raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
-    _check_torch()
+    try:
+        importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        raise NotAvailableError(
+            f"msdump.torchair needs PyTorch, and {error.name!r} is not installed: pip install msdump[torch]"
+        ) from None
     if name == "scope":
         return importlib.import_module(f"{_PACKAGE}.scope")
     return importlib.import_module(f"{_PACKAGE}.backend").get_npu_backend
@@ -38,12 +43,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names."""
     return sorted(__all__)
-
-
-def _check_torch() -> None:
-    try:
-        importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        raise NotAvailableError(
-            f"msdump.torchair needs PyTorch, and {error.name!r} is not installed: pip install msdump[torch]"
-        ) from None

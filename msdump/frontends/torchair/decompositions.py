@@ -306,7 +306,10 @@ def attention(
     """
     # query, key and value have their weights, and biases, in one tensor each
     parts = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
-    q, k, v = (_heads(functional.linear(x, weight, bias), num_head) for x, weight, bias in parts)
+    q, k, v = (
+        functional.linear(x, weight, bias).unflatten(-1, (num_head, -1)).transpose(1, 2)
+        for x, weight, bias in parts
+    )
     scores = (q / math.sqrt(embed_dim // num_head)) @ k.transpose(-2, -1)
     if mask is not None:
         hidden = mask[:, None, None, :] if mask_type == _OF_KEYS else mask
@@ -317,11 +320,6 @@ def attention(
     if not need_weights:
         return projected, query.new_empty([0])
     return projected, weights.mean(1) if average_attn_weights else weights
-
-
-def _heads(x: Tensor, number: int) -> Tensor:
-    """Return features (batch, position, feature) split as (batch, head, position, feature of the head)."""
-    return x.unflatten(-1, (number, -1)).transpose(1, 2)
 
 
 def convolution_backward(

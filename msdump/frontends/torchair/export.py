@@ -125,7 +125,12 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
     model.graph.name = name
     origins = _name_operators(model.graph, program.exported_program)
     inputs = _name_inputs(model.graph, gm, arguments)
-    results = _results(gm, values, [value.name for value in model.graph.outputs])
+    model_outputs = dict(
+        zip(made_names(gm, values), [value.name for value in model.graph.outputs], strict=True)
+    )
+    placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    positions = {name: position for position, name in enumerate(placeholders)}
+    results = tuple(_result(node, values, model_outputs, positions) for node in output_nodes(gm))
     return Exported(program.model_proto, inputs, results, origins, bool(model.graph.outputs))
 
 
@@ -255,13 +260,6 @@ def _name_operators(graph: Any, exported: Any) -> dict[str, str]:
         text = node.metadata_props.get("pkg.torch.onnx.fx_node", "")
         origins[node.name] = captured.get(text.partition(" ")[0].removeprefix("%"), "")
     return origins
-
-
-def _results(gm: GraphModule, values: Values, names: Sequence[str]) -> tuple[Result, ...]:
-    model_outputs = dict(zip(made_names(gm, values), names, strict=True))
-    placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    positions = {name: position for position, name in enumerate(placeholders)}
-    return tuple(_result(node, values, model_outputs, positions) for node in output_nodes(gm))
 
 
 def _result(node: Any, values: Values, model_outputs: dict[str, str], positions: dict[str, int]) -> Result:

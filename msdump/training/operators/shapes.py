@@ -215,9 +215,6 @@ def whole_pads(node: StepOperator) -> list[int] | None:
 def paddings(pads: Sequence[int]) -> list[int]:
     """Return the padding of PadV3: begin and end of each axis, the last axis first, up to the first padded.
 
-    Args:
-        pads: All begins, then all ends.
-
     >>> paddings((0, 1, 2, 0, 3, 4))
     [2, 4, 1, 3]
     """
