@@ -11,10 +11,10 @@ from .formats import FRACTAL_Z as FRACTAL_Z
 from .memory import BASE as BASE
 from .memory import Block as Block
 from .memory import DeviceMemory as DeviceMemory
+from .memory import MemoryUse as MemoryUse
+from .memory import Residence as Residence
 from .memory import dead_values as dead_values
-from .meter import MemoryUse as MemoryUse
-from .meter import Residence as Residence
-from .meter import residence as residence
+from .memory import residence as residence
 from .placement import DeviceTensor as DeviceTensor
 from .placement import host_tensor as host_tensor
 from .precision import check_operator_dtypes as check_operator_dtypes

@@ -151,11 +151,10 @@ class BackwardPass:
     def _differentiate(self, node: StepOperator, dys: tuple[StepTensor | None, ...]) -> None:
         rule = RULES.get((node.domain, node.op_type))
         if rule is None:
-            kind = f"{node.domain or 'ai.onnx'}.{node.op_type}"
+            kind = f"{node.domain or 'ai.onnx'}.{node.op_type}".removeprefix(f"{MINDSPORE_DOMAIN}.")
             raise UnsupportedOpError(
-                f"{node.place.path}/{node.primitive}: {kind.removeprefix(f'{MINDSPORE_DOMAIN}.')} has no gradient"
-                f" rule{node.place.source}; leave the parameters before it out of training (trainable), or add a"
-                " rule (msdump.training.rules)"
+                f"{node.place.path}/{node.primitive}: {kind} has no gradient rule{node.place.source}; leave"
+                " the parameters before it out of training (trainable), or add a rule (msdump.training.rules)"
             )
         wants = tuple(item is not None and item.name in self._wanted for item in node.inputs)
         place = node.place.gradients(node.name).inside((f"Grad_{node.primitive}", ""))

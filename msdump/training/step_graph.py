@@ -16,19 +16,25 @@ from msdump.graph import Graph
 from msdump.graph.primitives import writing
 from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import options
-from msdump.training.accumulation import ACCUMULATIONS, Accumulation
-from msdump.training.clipping import CLIPPINGS, Clipping
-from msdump.training.data_parallel import DataParallel, data_parallel_of
 from msdump.training.files import OLDEST_OPSET, OPSET, Model, loaded
 from msdump.training.forward import ForwardWriter, scales_and_shifts
-from msdump.training.loss_scale import LOSS_SCALES, LossScale
 from msdump.training.losses import Loss, loss_of
 from msdump.training.mixed_precision import layers_of
-from msdump.training.overflow_check import overflow_check
-from msdump.training.parameter_groups import GroupChoices, OptimizerChoice, optimizers_of
+from msdump.training.optimizers import GroupChoices, OptimizerChoice, optimizers_of
 from msdump.training.rules import BackwardPass
-from msdump.training.single_numbers import cast
-from msdump.training.update import Update
+from msdump.training.update import (
+    ACCUMULATIONS,
+    CLIPPINGS,
+    LOSS_SCALES,
+    Accumulation,
+    Clipping,
+    DataParallel,
+    LossScale,
+    Update,
+    data_parallel_of,
+    overflow_check,
+)
+from msdump.training.variables import cast
 from msdump.training.writer import StepWriter
 
 _log = logging.getLogger("msdump.training")

@@ -1,18 +1,318 @@
-"""The update of the parameters in a training step."""
+"""From gradients to new variables: mean over ranks, check for overflows, accumulation, clipping, loss scale.
+
+``DistributedGradReducer``, ``TrainOneStepWithLossScaleCell``, ``DynamicLossScaleUpdateCell``, the class
+``Accumulator`` of MindSpore's tutorial, ``ops.clip_by_global_norm`` and ``ops.clip_by_value`` have the same
+operators. What is called in the construct of a training cell has the scope ``Default``. As in MindSpore, the
+last operators of each clipped gradient have the order in which the optimizer reads them.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Final
 
+import numpy as np
+
+from msdump.communication import current
+from msdump.errors import InputError
+from msdump.graph import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
+from msdump.graph.kernel import FLOAT32
 from msdump.graph.primitives import op
-from msdump.training.accumulation import Accumulation
-from msdump.training.clipping import Clipping
-from msdump.training.data_parallel import DataParallel
-from msdump.training.overflow_check import OverflowCheck
-from msdump.training.parameter_groups import Optimizers
-from msdump.training.single_numbers import by_number
-from msdump.training.variables import Trained, Variables
-from msdump.training.writer import ROOT
+from msdump.plan import DeviceTarget, OverflowMode
+from msdump.training import options
+from msdump.training.optimizers import Optimizers
+from msdump.training.options import OptionRule, Options, Rules
+from msdump.training.variables import Trained, Variables, assign, by_number, cast, update_if
+from msdump.training.writer import ROOT, StepTensor
+
+PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
+
+
+@dataclass(frozen=True, slots=True)
+class DataParallel:
+    """How gradients are averaged.
+
+    Attributes:
+        ranks: Number of ranks.
+        bucket_bytes: Largest size of gradients that are reduced together, 0: each gradient by itself.
+        group: Name of the group of ranks.
+    """
+
+    ranks: int
+    bucket_bytes: int = 0
+    group: str = "hccl_world_group"
+
+    def write(self, trained: Trained) -> Trained:
+        """Write the operators that average gradients; return (parameter, averaged gradient) pairs."""
+        with op.at(PLACE):
+            means: list[StepTensor] = []
+            for bucket in self._buckets([gradient for _, gradient in trained]):
+                means += self._reduced(bucket)
+        return [(variable, mean) for (variable, _), mean in zip(trained, means, strict=True)]
+
+    def _buckets(self, gradients: Sequence[StepTensor]) -> Iterator[list[StepTensor]]:
+        """Yield buckets: consecutive gradients of one type; a gradient above the size has its own bucket."""
+        bucket: list[StepTensor] = []
+        size = 0
+        for gradient in gradients:
+            length = math.prod(gradient.sizes()) * gradient.dtype.numpy.itemsize
+            if bucket and (size + length > self.bucket_bytes or gradient.dtype is not bucket[0].dtype):
+                yield bucket
+                bucket, size = [], 0
+            bucket.append(gradient)
+            size += length
+        if bucket:
+            yield bucket
+
+    def _reduced(self, bucket: Sequence[StepTensor]) -> list[StepTensor]:
+        if len(bucket) == 1:
+            return [self._mean(bucket[0])]
+        flat = op.Concat(*(op.call("Reshape", item, shape=(-1,)) for item in bucket), axis=0)
+        lengths = [math.prod(item.sizes()) for item in bucket]
+        parts = op.Split(self._mean(flat), lengths, axis=0, outputs=len(bucket))
+        return [
+            op.call("Reshape", part, like=item, shape=item.sizes())
+            for part, item in zip(parts, bucket, strict=True)
+        ]
+
+    def _mean(self, gradient: StepTensor) -> StepTensor:
+        return by_number("Mul", self.total(gradient), 1.0 / self.ranks)
+
+    def total(self, tensor: StepTensor) -> StepTensor:
+        """Write the sum of a tensor over the ranks."""
+        return op.without_body("AllReduce", tensor, op="sum", group=self.group)
+
+
+def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None:  # noqa: FBT001 - on, off, or how
+    """Return how gradients are averaged: True: over the ranks of this run, False: None, no averaging.
+
+    Raises:
+        InputError: A number of ranks below 1.
+    """
+    if isinstance(choice, DataParallel):
+        return choice
+    if choice is False:
+        return None
+    ranks = current().identity.size if choice is True else choice
+    if ranks < 1:
+        raise InputError(f"data_parallel={choice}: must be a number of ranks from 1")
+    return DataParallel(ranks)
+
+
+class OverflowCheck:
+    """Overflow check as on CPU and GPU: looks for infinities and NaNs in each gradient."""
+
+    def start(self) -> None:
+        """Write operators between the loss and the first gradient: none."""
+
+    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
+        """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
+        flags = []
+        for gradient in gradients:
+            finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
+            flag = 1.0 - op.Cast(finite, to=FLOAT32.onnx)
+            flags.append(op.call("Reshape", flag, shape=(1,)))
+        total = op.Sum(*flags) if len(flags) > 1 else flags[0]
+        return op.LessOrEqual(1.0, op.call("Reshape", total, shape=()))
+
+
+class AllFiniteCheck(OverflowCheck):
+    """Overflow check as on newer Ascend devices: one operator, AllFinite, for all gradients."""
+
+    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
+        """Write AllFinite over all gradients; return whether any has an overflow."""
+        return op.call("AllFinite", *gradients, count=len(gradients))
+
+
+@dataclass(frozen=True, slots=True)
+class FloatStatusCheck(OverflowCheck):
+    """Overflow check by the status of an Ascend in SATURATION_MODE, where no result is infinite.
+
+    Operators and order are TrainOneStepWithLossScaleCell's: the status is lowered after the
+    loss, because a smaller scale can cure an overflow of gradients alone; it is read after the last gradient,
+    and lowered for the operators behind the step. MindSpore orders these operators by Depend, which is no
+    operator of the compiled graph; the step graph by the order of nodes. The statuses of ranks are added.
+    """
+
+    parallel: DataParallel | None = None
+
+    def start(self) -> None:
+        """Write the operator that lowers the status."""
+        op.without_body(CLEAR_FLOAT_STATUS, _zeros())
+
+    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:  # noqa: ARG002 - protocol
+        """Write the operators that read the status, of all ranks, and lower it."""
+        status = op.without_body(GET_FLOAT_STATUS, _zeros())
+        if self.parallel is None:
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
+            lowered = op.Equal(np.array(0, np.int32), status)
+        else:
+            lowered = op.Equal(np.array(0, np.int32), self.parallel.total(status))
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
+        return op.Not(op.call("ReduceAll", lowered, None, False))
+
+
+def _zeros() -> StepTensor:
+    # MindSpore feeds them to the operators of the status, which ignore them
+    return op.constant(np.zeros(8, np.int32))
+
+
+def overflow_check(device: DeviceTarget, mode: OverflowMode, parallel: DataParallel | None) -> OverflowCheck:
+    """Return the overflow check for a device and an overflow mode."""
+    if device is not DeviceTarget.ASCEND:
+        return OverflowCheck()
+    return FloatStatusCheck(parallel) if mode is OverflowMode.SATURATION else AllFiniteCheck()
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation(Options):
+    """The optimizer takes the sum of the gradients of several steps.
+
+    The variables are ``accumulate_.{parameter}``, zeros before the first step, ``zeros_.{parameter}``, which
+    stay zeros, and ``counter_``, the number of the step, from 1. A step that a dynamic loss scale leaves out
+    is not counted.
+
+    Attributes:
+        steps: Number of steps between two updates; it must be given.
+    """
+
+    steps: float = 0
+    is_mean: ClassVar[bool] = False
+    rules: ClassVar[Rules] = {
+        "steps": OptionRule(
+            lambda value: 1 <= value < 2**31 and value % 1 == 0, "a whole number from 1 to 2147483647"
+        )
+    }
+
+    def write(self, trained: Trained, state: Variables, update: Callable[[Trained], None]) -> None:
+        """Write the sums, and an If with the update, which sets them to zero.
+
+        MindSpore compiles the operators behind a branch into both branches: the counter moves there.
+        """
+        counter = state("counter_", np.array(1, np.int32))
+        sums, zeros = [], []
+        for variable, gradient in trained:
+            first = np.zeros(variable.sizes(), variable.dtype.numpy)
+            total = state(f"accumulate_.{variable.name}", first)
+            zeros.append((total, state(f"zeros_.{variable.name}", first)))
+            share = by_number("Div", gradient, float(self.steps)) if self.is_mean else gradient
+            sums.append((variable, assign(total, share, "AssignAdd")))
+        is_due = op.Equal(op.Mod(counter, np.array(self.steps, np.int32)), np.array(0, np.int32))
+
+        def count() -> None:
+            assign(counter, np.array(1, np.int32), "AssignAdd")
+
+        def update_and_clear() -> None:
+            update(sums)
+            for total, zero in zeros:
+                assign(total, zero)
+            count()
+
+        update_if(is_due, then=update_and_clear, otherwise=count)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanAccumulation(Accumulation):
+    """The optimizer takes the mean of the gradients of several steps.
+
+    Each gradient is divided before it is added, as in MindSpore's ``boost.GradientAccumulation``.
+    """
+
+    is_mean = True
+
+
+ACCUMULATIONS: Final[Mapping[str, Callable[..., Accumulation]]] = {
+    "sum": Accumulation,
+    "mean": MeanAccumulation,
+}
+"""By the name that ``--accumulate`` takes."""
+
+
+Limit = Callable[[StepTensor], StepTensor]
+"""Writes the operators that limit one gradient; returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipByGlobalNorm(Options):
+    """Scales all gradients by one factor, so that the norm of all elements together is at most a limit.
+
+    The squares of half types are summed in their own type, and the sums of all gradients in float32, as
+    MindSpore does it. An infinite norm makes finite gradients 0 and infinite ones NaN; a NaN in any gradient
+    leaves all gradients as they are.
+
+    Attributes:
+        clip_norm: The largest norm.
+    """
+
+    clip_norm: float = 1.0
+    rules: ClassVar[Rules] = {"clip_norm": options.above(0)}
+
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:
+        """Write the norm of all gradients; the function writes a product and a quotient."""
+        limit = op.constant(np.array([self.clip_norm], np.float32))
+        squares = [_sum_of_squares(gradient) for gradient in gradients]
+        norm = op.Sqrt(op.Sum(*squares) if len(squares) > 1 else squares[0])
+        divisor = op.Where(op.GreaterOrEqual(norm, limit), norm, limit)
+
+        def scaled(gradient: StepTensor) -> StepTensor:
+            quotient = by_number("Div", by_number("Mul", gradient, limit), divisor)
+            return cast(quotient, gradient.dtype)
+
+        return scaled
+
+
+def _sum_of_squares(gradient: StepTensor) -> StepTensor:
+    square = op.call("Square", gradient)
+    total = op.ReduceSum(square, keepdims=0)
+    return op.Unsqueeze(cast(total, FLOAT32), (0,))
+
+
+@dataclass(frozen=True, slots=True)
+class ClipByValue(Options):
+    """Raises smaller elements of each gradient to a lowest value, and lowers larger ones to a highest.
+
+    Attributes:
+        clip_value_min: The lowest value; minus infinity: none.
+        clip_value_max: The highest value; infinity: none.
+    """
+
+    clip_value_min: float = -math.inf
+    clip_value_max: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Refuse a range without a limit, and an empty one.
+
+        Raises:
+            InputError: Neither value is finite, or the lowest is not below the highest.
+        """
+        low, high = self.clip_value_min, self.clip_value_max
+        if not low < high or not (math.isfinite(low) or math.isfinite(high)):
+            raise InputError(
+                f"{type(self).__name__}: clip_value_min is {low}, clip_value_max is {high}; must be a "
+                "smaller and a larger number, or one of them"
+            )
+
+    def write(self, gradients: Sequence[StepTensor]) -> Limit:  # noqa: ARG002 - protocol
+        """Write nothing; the function writes a Maximum and a Minimum."""
+        return self._limited
+
+    def _limited(self, gradient: StepTensor) -> StepTensor:
+        if self.clip_value_min != -math.inf:
+            gradient = by_number("Maximum", gradient, self.clip_value_min)
+        if self.clip_value_max != math.inf:
+            gradient = by_number("Minimum", gradient, self.clip_value_max)
+        return gradient
+
+
+Clipping = ClipByGlobalNorm | ClipByValue
+
+CLIPPINGS: Final[Mapping[str, Callable[..., Clipping]]] = {
+    "global_norm": ClipByGlobalNorm,
+    "value": ClipByValue,
+}
+"""By the name that ``--clip-gradients`` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +361,91 @@ class Update:
                 limited = {item.name: limit(gradient) for item, gradient in self.optimizers.in_order(trained)}
             trained = [(item, limited[item.name]) for item, _ in trained]
         self.optimizers.write(trained, self.state, scale)
+
+
+MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCell"))
+
+
+@dataclass(frozen=True, slots=True)
+class StaticLossScale(Options):
+    """A constant scale, as the argument ``loss_scale`` of MindSpore's optimizers, which divide the gradients.
+
+    Attributes:
+        value: The scale; 1 changes nothing.
+    """
+
+    value: float = 1.0
+    rules: ClassVar[Rules] = {"value": options.above(0)}
+
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
+        """Return the scale, a constant."""
+        return op.constant(np.array(self.value, loss.dtype.numpy))
+
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:  # noqa: ARG002 - protocol
+        """Write the update, in which every gradient is divided."""
+        update.write(update.reduced(trained), self.value)
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicLossScale(Options):
+    """A scale that shrinks after an overflow (the update is skipped), and grows after steps without one.
+
+    The operators are TrainOneStepWithLossScaleCell's and DynamicLossScaleUpdateCell's. The scale is
+    the variable ``scale_sense``.
+
+    Attributes:
+        value: The first scale.
+        factor: Factor of growth, divisor after an overflow.
+        window: Number of steps without overflow after which it grows.
+    """
+
+    value: float = 2.0**24
+    factor: float = 2.0
+    window: float = 2000.0
+    rules: ClassVar[Rules] = {
+        "value": options.above(0),
+        "factor": options.above(1),
+        "window": options.at_least(1),
+    }
+
+    def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
+        """Begin the check for overflows; return the scale, a variable."""
+        with op.at(ROOT):
+            update.check.start()
+        return update.state("scale_sense", np.array(self.value, np.float32))
+
+    def write(self, trained: Trained, seed: StepTensor, update: Update) -> Sequence[StepTensor]:
+        """Write the update of finite gradients and that of the scale; return whether they overflowed."""
+        with op.at(ROOT):
+            inverse = op.Reciprocal(seed)
+            trained = [(item, by_number("Mul", dy, cast(inverse, dy.dtype))) for item, dy in trained]
+        trained = update.reduced(trained)
+        with op.at(ROOT):
+            gradients = [gradient for _, gradient in trained]
+            overflow = update.check.overflow(gradients) if gradients else op.constant(np.array(False))
+            is_finite = op.Not(overflow)
+        with op.at(MANAGER):
+            step = update.state("current_iterator_step", np.array(1, np.int32))
+            last = update.state("last_overflow_iterator_step", np.array(0, np.int32))
+            shrunk = op.Max(seed * (1 / self.factor), 1.0)
+            after_overflow = op.Where(overflow, shrunk, seed)
+            grows = op.LessOrEqual(np.array(self.window, np.int32), step - last)
+            moved = op.Where(op.Or(overflow, grows), step, last)
+            assign(last, moved)
+            grown = after_overflow * float(self.factor)
+            new = op.Where(op.And(grows, is_finite), grown, after_overflow)
+            assign(seed, new)
+            assign(step, step + np.array(1, np.int32))
+        with op.at(ROOT):
+            update_if(overflow, otherwise=lambda: update.write(trained))
+        return (overflow,)
+
+
+LossScale = StaticLossScale | DynamicLossScale
+
+LOSS_SCALES: Final[Mapping[str, Callable[..., LossScale]]] = {
+    "static": StaticLossScale,
+    "dynamic": DynamicLossScale,
+}
+"""By the name that ``--loss-scale`` takes."""

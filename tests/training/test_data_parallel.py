@@ -6,7 +6,7 @@ import pytest
 import msdump
 from msdump import communication, env
 from msdump.training import step_graph
-from msdump.training.data_parallel import DataParallel
+from msdump.training.update import DataParallel
 from sample_nets.build import build
 from tests.training import mlp
 

@@ -7,7 +7,7 @@ import pytest
 import msdump
 from msdump import env
 from msdump.training import step_graph
-from msdump.training.loss_scale import DynamicLossScale
+from msdump.training.update import DynamicLossScale
 from tests.training.mlp import batch, mlp
 
 BACKBONE = "Default/network-WithLossCell/_backbone-MLP"
