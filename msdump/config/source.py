@@ -130,18 +130,7 @@ def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
     except ValueError:
         token = next(token for token in _TOKEN.finditer(text) if _NO_JSON_NUMBER.match(token[0]))
         _refuse_at(text, source, token.start(), f"{token[0][:20]} is not a JSON number")
-    _check_texts(text, source)
-    mark, duplicates = _scan(text)
-    return Document(source, data, text, value, mark, tuple(duplicates), has_lines)
-
-
-def _check_texts(text: str, source: str) -> None:
-    """Refuse a text with half a character, which neither MindSpore nor any file takes."""
-    if "\\u" not in text:  # the bytes were UTF-8, so that only an escape can write half of a pair
-        return
-    for token in _TOKEN.finditer(text):
-        if token[0][0] == '"' and _SURROGATE.search(json.loads(token[0])):
-            _refuse_at(text, source, token.start(), "this text contains half of a surrogate pair")
+    return Document(source, data, text, value, *_scan(text, source), has_lines)
 
 
 def caret(text: str, start: int, end: int) -> str:
@@ -203,14 +192,17 @@ def _position(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
-def _scan(text: str) -> tuple[Mark, list[Path]]:
-    """Return the mark of a valid document and the paths of its repeated keys."""
+def _scan(text: str, source: str) -> tuple[Mark, tuple[Path, ...]]:
+    """Return the mark of a valid document and the paths of its repeated keys; refuse half a character."""
     top = Mark(0, 0)
     stack: list[tuple[Mark, Path, bool]] = [(top, (), False)]  # open containers; True: an object
     duplicates: list[Path] = []
     key: tuple[str, int] | None = None
     for token in _TOKEN.finditer(text):
         piece, start = token[0], token.start()
+        # the bytes were UTF-8, so that only an escape can write half of a pair, which no file takes
+        if "\\u" in piece and _SURROGATE.search(json.loads(piece)):
+            _refuse_at(text, source, start, "this text contains half of a surrogate pair")
         owner, owner_path, is_object = stack[-1]
         if piece in {"}", "]"}:
             stack.pop()
@@ -224,7 +216,7 @@ def _scan(text: str) -> tuple[Mark, list[Path]]:
             mark = owner.children[slot] = Mark(start, key_start)
             if piece in {"{", "["}:
                 stack.append((mark, path, piece == "{"))
-    return top.children[0], duplicates
+    return top.children[0], tuple(duplicates)
 
 
 _log = logging.getLogger("msdump.config")

@@ -210,7 +210,9 @@ class _Placer:
 
     def _formats(self, node: Node, rule: OperatorFormats) -> Fixed:
         if isinstance(rule, Fixed):
-            return rule if self._has_rank(node, rule.rank) else HOST
+            first = host_shape(self._graph, node.inputs[0]) if node.inputs else None
+            # an unknown rank counts as the required one
+            return rule if rule.rank == 0 or first is None or len(first) == rule.rank else HOST
         if isinstance(rule, Follows):
             arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
             # one tensor that the format cannot hold makes the operator compute as on the host
@@ -218,11 +220,6 @@ class _Placer:
                 return HOST
             return Fixed((arriving,), (arriving,))
         return self._elementwise(node, rule)
-
-    def _has_rank(self, node: Node, rank: int) -> bool:
-        first = host_shape(self._graph, node.inputs[0]) if node.inputs else None
-        # an unknown rank counts as the required one
-        return rank == 0 or first is None or len(first) == rank
 
     def _all_fit(self, node: Node, name: str) -> bool:
         tensors = [self._tensor(value, None, name) for value in (*node.inputs, *node.outputs) if value]

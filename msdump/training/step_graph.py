@@ -103,7 +103,10 @@ def step_graph(
     """
     graph = loaded(model, sizes)
     device = _chosen(DeviceTarget, device_target, "device")
-    mode = _overflow_mode(overflow_mode, device)
+    configured = env.read(env.CHECK_OVERFLOW_MODE) if device is DeviceTarget.ASCEND else None
+    # in upper or lower case, as the environment's
+    wanted = (overflow_mode or configured or OverflowMode.INFNAN).upper()
+    mode = _chosen(OverflowMode, wanted, "overflow mode")
     writer = StepWriter(
         _opset(graph),
         seed=seed,
@@ -178,12 +181,6 @@ def eval_graph(
 
 def _opset(graph: Graph) -> int:
     return max(graph.opsets.get("", OPSET), OLDEST_OPSET)
-
-
-def _overflow_mode(name: str | None, device: DeviceTarget) -> OverflowMode:
-    configured = env.read(env.CHECK_OVERFLOW_MODE) if device is DeviceTarget.ASCEND else None
-    # in upper or lower case, as the environment's
-    return _chosen(OverflowMode, (name or configured or OverflowMode.INFNAN).upper(), "overflow mode")
 
 
 _Choice = TypeVar("_Choice", bound=StrEnum)

@@ -12,7 +12,7 @@ from msdump.config.acl import AclCode, invalid
 from msdump.errors import AclError
 from msdump.frontends.acl import state
 from msdump.frontends.acl.memory import shown
-from msdump.frontends.acl.state import DEVICES, AclContext, AclState, Stream, dimensions
+from msdump.frontends.acl.state import DEVICES, AclContext, Stream, dimensions
 
 _HOST_MODE: Final = 1  # programs run on the host, beside the device
 _KINDS: Final = {0: (False, False), 1: (True, False), 2: (False, True), 3: (True, True)}
@@ -56,14 +56,7 @@ def create_context(device_id: int) -> int:
     """Return the handle of a new context, and make it the context of the calling thread."""
     acl = state.current()
     acl.contexts.device_id = _device(device_id)
-    return acl.handles.add(AclContext(device_id))
-
-
-@state.code
-def set_context(context: int) -> None:
-    """Set the context of the calling thread."""
-    acl = state.current()
-    acl.contexts.device_id = acl.handles.get(context, AclContext).device_id
+    return acl.handles.add(AclContext())
 
 
 destroy_context = state.destroyer(AclContext)
@@ -129,45 +122,19 @@ def memcpy(dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any) -> None:
 
     Codes: 100000 for memory that is invalid, on the wrong side or too small.
     """
-    _copy(state.current(), (dst, dst_size), (src, src_size), kind)
-
-
-@state.code
-def memcpy_async(  # noqa: PLR0917 - pyACL's signature
-    dst: Any, dst_size: Any, src: Any, src_size: Any, kind: Any, stream: Any
-) -> None:
-    """Copy bytes on a stream; ``synchronize_stream`` returns the failure of the copy."""
-    acl = state.current()
-    state.on_stream(acl.stream(stream), lambda: _copy(acl, (dst, dst_size), (src, src_size), kind))
-
-
-@state.code
-def memset(ptr: Any, max_size: Any, value: int, size: Any) -> None:
-    """Set bytes to a value."""
-    if not isinstance(size, int) or not isinstance(max_size, int) or not 0 <= size <= max_size:
-        raise invalid(f"{size!r} bytes do not fit into {max_size!r}")
-    if not isinstance(value, int):
-        raise invalid(f"value {value!r}: must be a number")
-    view = state.current().memory.view(ptr, size, writes=True)
-    if size:
-        view[:] = bytes([value & 0xFF]) * size
-
-
-def _copy(acl: AclState, target: tuple[Any, Any], source: tuple[Any, Any], kind: Any) -> None:
-    """Copy bytes between two (address, size); see ``memcpy``."""
-    (dst, dst_size), (src, src_size) = target, source
     if not isinstance(kind, int) or kind not in _KINDS:
         raise invalid(f"kind {kind!r}: must be from 0 to 3")
+    memory = state.current().memory
     is_sized = isinstance(src_size, int) and isinstance(dst_size, int)
     if not is_sized or not 0 <= src_size <= dst_size:
         raise invalid(f"{src_size!r} bytes do not fit into {dst_size!r}")
     for name, address, is_device in zip(("dst", "src"), (dst, src), _KINDS[kind], strict=True):
-        if acl.memory.is_device(address) != is_device:
+        if memory.is_device(address) != is_device:
             side = "device" if is_device else "host"
             raise invalid(f"{name} = {shown(address)} is not memory of the {side}")
-    contents = acl.memory.view(src, src_size)
+    contents = memory.view(src, src_size)
     if src_size:
-        acl.memory.view(dst, dst_size, writes=True)[:src_size] = contents
+        memory.view(dst, dst_size, writes=True)[:src_size] = contents
 
 
 def _device(device_id: Any) -> int:

@@ -277,13 +277,10 @@ class OperatorAttributes:
     values: dict[str, int | float | str | list[Any] | np.ndarray] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
 class AclContext:
-    """A context of a device."""
+    """A context of a device, by its handle alone."""
 
     TITLE: ClassVar = "context"
-
-    device_id: int
 
 
 @dataclass(slots=True)

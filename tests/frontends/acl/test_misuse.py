@@ -87,7 +87,6 @@ def test_what_is_gone_is_refused(script):
 
     assert [(0, code) for _, _, code in pairs] == [(end(item), end(item)) for end, item, _ in pairs]
     assert 145003 == acl.mdl.execute(model_id, inputs, outputs)
-    assert 100000 == acl.rt.set_context(context)
     assert 100000 == acl.rt.synchronize_stream(stream)
 
 
