@@ -42,7 +42,6 @@ from msdump.execute import (
     values,
 )
 from msdump.graph import Graph, Node, mixed_types, opaque_control_flow
-from msdump.observer import Observer
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Optimization
 from msdump.record import lies_below
 from msdump.selector import DumpMode, IterationSet
@@ -150,7 +149,6 @@ class Network:
             model=model,
             variables=self._variables.arrays,
             # other ranks would have to take part in it
-            can_rehearse=self._collectives is None,
         )
 
     @keeping_stops()
@@ -340,24 +338,9 @@ class Network:
         """Memory of the emulated device in the current run, else in the last one; None on CPU and GPU.
 
         A run with a dump or a limit (``max_device_memory``) has addresses from the capture of its tensors
-        on: ``network.device_memory.block(position, io, slot)``. During any other run the memory is None.
-        After such a run, the first read of this property runs the operators once more and measures the
-        memory. It stays None if the run failed, or if tensor sizes depend on contents (NonZero).
-
-        Raises:
-            MsdumpError: The operators fail when they run once more, because the inputs have changed.
+        on: ``network.device_memory.block(position, io, slot)``. Any other run has none.
         """
-        if self._shared.runner is None:
-            with self._shared.lock:
-                self._recorder.measure(self._rehearse)
         return self._recorder.memory_use
-
-    def _rehearse(self, inputs: Mapping[str, Any], observer: Observer) -> None:
-        """Run the operators for an observer, in a program without effects on this one's random numbers."""
-        assert self._device is not None
-        runs = Runs(Program(self.graph, self._device.roundings), self._variables)
-        runs.forget_sessions()
-        runs.infer(inputs, observer)
 
     @property
     def iteration(self) -> int:

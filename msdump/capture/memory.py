@@ -85,34 +85,27 @@ class Metered(Observer):
 
 _MOST_RUNS: Final = 64  # kept address maps, one for each combination of input shapes
 
-Rehearse = Callable[[Mapping[str, Any], Observer], object]
-"""Runs the operators of a network on inputs, for an observer alone: nothing is dumped, counted or updated."""
-
 
 class RunMemory:
     """Keeps the addresses of each run's tensors, and holds runs to the device's limit.
 
     The addresses of a run are found operator by operator if it is dumped or limited, and reused by runs with
     the same input shapes, unless sizes depend on contents. Any other run is not observed, which would double
-    its time and its packed weights: ``measure`` finds its addresses by a rehearsal.
+    its time and its packed weights, and has no addresses.
 
     Attributes:
         now: Memory of the current run, or else of the last one; None before the first run and for a run
             that is not measured.
     """
 
-    def __init__(
-        self, device: Ascend, plan: DumpPlan | None, limit: int | None, *, can_rehearse: bool = True
-    ) -> None:
+    def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
         """Follow the runs of a network from its first one on."""
         self._device = device
         self._plan = plan
         self._limit = limit
         self._remembered: dict[Hashable, MemoryUse] = {}
-        self._can_rehearse = can_rehearse
         self._new_key: Hashable = None  # input shapes of a run that ``end`` may remember
-        self._inputs: Mapping[str, Any] | None = None  # of the current run or the last one, if not measured
-        self._inner_residences: dict[int, Residence] = {}
+        self._residences: dict[int, Residence] = {}  # by index of the graph
         self.now: MemoryUse | None = None
 
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
@@ -122,39 +115,20 @@ class RunMemory:
             DeviceMemoryError: Weights and inputs do not fit.
         """
         key = tuple((name, _sizes(item)) for name, item in inputs.items())
-        self.now, self._new_key, self._inputs = self._remembered.get(key), None, None
+        self.now, self._new_key = self._remembered.get(key), None
         if self.now is not None:
             return capture  # the same addresses: no operator needs to be watched for them
+        if capture is None and self._limit is None:
+            return None
         varies = self._varies(frozenset(inputs) | self._device.graph.variables)
         self._new_key = None if varies else key
-        if capture is None and self._limit is None and (varies or self._can_rehearse):
-            return None
-        return self._measured(inputs, capture)
-
-    def _measured(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer:
         arrays = {**self._device.graph.weights, **inputs}
-        self.now = MemoryUse.begin(self._main_residence, self._limit, arrays)
-        return Metered(self.now, capture, self._device.graph, self._residence_inside)
+        self.now = MemoryUse.begin(self._residence(self._device.graph), self._limit, arrays)
+        return Metered(self.now, capture, self._device.graph, self._residence)
 
-    def measure(self, rehearse: Rehearse) -> None:
-        """Find the addresses of the last run by a rehearsal, if its input shapes decide them all.
-
-        Does nothing if the run was measured or failed.
-        """
-        inputs, self._inputs = self._inputs, None
-        if inputs is not None:
-            rehearse(inputs, self._measured(inputs, None))
-            self.end(inputs)
-
-    def end(self, inputs: Mapping[str, Any]) -> None:
-        """Remember a run that has ended, where the shapes of its inputs decide all sizes.
-
-        Inputs of a run that was not measured are kept until the next run.
-        """
-        if self._new_key is None:
-            return
-        if self.now is None:
-            self._inputs = inputs
+    def end(self) -> None:
+        """Remember a run that has ended, where the shapes of its inputs decide all sizes."""
+        if self._new_key is None or self.now is None:
             return
         if len(self._remembered) >= _MOST_RUNS:
             del self._remembered[next(iter(self._remembered))]
@@ -165,22 +139,17 @@ class RunMemory:
         """A function from the names of fed inputs to whether sizes depend on their contents."""
         return functools.cache(functools.partial(has_content_sizes, self._device.graph))
 
-    @functools.cached_property
-    def _main_residence(self) -> Residence:
-        return self._residence(self._device)
-
-    def _residence_inside(self, body: Graph) -> Residence:
-        """Return the lifetimes of the values of a branch or loop body in device memory."""
-        if body.index not in self._inner_residences:
-            device = next(inner for inner in self._device.walk() if inner.graph.index == body.index)
-            self._inner_residences[body.index] = self._residence(device)
-        return self._inner_residences[body.index]
-
-    def _residence(self, device: Ascend) -> Residence:
-        plan = self._plan
-        is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
-        stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
-        return residence(device.graph, device.placement, stays, prepares=device.is_compiled)
+    def _residence(self, graph: Graph) -> Residence:
+        """Return the lifetimes of the values of the graph, or of a branch or loop body, in device memory."""
+        if graph.index not in self._residences:
+            device = next(inner for inner in self._device.walk() if inner.graph.index == graph.index)
+            plan = self._plan
+            is_watched = plan is not None and plan.compiled.scene is Scene.WATCHER
+            stays = watcher.resident(device.graph, plan) if plan is not None and is_watched else ()
+            self._residences[graph.index] = residence(
+                device.graph, device.placement, stays, prepares=device.is_compiled
+            )
+        return self._residences[graph.index]
 
 
 def _sizes(item: Any) -> Hashable:

@@ -18,7 +18,7 @@ import numpy as np
 from msdump.capture.capture import Capture, Marks
 from msdump.capture.compiled.dump import CompiledDump, SingleDump, SingleOperator
 from msdump.capture.graph_files import GraphDump, write_graph_files
-from msdump.capture.memory import Rehearse, RunMemory
+from msdump.capture.memory import RunMemory
 from msdump.capture.process import DumpWriter, Process, claim
 from msdump.capture.selection import inside, operators, selectable, used_items
 from msdump.capture.steps import Memory
@@ -238,7 +238,6 @@ class Recorder:
         context: Context,
         model: Model,
         variables: Variables = dict,
-        can_rehearse: bool = True,
     ) -> None:
         """Check that the dump path is writable, and write the graph files of the dump.
 
@@ -251,7 +250,6 @@ class Recorder:
             context: Where the network runs.
             model: The model's name.
             variables: Gives the present values of the initializers that training writes.
-            can_rehearse: Whether the network can run once more for its memory alone.
 
         Raises:
             DumpWriteError: The dump path cannot be created or written.
@@ -262,7 +260,7 @@ class Recorder:
         self._has_nodes = bool(graph.nodes)
         self._memory = None
         if device is not None:
-            self._memory = RunMemory(device, plan, context.memory_limit, can_rehearse=can_rehearse)
+            self._memory = RunMemory(device, plan, context.memory_limit)
         self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
         self._watch: RunWatch | None = None  # rules and history of the last dumped run
         self._number = 0 if plan is None else next(process.watch(plan).networks)
@@ -288,11 +286,6 @@ class Recorder:
     def memory_use(self) -> MemoryUse | None:
         """Device memory of the current run, or else of the last one; None on CPU and GPU."""
         return None if self._memory is None else self._memory.now
-
-    def measure(self, rehearse: Rehearse) -> None:
-        """Find the device memory of the last run by a rehearsal, if the run was not measured."""
-        if self._memory is not None:
-            self._memory.measure(rehearse)
 
     @property
     def summary(self) -> Summary | None:
@@ -326,7 +319,7 @@ class Recorder:
                     dump.pass_by(run)
                 outputs = execute(None if memory is None else memory.begin(inputs, None))
                 if memory is not None:
-                    memory.end(inputs)
+                    memory.end()
                 return outputs
             watch = self._watch = self._process.watch(dump.plan)
             before = watch.sink.summary
@@ -338,7 +331,7 @@ class Recorder:
                         observer = memory.begin(inputs, observer)
                     outputs = execute(observer)
                     if memory is not None:
-                        memory.end(inputs)  # not after a failure: the addresses are incomplete
+                        memory.end()  # not after a failure: the addresses are incomplete
                 except BaseException:
                     dump.broken_off()  # writes captured files now: the caller may change the inputs later
                     raise

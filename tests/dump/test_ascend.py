@@ -277,7 +277,7 @@ def test_memory_limit_in_the_middle(input_output, expected, door):
 
 def test_memory_of_each_input_shape(door):
     """A run with other shapes has other addresses; one with shapes seen before has the old ones again."""
-    network = door.load(nets.cosine(), **O0)
+    network = door.load(nets.cosine(), **O0, max_device_memory="1GB")
     found = []
     for rows in (1, 1000, 1):
         network.run({"x": np.ones((rows, 4), np.float32)})
