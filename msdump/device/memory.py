@@ -41,6 +41,8 @@ BASE: Final = 0x12C0_C000_0000
 ALIGNMENT: Final = 512
 """Bytes; every address and every reserved size is a multiple of it."""
 
+_UNLIMITED: Final = 1 << 62
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -70,12 +72,10 @@ class DeviceMemory:
     def __init__(self, limit: int | None = None) -> None:
         """Begin with an empty memory."""
         self.limit = limit
-        self.in_use = 0
-        self.peak = 0
-        self.total = 0
-        self.extent = 0
+        self.in_use = self.peak = self.total = self.extent = 0
         self._blocks: dict[Hashable, Block] = {}
-        self._holes: list[tuple[int, int]] = []  # address and size, by address, never adjacent
+        # address and size, by address, never adjacent; the last one reaches to the end of the device
+        self._holes = [(BASE, _UNLIMITED if limit is None else limit)]
 
     @property
     def blocks(self) -> Mapping[Hashable, Block]:
@@ -93,8 +93,24 @@ class DeviceMemory:
             raise ValueError(f"{key!r} already has device memory; release it first")
         # an empty tensor takes a unit, so that its address is its own
         size = max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
-        block = Block(self._reserve(title or repr(key), nbytes, size), size)
-        self._blocks[key] = block
+        used = BASE + self.extent  # what was in use before comes first, also the beginning of the last hole
+        fitting = [
+            (min(hole, used - address) if address + size <= used else _UNLIMITED, address)
+            for address, hole in self._holes
+            if hole >= size
+        ]
+        if not fitting:
+            raise DeviceMemoryError(
+                f"tensor {title or repr(key)} of {nbytes} bytes does not fit the device: {self.in_use} of"
+                f" {self.limit} bytes are in use by {len(self._blocks)} tensors, the largest free block has"
+                f" {max((hole for _, hole in self._holes), default=0)} bytes; raise max_device_memory"
+            )
+        # min takes the smallest hole and of equals the lowest, in every run
+        _, address = min(fitting)
+        index = bisect_left(self._holes, (address, 0))
+        hole = self._holes[index][1]
+        self._holes[index : index + 1] = [(address + size, hole - size)] if hole > size else []
+        block = self._blocks[key] = Block(address, size)
         self.in_use += size
         self.total += size
         self.peak = max(self.peak, self.in_use)
@@ -105,47 +121,6 @@ class DeviceMemory:
         """Release the memory of a tensor."""
         block = self._blocks.pop(key)
         self.in_use -= block.size
-        self._free(block)
-
-    def _reserve(self, title: str, nbytes: int, size: int) -> int:
-        # (size, address): min takes the smallest hole and of equals the lowest, in every run
-        fitting = [(hole, address) for address, hole in self._holes if hole >= size]
-        if not fitting:
-            return self._grow(title, nbytes, size)
-        hole, address = min(fitting)
-        index = bisect_left(self._holes, (address, 0))
-        self._holes[index : index + 1] = [(address + size, hole - size)] if hole > size else []
-        return address
-
-    def _grow(self, title: str, nbytes: int, size: int) -> int:
-        """Extend the memory in use; return the address behind the last used byte."""
-        address = self._end()
-        if self.limit is not None and address + size - BASE > self.limit:
-            raise DeviceMemoryError(self._refusal(title, nbytes))
-        # the new block begins in the free hole at the end of memory
-        if self._holes and self._holes[-1][0] == address:
-            self._holes.pop()
-        return address
-
-    def _end(self) -> int:
-        """Return the address behind the last used byte; a free hole may begin there."""
-        # sum of (address, size): the address behind the hole
-        if self._holes and sum(self._holes[-1]) == BASE + self.extent:
-            return self._holes[-1][0]
-        return BASE + self.extent
-
-    def _refusal(self, title: str, nbytes: int) -> str:
-        assert self.limit is not None
-        # a hole at the end is one piece with the memory behind it, which was never in use
-        inner = (size for address, size in self._holes if address != self._end())
-        largest = max((self.limit - (self._end() - BASE), *inner))
-        return (
-            f"tensor {title} of {nbytes} bytes does not fit the device: {self.in_use} of {self.limit} bytes"
-            f" are in use by {len(self._blocks)} tensors, the largest free block has {largest} bytes;"
-            " raise max_device_memory"
-        )
-
-    def _free(self, block: Block) -> None:
         index = bisect_left(self._holes, (block.address, 0))
         first, last, address, end = index, index, block.address, block.end
         if index and sum(self._holes[index - 1]) == address:
