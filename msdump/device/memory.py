@@ -93,7 +93,7 @@ class DeviceMemory:
             raise ValueError(f"{key!r} already has device memory; release it first")
         # an empty tensor takes a unit, so that its address is its own
         size = max(1, -(-nbytes // ALIGNMENT)) * ALIGNMENT
-        used = BASE + self.extent  # what was in use before comes first, also the beginning of the last hole
+        used = BASE + self.extent  # memory that was in use before comes first, also in the last hole
         fitting = [
             (min(hole, used - address) if address + size <= used else _UNLIMITED, address)
             for address, hole in self._holes

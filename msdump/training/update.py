@@ -2,8 +2,8 @@
 
 ``DistributedGradReducer``, ``TrainOneStepWithLossScaleCell``, ``DynamicLossScaleUpdateCell``, the class
 ``Accumulator`` of MindSpore's tutorial, ``ops.clip_by_global_norm`` and ``ops.clip_by_value`` have the same
-operators. What is called in the construct of a training cell has the scope ``Default``. As in MindSpore, the
-last operators of each clipped gradient have the order in which the optimizer reads them.
+operators. Operators of the construct of a training cell have the scope ``Default``. As in MindSpore, the last
+operators of each clipped gradient have the order in which the optimizer reads them.
 """
 
 from __future__ import annotations
