@@ -23,6 +23,7 @@ from msdump.judge.verdict import Limits
 from msdump.read import FolderKind, Iteration, Record, open_dump, read_overflow
 from msdump.return_codes import ReturnCode
 from msdump.store import Key, PathKind, TensorName
+from tests.texts import parsed
 
 
 @pytest.fixture(autouse=True)
@@ -100,11 +101,8 @@ def record(path):
 
 def network(root):
     """Return a model with one input."""
-    x = onnx.helper.make_tensor_value_info("x", 1, [2])
-    y = onnx.helper.make_tensor_value_info("y", 1, [2])
-    node = onnx.helper.make_node("Relu", ["x"], ["y"])
     path = root / "net.onnx"
-    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y])), path)
+    onnx.save(parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }"), path)
     return loader.load(path)
 
 

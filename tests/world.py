@@ -19,7 +19,8 @@ from msdump.frontends import mindspore
 
 ROOT = Path(__file__).resolve().parents[1]
 GRAPHS = ROOT / "graphs"
-O2 = {"device_target": "Ascend", "jit_level": "O2"}
+CPU, GPU = {"device_target": "CPU"}, {"device_target": "GPU"}
+O0, O1, O2 = ({"device_target": "Ascend", "jit_level": level} for level in ("O0", "O1", "O2"))
 
 
 def cli(*arguments, **options):

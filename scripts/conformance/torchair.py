@@ -1,6 +1,6 @@
 """Which modules of known kinds the torchair door trains: `python -m scripts.conformance.torchair [NAME...]`.
 
-Prints a line for each module of ``tests/frontends/torchair/modules.py``, a fault with its reason, the count.
+Prints a line for each module of ``scripts/conformance/modules.py``, a fault with its reason, the count.
 """
 
 import sys
@@ -9,7 +9,7 @@ import torch
 
 from msdump import torchair
 from msdump.errors import MsdumpError
-from tests.frontends.torchair.modules import MODULES, step
+from scripts.conformance.modules import MODULES, step
 
 
 def fault(name: str) -> str:

@@ -3,29 +3,23 @@
 import re
 
 import pytest
-from onnx import helper
 
 from msdump.capture import operators, suggest, unmatched
 from msdump.config.grammar import parse_kernel
 from msdump.graph import loader
 from msdump.selector import DumpMode, Selector, used_patterns
-from tests.dump import nets
+from tests.texts import parsed
 
 BLOCK = "transformer/h.0-Block/attn-Attention"
 
 
 def _nodes():
     """Return the operators of a small transformer: two projections and an activation."""
-    weight = {"w": [[1.0]], "b": [1.0]}
-    nodes = [
-        nets.node("Gemm", "x w b", "q", f"{BLOCK}/q-Linear/Gemm"),
-        nets.node("Gemm", "q w b", "k", f"{BLOCK}/k-Linear/node_Gemm_7"),
-        nets.node("Relu", "k", "y", "transformer/act-ReLU/node_act"),
-    ]
-    initializers = [helper.make_tensor(name, 1, [1] * (2 - (name == "b")), [1.0]) for name in weight]
-    graph = helper.make_graph(nodes, "g", [nets.value("x", [1, 1])], [nets.value("y", [1, 1])], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    return operators(loader.load(model))
+    text = f"""g (float[1,1] x) => (float[1,1] y) <float[1,1] w = {{1}}, float[1] b = {{1}}> {{
+        ["{BLOCK}/q-Linear/Gemm"] q = Gemm(x, w, b)
+        ["{BLOCK}/k-Linear/node_Gemm_7"] k = Gemm(q, w, b)
+        ["transformer/act-ReLU/node_act"] y = Relu(k) }}"""
+    return operators(loader.load(parsed(text)))
 
 
 SCOPE = f"Default/{BLOCK}".replace(".", "[.]")

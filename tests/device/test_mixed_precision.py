@@ -1,9 +1,7 @@
 """Roundings of single operators: mixed precision, its lists, and exceptions from the mode."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 from msdump.device import check_operator_dtypes
 from msdump.device.precision import roundings
@@ -20,26 +18,17 @@ from msdump.plan import (
     OverflowMode,
     PrecisionMode,
 )
+from tests.texts import parsed
 
 NAMES = ("early", "product", "bias", "power", "late")
 
 
 def model():
     """Return a chain of an Abs, a MatMul, an Add, an Exp and a Neg."""
-    weights = [
-        numpy_helper.from_array(np.full((4, 4), 1 / 3, np.float32), "w"),
-        numpy_helper.from_array(np.full(4, 1 / 7, np.float32), "b"),
-    ]
-    nodes = [
-        helper.make_node("Abs", ["x"], ["a"], name="early"),
-        helper.make_node("MatMul", ["a", "w"], ["m"], name="product"),
-        helper.make_node("Add", ["m", "b"], ["s"], name="bias"),
-        helper.make_node("Exp", ["s"], ["e"], name="power"),
-        helper.make_node("Neg", ["e"], ["y"], name="late"),
-    ]
-    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 4]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "g", values[:1], values[1:], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    text = """g (float[2,4] x) => (float[2,4] y) { [early] a = Abs(x) [product] m = MatMul(a, w)
+        [bias] s = Add(m, b) [power] e = Exp(s) [late] y = Neg(e) }"""
+    w, b = np.full((4, 4), 1 / 3, np.float32), np.full(4, 1 / 7, np.float32)
+    return parsed(text, opset=17, w=w, b=b)
 
 
 def kept(*names):

@@ -11,9 +11,8 @@ from msdump.errors import DeviceMemoryError
 from msdump.record import IO
 from tests.dump import nets, trees
 from tests.texts import parsed
+from tests.world import O0, O1
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
-O1 = {"device_target": "Ascend", "jit_level": "O1"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 
 

@@ -8,8 +8,8 @@ import pytest
 from sample_nets import data
 from tests.dump import trees
 from tests.texts import parsed
+from tests.world import O0
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 STATISTIC_TIME = re.compile(r"(?<=,0,0,)[0-9]{16}(?=,)")
 
 

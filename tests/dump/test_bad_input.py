@@ -14,8 +14,7 @@ from msdump.errors import ConfigError, DumpWriteError, ExecutionError, Unsupport
 from tests import disks
 from tests.dump import nets, trees
 from tests.texts import parsed
-
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
+from tests.world import O0
 
 
 @pytest.fixture

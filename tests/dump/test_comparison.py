@@ -13,14 +13,12 @@ from msdump.judge.verdict import Limits
 from tests.dump import nets
 from tests.dump.compared import table
 from tests.texts import parsed
-from tests.world import GRAPHS, cli
+from tests.world import GRAPHS, O0, O2, cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 LENET = GRAPHS / "lenet.onnx"
 FEEDS = {"x": np.random.default_rng(7).standard_normal((1, 1, 32, 32)).astype("f4")}
-O2 = {"device_target": "Ascend", "jit_level": "O2"}
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 EXACT = {"precision_mode": "must_keep_origin_dtype"}
 
 

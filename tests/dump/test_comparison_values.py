@@ -9,10 +9,9 @@ from onnx import helper, numpy_helper, parser
 from tests.dump import o2
 from tests.dump.compared import accused, document
 from tests.dump.nets import model, node, value
+from tests.world import CPU, O0
 
 pytestmark = pytest.mark.usefixtures("quiet")
-
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 
 
 WEIGHT = np.random.default_rng(1).standard_normal((3, 5)).astype("f4")
@@ -232,7 +231,6 @@ def test_casts_inside_of_a_kernel(door, chains, levels, accused):
     assert accused == [each for each in found if each[1] not in innocent]
 
 
-CPU = {"device_target": "CPU"}
 DRAW = np.random.default_rng(0)
 
 

@@ -5,10 +5,7 @@ import pytest
 import msdump
 from msdump.errors import ConfigError
 from tests.dump import nets, trees
-from tests.world import O2, compiled_config
-
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
-CPU = {"device_target": "CPU"}
+from tests.world import CPU, O0, O2, compiled_config
 
 
 def test_without_a_configuration(door, caplog):

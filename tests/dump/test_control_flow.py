@@ -12,9 +12,8 @@ from msdump.errors import ExecutionError
 from tests.dump import trees
 from tests.execute import whole
 from tests.graph.files.test_ir_proto import decoded_model
+from tests.world import O0, O1
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
-O1 = {"device_target": "Ascend", "jit_level": "O1"}
 TARGETS = {"CPU": {}, "GPU": {"device_target": "GPU"}, "O0": O0, "O1": O1}
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 X = np.array([1, -2, 3], np.float32)

@@ -12,10 +12,8 @@ from msdump.store import CLOCK
 from tests.dump import nets, o2, trees
 from tests.dump.test_control_flow import NESTED, feeds, model_of
 from tests.texts import parsed
+from tests.world import O0, O1, O2
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
-O1 = {"device_target": "Ascend", "jit_level": "O1"}
-O2 = {"device_target": "Ascend", "jit_level": "O2"}
 MODES = {
     "CPU": ({}, {}),
     "GPU statistics": ({"device_target": "GPU"}, {"saved_data": "statistic"}),

@@ -8,10 +8,9 @@ from msdump import env
 from msdump.errors import DumpWriteError
 from tests.dump import nets, o2
 from tests.encode.ge_oracle import parsed
-from tests.world import O2, compiled_config
+from tests.world import CPU, O2, compiled_config
 
 ASCEND = {"device_target": "Ascend"}
-CPU = {"device_target": "CPU"}
 
 
 @pytest.fixture

@@ -11,12 +11,10 @@ import pytest
 from msdump.errors import GraphError
 from msdump.graph import loader
 from tests.dump.test_control_flow import listed
-from tests.world import ROOT
+from tests.world import CPU, O0, ROOT
 
 DATA = ROOT / "tests" / "graph" / "mindir" / "data"
 NETWORKS = json.loads((DATA / "control_flow.json").read_text(encoding="utf-8"))
-CPU = {"device_target": "CPU"}
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 
 
 def inputs(name):

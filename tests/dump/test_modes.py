@@ -10,13 +10,7 @@ from msdump import env, open_dump
 from msdump.execute import runtime
 from tests.dump import nets, trees
 from tests.texts import parsed
-from tests.world import GRAPHS
-
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
-O1 = {"device_target": "Ascend", "jit_level": "O1"}
-O2 = {"device_target": "Ascend", "jit_level": "O2"}
-CPU = {"device_target": "CPU"}
-GPU = {"device_target": "GPU"}
+from tests.world import CPU, GPU, GRAPHS, O0, O1, O2
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import msdump
 from msdump.errors import ExecutionError
 from tests.dump import nets, trees
 from tests.texts import parsed
+from tests.world import O0
 
 STATISTIC_NAMES = (
     *("max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count"),
@@ -42,7 +43,6 @@ KEYS = {
 ALL = {f"{key} {value}" for key, values in KEYS.items() for value in values}
 """Names of the rows of tests, such as ``iteration all``."""
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 
 X = [[1, 2, 3], [4, 5, 6]]

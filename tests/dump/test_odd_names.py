@@ -8,9 +8,8 @@ import pytest
 
 from msdump import open_dump
 from tests.dump import nets
-from tests.world import cli
+from tests.world import GPU, O0, cli
 
-GPU = {"device_target": "GPU"}
 X = {"x": np.float32([[1, -2], [3, np.nan]])}
 ODD = {
     "commas": "a,b,/,",
@@ -56,7 +55,6 @@ def test_lists_and_tables_read_back(door, odd):
         assert () == tuple(dump.ignored)
 
 
-ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 FINITE = {"x": np.float32([[1, -2], [3, 4]])}
 TOO_LONG = "x" * 300
 
@@ -65,8 +63,8 @@ TOO_LONG = "x" * 300
 def test_mapped_files_are_compared(door, saved_data):
     """A dump of which mapping.csv alone has the names is compared tensor by tensor, not by its statistics."""
     model = network(TOO_LONG)
-    golden = door.aside("golden", model, FINITE, context=ASCEND, saved_data=saved_data)
-    door.dump(model, {"x": FINITE["x"][::-1]}, context=ASCEND, saved_data=saved_data)
+    golden = door.aside("golden", model, FINITE, context=O0, saved_data=saved_data)
+    door.dump(model, {"x": FINITE["x"][::-1]}, context=O0, saved_data=saved_data)
     door.process.close()
 
     done = cli("compare", door.path, golden, "-out", door.folder)
@@ -80,7 +78,7 @@ def test_timestamps_follow_the_operators(door, enable):
     """Tensors are in the order of operators, also where some names are too long for a file."""
     nodes = [nets.node("Relu", "x", "a", f"{TOO_LONG}/Relu"), nets.node("Neg", "a", "y", "short/Neg")]
     model = nets.model(nodes, [nets.value("x", [2, 2])], ["y"])
-    door.dump(model, FINITE, context=ASCEND, enable=enable)
+    door.dump(model, FINITE, context=O0, enable=enable)
     door.process.close()
 
     (iteration,) = open_dump(door.path).iterations

@@ -5,9 +5,9 @@ import pytest
 
 from msdump.errors import ConfigError, InputError
 from tests.dump import nets
+from tests.world import O0
 
 FP16 = {"precision_mode": "force_fp16", "trans_flag": False}
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 
 
 def dtypes(door):

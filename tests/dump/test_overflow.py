@@ -10,8 +10,8 @@ from onnx import helper
 from msdump.look.overflow import analyse, find
 from tests.dump import nets, o2, trees
 from tests.texts import parsed
+from tests.world import O0
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 SATURATION = "SATURATION_MODE"
 BOTH = pytest.mark.parametrize("mode", [None, SATURATION], ids=["INFNAN", "SATURATION"])
@@ -297,16 +297,9 @@ def test_args_of_the_overflowing(door):
 
 def doubling():
     """Return a loop that adds a float16 tensor to itself."""
-    half, flag, number = (getattr(onnx.TensorProto, name) for name in ("FLOAT16", "BOOL", "INT64"))
-    body = helper.make_graph(
-        [nets.node("Identity", "go", "on"), nets.node("Add", "v v", "w")],
-        "body",
-        [nets.value("step", [], number), nets.value("go", [], flag), nets.value("v", [2], half)],
-        [nets.value("on", [], flag), nets.value("w", [2], half)],
-    )
-    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
-    inputs = [nets.value("x", [2], half), nets.value("n", [], number)]
-    return nets.model([loop], inputs, [nets.value("y", [2], half)])
+    return parsed("""graph (float16[2] x, int64 n) => (float16[2] y) {
+        y = Loop<body = body (int64 step, bool go, float16[2] v) => (bool on, float16[2] w) {
+            on = Identity(go) w = Add(v, v) }>(n, , x) }""")
 
 
 @pytest.mark.parametrize(("mode", "expected"), MODES.values(), ids=MODES)

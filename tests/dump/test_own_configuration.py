@@ -12,11 +12,9 @@ import msdump
 from msdump import env
 from msdump.errors import ConfigSyntaxError, ConfigValueError, InputError
 from tests.dump import nets, o2, trees
-from tests.world import O2, compiled_config, config
+from tests.world import O0, O1, O2, compiled_config, config
 
 X = {"x": np.ones((2, 4), np.float32)}
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
-O1 = {"device_target": "Ascend", "jit_level": "O1"}
 
 
 def iterations(root):

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.dump import nets, trees
+from tests.world import O0
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 MODES = {
     "CPU": ({"device_target": "CPU"}, {}),
     "O0": (O0, {}),

@@ -12,8 +12,8 @@ from msdump.errors import DumpWriteError, ExecutionError
 from msdump.execute import KernelFactory
 from tests.dump import nets, trees
 from tests.texts import parsed
+from tests.world import O0
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 FEEDS = {"x": np.ones((8, 64), np.float32)}
 
 

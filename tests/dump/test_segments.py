@@ -16,9 +16,8 @@ from sample_nets.build import build
 from tests import inputs, steps
 from tests.dump import nets, trees
 from tests.texts import parsed
-from tests.world import ROOT
+from tests.world import O0, ROOT
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 HALF = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
 BFLOAT16 = {**O0, "ascend_config": {"precision_mode": "allow_mix_precision_bf16"}}
 ALL = [

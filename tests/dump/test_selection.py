@@ -5,6 +5,7 @@ import pytest
 
 import msdump
 from tests.dump import nets, trees
+from tests.world import O0
 
 CONV = "Default_conv1-Conv2d_Conv2D-op0"
 RELU = "Default_relu-ReLU_ReLU-op0"
@@ -13,7 +14,6 @@ MATMUL = "Default_fc-Dense_MatMul-op0"
 BIAS = "Default_fc-Dense_BiasAdd-op0"
 OPERATORS = {CONV, RELU, FLATTEN, MATMUL, BIAS}
 PARAMETERS = ["conv1_weight", "fc_bias", "fc_weight", "x"]
-ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 
 KERNELS = {
     "none": ([], OPERATORS, PARAMETERS),
@@ -74,7 +74,7 @@ def test_unused_kernels_are_named_once_at_the_end(door, caplog):
 
 @pytest.mark.parametrize(
     ("changes", "context"),
-    [({"iteration": "7"}, {}), ({"input_output": 1, "kernels": ["x"]}, {}), ({"kernels": ["x"]}, ASCEND)],
+    [({"iteration": "7"}, {}), ({"input_output": 1, "kernels": ["x"]}, {}), ({"kernels": ["x"]}, O0)],
     ids=["iteration never ran", "no parameters among inputs", "no parameters on Ascend"],
 )
 def test_kernels_of_nothing_dumped_are_unused(door, caplog, changes, context):
@@ -102,7 +102,7 @@ TARGETS = {
 }
 DEVICES = {
     "CPU": {"device_target": "CPU"},
-    "O0": ASCEND,
+    "O0": O0,
     "O1": {"device_target": "Ascend", "jit_level": "O1"},
 }
 

@@ -7,8 +7,8 @@ import pytest
 from onnx import helper
 
 from tests.dump import nets
+from tests.world import O0
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 ENABLE = pytest.mark.parametrize("enable", [True, False], ids=["sync", "async"])
 HEAD = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
 

@@ -7,10 +7,9 @@ import pytest
 
 from tests.dump import nets, trees
 from tests.texts import parsed
-from tests.world import GRAPHS
+from tests.world import GRAPHS, O0
 
 T = onnx.TensorProto
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 
 # Number of ONNX, type of the fed array, field of 2.7's CPU names, field of Ascend's, stored type.
 TYPES = [

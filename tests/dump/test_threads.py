@@ -14,9 +14,8 @@ from msdump.errors import ReentryError
 from scripts.soak import networks
 from tests.dump import nets
 from tests.texts import parsed
-from tests.world import config
+from tests.world import O0, config
 
-ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 X = {"x": np.ones((2, 4), np.float32)}
 ZERO = {"x": np.zeros(2, np.float32)}
 
@@ -65,7 +64,7 @@ def during(door):
 
     def run(work, runs=1):
         door.configure(op_debug_mode=3)
-        network = door.load(parsed("graph (float[2] x) => (y) { y = Log(x) }"), **ASCEND)
+        network = door.load(parsed("graph (float[2] x) => (y) { y = Log(x) }"), **O0)
         handlers.append(During(lambda: work(network)))
         logging.getLogger("msdump.capture").addHandler(handlers[-1])
         for _ in range(runs):

@@ -13,9 +13,8 @@ from msdump.look import forecast
 from msdump.training import step_graph
 from tests import steps
 from tests.dump import trees
-from tests.world import O2, compiled_config
+from tests.world import O0, O2, compiled_config
 
-ASCEND = {"device_target": "Ascend", "jit_level": "O0"}
 INPUTS = [("input", slot) for slot in range(5)]
 FIVE_AND_ONE = [*INPUTS, ("output", 0)]
 
@@ -92,7 +91,7 @@ def test_a_failed_operator_shows_old_values(door):
     """The exception dump of an operator that writes its inputs holds them as they were before it."""
     text = steps.PLAIN.replace("float[n,2] t)", "float[n,2] t, float[a,b] other)")
     door.configure(op_debug_mode=4, input_output=1)
-    network = steps.plain(text.replace("lr, g, mu)", "lr, other, mu)"), context=ASCEND)
+    network = steps.plain(text.replace("lr, g, mu)", "lr, other, mu)"), context=O0)
 
     with pytest.raises(ExecutionError, match="ApplyMomentum"):
         network.train_step(steps.X, steps.T, np.ones((5, 4), np.float32))
@@ -106,7 +105,7 @@ def test_a_failed_operator_shows_old_values(door):
 def test_statistics_have_no_row_of_undeclared_outputs(door):
     """The table has one row for each slot that the primitive declares."""
     door.configure(saved_data="statistic")
-    train(steps.plain(context=ASCEND), 1)
+    train(steps.plain(context=O0), 1)
 
     (table,) = door.rank.rglob("statistic.csv")
     header, *rows = [line.split(",") for line in table.read_text().splitlines()]
@@ -136,7 +135,7 @@ def test_compiled_steps_show_the_same_slots(door, file_format):
 def test_arguments_are_written_for_every_operator(door):
     """``save_kernel_args`` gives a file for MindSpore's own operators, too."""
     door.configure(save_kernel_args=True)
-    train(steps.plain(context=ASCEND), 1)
+    train(steps.plain(context=O0), 1)
 
     assert {} == json.loads(next(door.rank.rglob("ApplyMomentum*.json")).read_text())
 
@@ -144,7 +143,7 @@ def test_arguments_are_written_for_every_operator(door):
 def test_an_overflow_is_the_updating_operators_own(door, caplog):
     """op_debug_mode 3: an infinity that an operator writes into its input was no bad input."""
     door.configure(op_debug_mode=3, precision_mode="force_fp32")
-    network = steps.plain(context=ASCEND)
+    network = steps.plain(context=O0)
     large = np.full((3, 2), 3.3e38, np.float32)
     network.load_state(network.state() | {"w": large, "m": -large})
 
@@ -155,7 +154,7 @@ def test_an_overflow_is_the_updating_operators_own(door, caplog):
     assert FIVE_AND_ONE == sorted(momentum(dumped(door, 0)))
 
 
-@pytest.mark.parametrize("context", [{}, ASCEND], ids=["CPU", "Ascend O0"])
+@pytest.mark.parametrize("context", [{}, O0], ids=["CPU", "Ascend O0"])
 def test_the_forecast_is_what_a_step_writes(door, context):
     """``check`` counts the files of a training step as they will be."""
     door.configure()

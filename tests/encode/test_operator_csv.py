@@ -7,32 +7,6 @@ import pytest
 from msdump.encode import TensorInfo, operator_csv
 from msdump.plan import DEFAULT_STATISTICS
 
-FIXED = "Input/Output,Index,Data Size,Data Type,Format,Shape"
-
-HEADERS = {
-    "default": (
-        DEFAULT_STATISTICS,
-        "Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count",
-    ),
-    "default in another order": (
-        DEFAULT_STATISTICS[::-1],
-        "Max Value,Min Value,Avg Value,Count,Nan Count,Negative Inf Count,Positive Inf Count",
-    ),
-    "one": (("Max",), "Count,Max Value"),
-    "order of the table": (("L2norm", "Nan", "Avg"), "Count,Avg Value,Nan Count,l2norm"),
-    "all": (
-        tuple(operator_csv.TITLES),
-        "Count,Max Value,Min Value,Avg Value,Nan Count,Negative Inf Count,Positive Inf Count,l2norm",
-    ),
-}
-
-
-@pytest.mark.parametrize(("chosen", "expected"), HEADERS.values(), ids=HEADERS)
-def test_header(chosen, expected):
-    """The six default statistics have the older engine's columns, any other choice the newer one's."""
-    assert f"{FIXED},{expected}\n".encode() == operator_csv.header(chosen)
-
-
 CELLS = {"Count": 6, "Max": 1.5, "Min": -1e9, "Avg": 1 / 3, "Nan": 0, "Negative Inf": 1, "Positive Inf": 2}
 IMAGE = TensorInfo(2, 3, (1, 1, 2, 4, 16), (1, 3, 2, 4), 256)
 SCALAR = TensorInfo(1, 2, (), (), 4)

@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import msdump
 from msdump import communication, env
@@ -13,6 +13,7 @@ from msdump.execute import as_the_model_says
 from msdump.execute.segment_compiler import Joining
 from msdump.graph import loader
 from msdump.look import unrunnable
+from tests.texts import parsed
 
 CLEAR, GET = "NPUClearFloatStatusV2", "NPUGetFloatStatusV2"
 FITS, TOO_LARGE = np.array([1, 2], np.float32), np.array([1, 1e6], np.float32)
@@ -20,22 +21,17 @@ FITS, TOO_LARGE = np.array([1, 2], np.float32), np.array([1, 1e6], np.float32)
 
 def _model(*, inputs=("zeros",), dtype=np.int32, shape=(8,)):
     """Return: x to float16, the status lowered, relu(x), y to float16, the status read."""
-    nodes = [
-        helper.make_node("Cast", ["x"], ["half_x"], name="cast_x", to=TensorProto.FLOAT16),
-        helper.make_node(CLEAR, inputs, ["cleared"], name="clear", domain="mindspore.ops"),
-        helper.make_node("Relu", ["half_x"], ["positive_x"], name="relu"),
-        helper.make_node("Cast", ["y"], ["half_y"], name="cast_y", to=TensorProto.FLOAT16),
-        helper.make_node(GET, ["zeros"], ["status"], name="get", domain="mindspore.ops"),
-    ]
-    floats = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
-    halves = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2]) for name in ("positive_x", "half_y")
-    ]
-    outputs = [helper.make_tensor_value_info("status", TensorProto.INT32, [8]), *halves]
-    zeros = numpy_helper.from_array(np.zeros(shape, dtype), "zeros")
-    graph = helper.make_graph(nodes, "status", floats, outputs, [zeros])
-    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("mindspore.ops", 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    model = parsed(
+        f"""status (float[2] x, float[2] y) => (int32[8] status, float16[2] positive_x, float16[2] half_y) {{
+            [cast_x] half_x = Cast<to = 10>(x)
+            [clear] cleared = mindspore.ops.{CLEAR}({", ".join(inputs)})
+            [relu] positive_x = Relu(half_x)
+            [cast_y] half_y = Cast<to = 10>(y)
+            [get] status = mindspore.ops.{GET}(zeros) }}""",
+        zeros=np.zeros(shape, dtype),
+    )
+    model.opset_import.add(domain="mindspore.ops", version=1)
+    return model
 
 
 def _statuses(model, **context):

@@ -12,9 +12,8 @@ from msdump.errors import DeviceMemoryError
 from msdump.execute import Program
 from tests.dump import nets, o2
 from tests.texts import parsed
-from tests.world import O2
+from tests.world import O0, O2
 
-O0 = {"device_target": "Ascend", "jit_level": "O0"}
 LIMITED = {"max_device_memory": "1GB"}
 ROWS = 64
 

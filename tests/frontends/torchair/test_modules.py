@@ -7,7 +7,7 @@ pytest.importorskip("onnxscript")
 
 from msdump import torchair  # noqa: E402 - torch first
 from msdump.errors import GraphError  # noqa: E402
-from tests.frontends.torchair.modules import MISSING, MODULES, step  # noqa: E402
+from scripts.conformance.modules import MISSING, MODULES, step  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

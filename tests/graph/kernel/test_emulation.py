@@ -12,7 +12,6 @@ from msdump import dtypes
 from msdump.graph.kernel import FLOAT16, FLOAT32, Rounding
 from msdump.graph.kernel.emulation import STATUS, rounded_operators
 
-BFLOAT16 = dtypes.BFLOAT16
 HALF = Rounding(FLOAT16, FLOAT16)
 CUBE = Rounding(FLOAT16, FLOAT32)
 SATURATING = Rounding(FLOAT16, FLOAT16, saturates=True, reports=True)
@@ -73,27 +72,6 @@ def test_forced_float16(name, function, opset):
 
     np.testing.assert_array_equal(f16(function(f16(X), f16(Y))), z)
     assert status is None
-
-
-def test_matrix_product():
-    """A cube operator reads float16 and writes the float32 result."""
-    x, y = X[:, :2].copy(), Y[:, :2].copy()
-
-    (z,), _ = run([node("MatMul")], [CUBE], {"x": x, "y": y})
-
-    np.testing.assert_array_equal(f16(x) @ f16(y), z)
-
-
-def test_bfloat16_matrix_product():
-    """bfloat16 likewise."""
-    x, y = X[:, :1].copy(), Y[:1].copy()
-
-    (z,), _ = run([node("MatMul")], [Rounding(BFLOAT16, FLOAT32)], {"x": x, "y": y})
-
-    narrow = BFLOAT16.numpy
-    np.testing.assert_array_equal(
-        x.astype(narrow).astype(np.float32) @ y.astype(narrow).astype(np.float32), z
-    )
 
 
 def test_inputs_that_are_rounded_already():
