@@ -8,10 +8,10 @@ import pytest
 
 import msdump
 from msdump.errors import DumpReadError
-from tests.world import GRAPHS, common_settings
+from msdump.frontends import mindspore
+from tests.world import GRAPHS, O2, common_settings
 
 ASCEND = {"device_target": "Ascend"}
-O2 = {"device_target": "Ascend", "jit_level": "O2"}
 
 
 def dumped(root, model, context=None, steps=1, feeds=None, **settings):
@@ -21,6 +21,7 @@ def dumped(root, model, context=None, steps=1, feeds=None, **settings):
     network = msdump.load(GRAPHS / model, config=config, context=context or {})
     for step in range(steps):
         network.run(feeds(step) if feeds else {"x": np.full((1, 1, 32, 32), step, np.float32)})
+    mindspore._state.process.close()
     return msdump.open_dump(root)
 
 
