@@ -11,7 +11,7 @@ from onnx import numpy_helper
 from scripts.faults import kernels
 from tests.dump.compared import document
 from tests.texts import parsed
-from tests.world import cli
+from tests.world import cli, opened
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -59,14 +59,22 @@ KERNELS = {
 }
 
 
+FEEDS = {"x": normal(8, 64)}
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    """Return the dump of the block on the CPU, its model beside it."""
+    with opened(tmp_path_factory.mktemp("golden")) as door:
+        return door.aside("golden", block(), FEEDS)
+
+
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("wrong", "expected"), KERNELS.values(), ids=KERNELS)
-def test_wrong_kernels_are_named_by_the_model(door, wrong, expected, mode):
+def test_wrong_kernels_are_named_by_the_model(door, golden, wrong, expected, mode):
     """A kernel that clears the tail of its output, and 1 % of noise, are named in every arithmetic."""
-    feeds = {"x": normal(8, 64)}
-    golden = door.aside("golden", block(), feeds)
     with kernels.injected(wrong) if wrong else nullcontext():
-        mine = door.aside("mine", block(), feeds, **MODES[mode])
+        mine = door.aside("mine", block(), FEEDS, **MODES[mode])
 
     _, told = document(mine, golden, "--model", f"{golden}.onnx")
 
@@ -74,11 +82,9 @@ def test_wrong_kernels_are_named_by_the_model(door, wrong, expected, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_softmax_over_another_axis_is_named(door, mode):
+def test_a_softmax_over_another_axis_is_named(door, golden, mode):
     """An attribute that differs shows in the results, also where a compiled graph has no attributes."""
-    feeds = {"x": normal(8, 64)}
-    golden = door.aside("golden", block(), feeds)
-    mine = door.aside("mine", block(axis=0), feeds, **MODES[mode])
+    mine = door.aside("mine", block(axis=0), FEEDS, **MODES[mode])
 
     _, told = document(mine, golden, "--model", f"{golden}.onnx")
 
