@@ -293,10 +293,7 @@ def _widened(comparison: LockstepComparison) -> Limits:
     limits, models = comparison.limits, (comparison.mine.model, comparison.golden.model)
     reason, bits = apart(*models), fewest_bits(*models)
     if reason:
-        limits = limits.of_bits(bits)
-        messages.say(
-            f"note: {reason}: the limit of the relative distance is {limits.distance:g} (--distance)"
-        )
+        limits, comparison.report.widened = limits.of_bits(bits, reason)
         return limits
     held = rounded_to(comparison.pairing.models)
     if held:

@@ -286,7 +286,7 @@ def _scores(tensor: TensorEvidence) -> dict[str, str]:
 COMPARED: Final = (
     "verdict=report.verdict first=report.first.place.shown_name accused=report.accused.place.shown_name"
     " tensors=report.tensors facts=report.facts operators=report.operators uneven=report.uneven"
-    " unreadable=report.unreadable networks=report.networks alone table"
+    " unreadable=report.unreadable networks=report.networks widened=report.widened? alone table"
 )
 """The fields of the document of a comparison."""
 

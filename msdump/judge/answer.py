@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -191,7 +192,11 @@ def _first_of(texts: Sequence[str]) -> str:
 
 
 def _limit(output: TensorEvidence) -> str:
-    return "" if output.limit is None else f"limit {output.limit:.2g}{_type(output)}"
+    if output.limit is None:
+        return ""
+    if math.isinf(output.limit):
+        return "no limit: it is computed of nothing but rounding"
+    return f"limit {output.limit:.2g}{_type(output)}"
 
 
 def _type(output: TensorEvidence) -> str:
@@ -374,6 +379,8 @@ def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
     if len(groups) > _MOST:
         yield f"          and {plural(len(groups) - _MOST, 'more operator')}"
     yield from _facts(report)
+    if report.widened:
+        yield f"limits    {report.widened}"
     if means := meaning(report):
         yield f"means     {means}"
     others = Counter(finding.verdict for finding in report.findings if finding.verdict not in ACCUSING)

@@ -358,8 +358,9 @@ class _Run:
         evidence = [self._with_scale(each) for each in sorted(evidence, key=lambda each: each.place.time)]
         facts = {fact: folder for folder in folders for fact in self._comparison.facts(folder)}
         self._report.facts += (each for each in facts if each not in self._report.facts)
-        limits, bits = self._comparison.limits, [each.bits for each in folders if each.bits]
-        limits = limits.of_bits(min(bits)) if bits and limits.distance is None else limits
+        limits, bits = self._comparison.limits, [(each.bits, each.unlike) for each in folders if each.bits]
+        if bits and limits.distance is None:
+            limits, self._report.widened = limits.of_bits(*min(bits))
         coarsest = coarsest_type(evidence, limits)
         others = [
             judge_tensor(each, limits, coarsest) for folder in folders for each in folder.other_results()

@@ -310,7 +310,10 @@ _SUMMING: Final = frozenset({"Add", "AddN", "BiasAddGrad", "ReduceSum", "Sub", "
 
 
 def _summed(execution: OperatorExecution, size: int) -> float:
-    """Return the norm of a sum of so many elements if none of its summands cancelled; 0 without inputs."""
+    """Return the norm of a sum of so many elements if none of its summands cancelled; 0 without inputs.
+
+    Masks of attention stay out of it, as they stay out of the sum's distance.
+    """
     total = 0.0
     for each in execution.tensors:
         if each.io is IO.INPUT:
@@ -318,9 +321,8 @@ def _summed(execution: OperatorExecution, size: int) -> float:
                 array = each.loaded().array
                 if array.dtype.kind == "f" and array.size and size:
                     ratio = array.size / size
-                    total += float(np.linalg.norm(array.astype(np.float64))) * math.sqrt(
-                        max(ratio, 1 / ratio)
-                    )
+                    summands = np.where(errors.are_masked(array, array), 0.0, array.astype(np.float64))
+                    total += float(np.linalg.norm(summands)) * math.sqrt(max(ratio, 1 / ratio))
     return total if math.isfinite(total) else 0.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,9 +25,8 @@ from msdump.judge.compare.surroundings import (
     described,
     in_its_graph,
 )
-from msdump.judge.pair import is_quantised
+from msdump.judge.pair import CLAMPS, is_quantised, lost_clamps
 from msdump.judge.verdict import (
-    CLAMPS,
     PACKED,
     Finding,
     OperatorPlace,
@@ -37,6 +37,7 @@ from msdump.judge.verdict import (
     coarser,
     kind,
     packed_fault,
+    unlike_numbers,
     unlike_scales,
 )
 from msdump.read import (
@@ -366,31 +367,38 @@ class ComparedFolder:
         )
 
     @cached_property
+    def unlike(self) -> str:
+        """Why the integers of both sides stand for other numbers, in words; "" where they may be the same."""
+        sides = (self.mine, self.theirs)
+        if any(each.graph is None for each in sides):
+            return ""
+        return unlike_numbers([*map(is_quantised, self._types)], [{*_weight_scales(each)} for each in sides])
+
+    @cached_property
     def bits(self) -> int | None:
-        """Fewest bits of quantised numbers if one side alone computes with such; None otherwise."""
+        """Fewest bits of quantised numbers if these are other ones on each side; None otherwise."""
+        if not self.unlike:
+            return None
         graphs = [each.graph for each in (self.mine, self.theirs) if each.graph is not None]
         operators = [(each, graph) for graph in graphs for each in graph.operators.values()]
-        if len(graphs) < len((self.mine, self.theirs)) or self._are_quantised[0] == self._are_quantised[1]:
-            return None
         packed = (parse_attributes(each.attributes).get("bits") for each, _ in operators if each.attributes)
         read = (graph.form_of(each.inputs[0]).dtype for each, graph in operators if _dequantises(each))
         found = [each for each in (*packed, *(dtype.strip("uint") for dtype in read)) if each]
         return min([_BYTE, *(int(each) for each in found if str(each).isdecimal())])
 
     @cached_property
-    def _are_quantised(self) -> tuple[bool, bool]:
+    def _types(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Types of the operators of both graphs."""
         mine, golden = (
-            is_quantised(each.op_type for each in ({} if graph is None else graph.operators).values())
+            frozenset(each.op_type for each in ({} if graph is None else graph.operators).values())
             for graph in (self.mine.graph, self.theirs.graph)
         )
         return mine, golden
 
-    def is_clamp(self, operator: GraphOperator | None) -> bool:
-        """Return whether the range of the examined side's integers stands for a golden operator."""
-        if self.mine.graph is None or operator is None or operator.op_type not in CLAMPS:
-            return False
-        kinds = {each.op_type for each in self.mine.graph.operators.values()}
-        return self._are_quantised == (True, False) and operator.op_type not in kinds
+    @cached_property
+    def clamps(self) -> frozenset[str]:
+        """Types of golden operators that the range of the examined side's integers stands for."""
+        return lost_clamps(*reversed(self._types))
 
     @cached_property
     def scales(self) -> Mapping[str, str]:
@@ -440,7 +448,7 @@ class ComparedFolder:
             missing.
         """
         graph, golden = self.mine.graph, self.theirs.graph
-        if graph is None or golden is None or self._are_quantised[1]:
+        if graph is None or golden is None or is_quantised(self._types[1]):
             return None
         execution = self.matched.executions[number]
         operands = [execution.tensor(io, slot) for io, slot in _QUANTISING]
@@ -510,9 +518,13 @@ class ComparedFolder:
     def _told(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
     ) -> TensorEvidence:
-        """Return a tensor, as unchecked if the kernel does not write it, or one side alone has integers."""
-        if self.bits and {kind(tensor.dtype), kind(tensor.golden_dtype)} == {"int", "float"}:
-            return replace(tensor, error=None, verdict=TensorVerdict.UNCHECKED, note="one is quantised")
+        """Return a tensor, as unchecked if the kernel does not write it, or integers are other numbers."""
+        is_one = {kind(tensor.dtype), kind(tensor.golden_dtype)} == {"int", "float"}
+        is_constant = tensor.is_weight and (
+            execution.op_type == names.PARAMETER or is_quantised((execution.op_type,))
+        )
+        if self.unlike and (is_one or is_constant):
+            return replace(tensor, error=None, verdict=TensorVerdict.UNCHECKED, note=self.unlike)
         writer, slot = execution, tensor.slot
         if tensor.io is IO.INPUT:
             found = self._executions.get(names.sanitize(source.name))
@@ -644,6 +656,14 @@ def _dequantises(operator: GraphOperator) -> bool:
     return operator.op_type == "DequantizeLinear" and bool(operator.inputs)
 
 
+def _weight_scales(side: FolderSurroundings) -> Iterator[bool]:
+    """Yield for each quantised weight of a graph whether it has several scales."""
+    graph = side.graph
+    for each in () if graph is None else graph.operators.values():
+        if _dequantises(each) and each.inputs[0].kind is not SourceKind.OPERATOR and graph is not None:
+            yield math.prod(graph.form_of(each.inputs[1]).shape or ()) > 1
+
+
 def _are_golden(tensors: Sequence[TensorEvidence]) -> bool:
     """Return whether all compared outputs have golden's bits."""
     found = [each.error for each in tensors if each.io is IO.OUTPUT and each.error is not None]
@@ -714,7 +734,11 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
     if name.startswith(INSERTED_PREFIX) or names.sanitize(name) in folder.found_again:
         return False
     operator = folder.theirs.operator(name)
-    if folder.is_torn or _is_left_out(folder, name) or folder.is_clamp(operator):
+    if (
+        folder.is_torn
+        or _is_left_out(folder, name)
+        or (operator is not None and operator.op_type in folder.clamps)
+    ):
         return False
     if folder.mine.graph is not None and folder.theirs.is_fixed(name):
         return False

@@ -38,7 +38,7 @@ from msdump.judge.rerun import (
     folded_of,
     likeness,
 )
-from msdump.judge.verdict import Finding, TensorEvidence
+from msdump.judge.verdict import Finding, TensorEvidence, TensorVerdict
 from msdump.plan import Context
 from msdump.read import GraphOperator, OperatorGraph, SourceKind
 from msdump.record import IO
@@ -173,6 +173,12 @@ class Rerunning:
         # a tensor with golden's bits is no fault of the examined side
         same = {(each.io, each.slot) for each in evidence.tensors if each.error and each.error.is_same}
         read = {(each.io, each.slot) for each in evidence.tensors if each.io is IO.INPUT and each.error}
+        # of a counterpart that stands for other numbers
+        unlike = {
+            (each.io, each.slot)
+            for each in evidence.tensors
+            if each.golden_dtype and each.verdict is TensorVerdict.UNCHECKED and each.error is None
+        }
         return replace(
             evidence,
             place=replace(place, onnx_name=place.onnx_name or nodes, full_name=place.full_name or full_name),
@@ -185,7 +191,7 @@ class Rerunning:
             wrong_weights={
                 slot: self._called(name)
                 for slot, name in rerun.weights.items()
-                if (IO.INPUT, slot) not in same
+                if (IO.INPUT, slot) not in same | unlike
             },
             is_state=evidence.is_state or self._trains,
         )

@@ -14,7 +14,7 @@ from msdump.graph import Graph, Node
 from msdump.judge import SAME, TensorError, errors
 from msdump.judge.diff.lockstep import Ran, Scope
 from msdump.judge.diff.pairing import GraphPairing, Pairing
-from msdump.judge.verdict import Limits, TensorEvidence, TensorVerdict
+from msdump.judge.verdict import CONVERTING, Limits, TensorEvidence, TensorVerdict
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.statistics import Distance, address
@@ -129,8 +129,6 @@ Measured = Mapping[tuple[int, int], TensorError]
 
 WeightEvidence = dict[tuple[int, str, int], TensorEvidence]
 """Evidence of weights as inputs, by graph, operator and slot."""
-
-_CONVERTING: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
 
 _TEXT: Final = "O"  # numpy's kind of arrays of texts
 
@@ -248,7 +246,7 @@ class Observations:
         mine, pair = step.mine, step.pair
         if pair is None:
             return _unchecked(IO.INPUT, slot, name, array)
-        if self.pairing.models.quantised and name in pair.weights and mine.node.op_type in _CONVERTING:
+        if self.pairing.models.quantised and name in pair.weights and mine.node.op_type in CONVERTING:
             return _unchecked(IO.INPUT, slot, name, array)  # the numbers it stands for are compared
         if name in pair.weights and (self.is_first or name not in mine.graph.variables):
             return self._weight(mine.graph, mine.node, slot, name, pair)

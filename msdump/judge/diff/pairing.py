@@ -14,7 +14,16 @@ from msdump.errors import InputError
 from msdump.graph import Graph, Node, model_names
 from msdump.judge import SHORTER, Fact, WeightDifference, errors, list_facts
 from msdump.judge.diff.quantised import Quantisation, apart, quantisations
-from msdump.judge.pair import CAST, Alignment, DigestOf, GraphSide, OperatorPair, align, operator_graphs
+from msdump.judge.pair import (
+    CAST,
+    Alignment,
+    DigestOf,
+    GraphSide,
+    OperatorPair,
+    align,
+    lost_clamps,
+    operator_graphs,
+)
 from msdump.judge.pair import sides as graph_sides
 from msdump.read import OperatorGraph
 
@@ -253,7 +262,9 @@ class _AlignedModels:
     def missing(self) -> list[Node]:
         """Return golden's nodes without counterpart; exporters fold the ones that read constants alone."""
         alone = (name for name in self._alignment.golden_alone if not self._golden_operators.is_fixed(name))
-        return [node for name in alone if not (node := self._golden_nodes[name]).is_added]
+        kinds = ((node.operator.op_type for node in each.nodes) for each in (self._golden, self._mine))
+        clamps, nodes = lost_clamps(*kinds), map(self._golden_nodes.__getitem__, alone)
+        return [node for node in nodes if not (node.is_added or node.operator.op_type in clamps)]
 
     def result(self) -> ModelValues:
         values = self._values

@@ -11,7 +11,7 @@ import numpy as np
 
 from msdump.graph import Graph, Node
 from msdump.judge.pair import is_quantised as are_quantised
-from msdump.judge.verdict import MOVING, SCALED, ScaledOperator
+from msdump.judge.verdict import MOVING, SCALED, ScaledOperator, unlike_numbers
 from msdump.observer import Array, Arrays
 
 
@@ -38,21 +38,9 @@ def is_quantised(graph: Graph) -> bool:
 
 def apart(mine: Graph, golden: Graph) -> str:
     """Return why the integers of two models are not the same numbers, in words; "" where they may be."""
-    kinds = [is_quantised(graph) for graph in (mine, golden)]
-    if kinds[0] != kinds[1]:
-        return "one model is quantised"
-    sizes = [
-        {
-            _scale(graph, node).size > 1
-            for graph in model.walk()
-            for node in graph.nodes
-            if _is_weight(graph, node)
-        }
-        for model in (mine, golden)
-    ]
-    if sizes[0] == sizes[1]:
-        return ""
-    return "one model has a scale for each channel of a weight, the other one for each weight"
+    sides = [[(graph, node) for graph in model.walk() for node in graph.nodes] for model in (mine, golden)]
+    several = [{_scale(*each).size > 1 for each in side if _is_weight(*each)} for side in sides]
+    return unlike_numbers([is_quantised(graph) for graph in (mine, golden)], several)
 
 
 def fewest_bits(*models: Graph) -> int:

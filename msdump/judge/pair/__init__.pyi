@@ -13,6 +13,7 @@ from .inlining import graphs_run_by as graphs_run_by
 from .inlining import join_folders as join_folders
 from .inlining import unite_graphs as unite_graphs
 from .sides import CAST as CAST
+from .sides import CLAMPS as CLAMPS
 from .sides import FLOATS as FLOATS
 from .sides import INPUTS as INPUTS
 from .sides import INTEGER as INTEGER
@@ -25,6 +26,7 @@ from .sides import is_quantised as is_quantised
 from .sides import joined_parts as joined_parts
 from .sides import kinds as kinds
 from .sides import labels as labels
+from .sides import lost_clamps as lost_clamps
 from .sides import may_be_transposed as may_be_transposed
 from .sides import part_types as part_types
 from .sides import passes_on as passes_on

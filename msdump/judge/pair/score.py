@@ -26,8 +26,8 @@ from msdump.judge.pair.sides import (
     LabelOf,
     canonical_type,
     is_commutative,
-    is_quantised,
     labels,
+    lost_clamps,
     part_types,
     passes_on,
 )
@@ -88,7 +88,6 @@ _FAMILIES: Final = {
 _VALUE_SLOTS: Final = {"QLinearConv": (0, 3, 8), "QGemm": (0, 3, 6), "QLinearConcat": tuple(range(2, 99, 3))}
 """Inputs of quantised operators that are no scales and zero points; of other QLinear types (0, 3) or (0,)."""
 _TWO_VALUES: Final = frozenset({"QLinearMatMul", "QLinearAdd", "QLinearMul"})
-_CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
 _SCALING: Final = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _RUNNING: Final = re.compile(r"\d+(?=\D*$)")
 
@@ -181,8 +180,7 @@ class _Items:
         self._graph, self._label_of = graph, label_of
         operators = [each for one in (graph, other) for each in one.operators.values()]
         kinds, beside = ({each.op_type for each in one.operators.values()} for one in (graph, other))
-        is_clamped = is_quantised(beside) and not is_quantised(kinds)
-        self._clamps = _CLAMPS - beside if is_clamped else frozenset()
+        self._clamps = lost_clamps(kinds, beside)
         self._views_pass = not (any(map(is_view, kinds)) and any(map(is_view, beside)))
         counts = Counter((each.op_type, len(each.inputs)) for each in operators)
         self._arity = {op_type: count for (op_type, count), _ in sorted(counts.items(), key=itemgetter(1))}

@@ -235,6 +235,17 @@ def is_quantised(op_types: Iterable[str]) -> bool:
     return any(word in op_type.lower() for op_type in op_types for word in _QUANTISED_WORDS)
 
 
+CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
+"""Operators that the range of quantised numbers may stand for."""
+
+
+def lost_clamps(op_types: Iterable[str], beside: Iterable[str]) -> frozenset[str]:
+    """Return the clamps among operators that a quantised graph beside them has as ranges of its integers."""
+    kinds, others = {*op_types}, {*beside}
+    is_clamped = is_quantised(others) and not is_quantised(kinds)
+    return (CLAMPS & kinds) - others if is_clamped else frozenset()
+
+
 _OF_MATRICES: Final = frozenset({"MatMul", "Dense", "Gemm"})
 
 

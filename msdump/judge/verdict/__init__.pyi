@@ -35,11 +35,12 @@ from .limits import read_limits as read_limits
 from .propagation import BY_CHANCE as BY_CHANCE
 from .propagation import coarsest_type as coarsest_type
 from .propagation import judge_tensor as judge_tensor
-from .scales import CLAMPS as CLAMPS
+from .scales import CONVERTING as CONVERTING
 from .scales import MOVING as MOVING
 from .scales import PACKED as PACKED
 from .scales import SCALED as SCALED
 from .scales import ScaledOperator as ScaledOperator
 from .scales import packed_fault as packed_fault
 from .scales import scale_noise as scale_noise
+from .scales import unlike_numbers as unlike_numbers
 from .scales import unlike_scales as unlike_scales

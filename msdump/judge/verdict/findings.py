@@ -84,6 +84,7 @@ class Report:
         stops: Errors that ended runs.
         unread_graphs: Sides without a graph file, so that names alone pair the operators.
         alone: Modules, calls and parameters of a tree of msprobe without a counterpart, and the reason.
+        widened: Sentence on quantised numbers that make the limits wider; "" without such.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -101,6 +102,7 @@ class Report:
     stops: list[Stop] = field(default_factory=list)
     unread_graphs: dict[str, None] = field(default_factory=dict)
     alone: list[Finding] = field(default_factory=list)
+    widened: str = ""
 
     def add(self, finding: Finding) -> None:
         """Add an operator, and count its tensors."""

@@ -189,9 +189,11 @@ class Limits:
             return "the limit of rounding is"
         return f"the limit of {self.explanation} is" if self.explanation else "the given limit is"
 
-    def of_bits(self, bits: int) -> Limits:
-        """Return the limits of a model that computes with so few bits, beside one that does not."""
-        return replace(self, distance=FEW_BITS if bits < _BYTE else QUANTISED, explanation=f"{bits} bits")
+    def of_bits(self, bits: int, reason: str) -> tuple[Limits, str]:
+        """Return the limits of two models with other numbers of so few bits, and a sentence on them."""
+        distance = FEW_BITS if bits < _BYTE else QUANTISED
+        wider = replace(self, distance=distance, explanation=f"{bits} bits")
+        return wider, f"{reason}: the limit of the relative distance is {distance:g} (--distance)"
 
     def allowed(self, dtypes: Iterable[str], coarsest: str) -> float | None:
         """Return the largest allowed distance of two tensors, None if they must be the same.

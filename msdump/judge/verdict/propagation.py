@@ -519,8 +519,8 @@ def judge_tensor(
         verdict = TensorVerdict.DTYPE
     elif limit is None or error.misplaced:
         verdict = TensorVerdict.DIFFERS
-    elif math.isinf(limit):  # the inputs are noise
-        verdict = TensorVerdict.AGREES
+    elif math.isinf(limit):
+        verdict, notes = TensorVerdict.AGREES, ["it is computed of nothing but rounding", *notes]
     else:
         is_near = error.distance <= limit and error.cosine >= limits.cosine
         is_near &= error.scaled <= limit * limits.peak

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-
-CLAMPS: Final = frozenset({"ReLU", "ReLU6"})
-"""Golden operators that the range of quantised numbers stands for."""
 
 _MOST: Final = 4.0
 """Times the noise of a scale from the tensor's own range that calibration on other inputs explains."""
@@ -111,6 +109,25 @@ MOVING: Final = frozenset(
     | {"StridedSlice", "BroadcastTo"}
 )
 """Operators that return elements of their first input, and so have its scale."""
+
+
+CONVERTING: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
+"""Operators between real numbers and the integers that stand for them."""
+
+
+def unlike_numbers(quantised: Sequence[bool], several: Sequence[AbstractSet[bool]]) -> str:
+    """Return why the integers of two models stand for other numbers, in words; "" where they may be the same.
+
+    Args:
+        quantised: Whether each model computes with quantised numbers.
+        several: Whether the quantised weights of each model have several scales.
+    """
+    if quantised[0] != quantised[1]:
+        return "one model is quantised"
+    if several[0] == several[1]:
+        return ""
+    forms = ("per channel" if True in each else "per tensor" for each in several)
+    return "the weights of mine are quantised {}, golden's {}".format(*forms)
 
 
 class ScaledOperator(NamedTuple):
