@@ -523,7 +523,8 @@ class ComparedFolder:
         is_constant = tensor.is_weight and (
             execution.op_type == names.PARAMETER or is_quantised((execution.op_type,))
         )
-        if self.unlike and (is_one or is_constant):
+        is_same = tensor.error is not None and tensor.error.is_same
+        if self.unlike and (is_one or is_constant) and not is_same:
             return replace(tensor, error=None, verdict=TensorVerdict.UNCHECKED, note=self.unlike)
         writer, slot = execution, tensor.slot
         if tensor.io is IO.INPUT:

@@ -14,7 +14,8 @@ from msdump.graph import Graph, Node
 from msdump.judge import SAME, TensorError, errors
 from msdump.judge.diff.lockstep import Ran, Scope
 from msdump.judge.diff.pairing import GraphPairing, Pairing
-from msdump.judge.verdict import CONVERTING, Limits, TensorEvidence, TensorVerdict
+from msdump.judge.pair import is_quantised
+from msdump.judge.verdict import Limits, TensorEvidence, TensorVerdict
 from msdump.observer import Array
 from msdump.record import IO
 from msdump.statistics import Distance, address
@@ -246,7 +247,8 @@ class Observations:
         mine, pair = step.mine, step.pair
         if pair is None:
             return _unchecked(IO.INPUT, slot, name, array)
-        if self.pairing.models.quantised and name in pair.weights and mine.node.op_type in CONVERTING:
+        is_unlike = bool(self.pairing.models.quantised) and is_quantised((mine.node.op_type,))
+        if is_unlike and name in pair.weights:
             return _unchecked(IO.INPUT, slot, name, array)  # the numbers it stands for are compared
         if name in pair.weights and (self.is_first or name not in mine.graph.variables):
             return self._weight(mine.graph, mine.node, slot, name, pair)

@@ -582,7 +582,8 @@ class _Identified:
         if source.kind is SourceKind.OPERATOR:
             known = self._tables[side].get((source.name, IO.OUTPUT, source.slot))
             operator = self._graphs[side].operators.get(source.name)
-            if known is None and operator is not None and operator.inputs and _is_passed(operator):
+            is_passed = operator is not None and _is_passed(operator) and not source.slot  # 1, 2: the scale
+            if known is None and operator is not None and operator.inputs and is_passed:
                 return self._of_source(side, operator.inputs[0])
             return known
         name = sanitize(source.name)

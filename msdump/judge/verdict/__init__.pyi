@@ -35,7 +35,6 @@ from .limits import read_limits as read_limits
 from .propagation import BY_CHANCE as BY_CHANCE
 from .propagation import coarsest_type as coarsest_type
 from .propagation import judge_tensor as judge_tensor
-from .scales import CONVERTING as CONVERTING
 from .scales import MOVING as MOVING
 from .scales import PACKED as PACKED
 from .scales import SCALED as SCALED

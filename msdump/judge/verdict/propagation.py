@@ -126,15 +126,23 @@ class Operator:
 
     @cached_property
     def inputs(self) -> Sequence[TensorEvidence]:
-        """Its compared inputs; the producer's output stands for an input that was not dumped."""
+        """Its compared inputs; the producer's output stands for an input that was not dumped.
+
+        For an output that golden lacks, the input of its producer stands that agrees least.
+        """
         return [*self._inputs.values()]
 
     @cached_property
     def _inputs(self) -> dict[int, TensorEvidence]:
         known = {each.slot: each for each in self.row.inputs if each.verdict not in UNCOMPARED}
         for slot in range(len(self.row.reads)):
-            written = self.written(slot)
-            if slot not in known and written is not None and written.verdict not in UNCOMPARED:
+            written, producer = self.written(slot), self.producer(slot)
+            if slot in known or written is None or producer is None:
+                continue
+            if written.verdict in UNCOMPARED and not producer.outputs:
+                computed = (each for each in producer.inputs if not each.is_weight)
+                written = max(computed, key=lambda each: each.badness, default=written)
+            if written.verdict not in UNCOMPARED:
                 known[slot] = replace(written, slot=slot)
         return known
 

@@ -111,10 +111,6 @@ MOVING: Final = frozenset(
 """Operators that return elements of their first input, and so have its scale."""
 
 
-CONVERTING: Final = frozenset({"DequantizeLinear", "QuantizeLinear"})
-"""Operators between real numbers and the integers that stand for them."""
-
-
 def unlike_numbers(quantised: Sequence[bool], several: Sequence[AbstractSet[bool]]) -> str:
     """Return why the integers of two models stand for other numbers, in words; "" where they may be the same.
 
