@@ -309,7 +309,7 @@ def _type_rounded_to(longer: np.ndarray, rounded: np.ndarray, held: frozenset[st
     with np.errstate(all="ignore"):
         for name, kind in kinds:
             if kind.itemsize < longer.dtype.itemsize and all(
-                np.array_equal(a.astype(kind).astype(a.dtype), b)
+                np.array_equal(a.astype(kind).astype(a.dtype), _unsaturated(b, a))
                 for a, b in zip(_blocks(longer, 0), _blocks(rounded, 1), strict=True)
             ):
                 return name
@@ -339,10 +339,16 @@ def _are_of_one_number(x: np.ndarray, y: np.ndarray, kinds: Iterable[str]) -> bo
     return True
 
 
+def _unsaturated(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return elements with infinities where a device wrote float16's largest number in place of them."""
+    return np.where((np.abs(x) == _LARGE) & (np.abs(y) > _BEYOND), np.copysign(np.inf, x), x).astype(x.dtype)
+
+
 def overflowed(dumped: np.ndarray, golden: np.ndarray) -> int:
     """Return how many elements are infinite where golden has a number beyond float16's range, masks aside."""
     x, y = _in_one_type(dumped, golden)
     with np.errstate(all="ignore"):
+        x = _unsaturated(x, y)
         return int(np.count_nonzero(np.isinf(x) & np.isfinite(y) & (np.abs(y) > _LARGE) & (y > _BOTTOM)))
 
 
@@ -523,8 +529,7 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         a[masked] = b[masked] = 0
     # a kernel that saturates writes float16's largest number in place of an infinity
     if sums.unit is not None and max(-sums.y.low, sums.y.high) > _BEYOND:
-        saturated = (np.abs(a) == _LARGE) & (np.abs(b) > _BEYOND)
-        a[saturated] = np.copysign(np.inf, a[saturated])
+        np.copyto(a, _unsaturated(a, b))
     if sums.power != 1:
         np.divide(a, sums.power, out=a)
         np.divide(b, sums.power, out=b)

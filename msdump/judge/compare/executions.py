@@ -29,6 +29,7 @@ from msdump.judge.pair import (
     may_be_transposed,
 )
 from msdump.judge.verdict import (
+    TURNED,
     Limits,
     TensorEvidence,
     TensorVerdict,
@@ -401,7 +402,7 @@ def _straight_or_turned(
     def turned() -> dict[str, Any]:
         transposed = np.ascontiguousarray(golden.elements.swapaxes(-1, -2))
         found = compare(dumped.elements, transposed)
-        return found | {"note": joined("golden is transposed", found["note"])}
+        return found | {"note": joined(TURNED, found["note"])}
 
     may_turn = may_be_transposed(execution.op_type, io)
     if may_turn and is_transposed(dumped, golden):

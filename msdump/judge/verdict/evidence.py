@@ -81,6 +81,9 @@ class TensorVerdict(enum.StrEnum):
     """Beyond the limits, or NaN and infinities stand at other places."""
 
 
+TURNED: Final = "golden is transposed"
+"""Note of a weight that was compared with golden's transposed one."""
+
 UNCOMPARED: Final = frozenset({TensorVerdict.UNCHECKED, TensorVerdict.UNREADABLE})
 # UNCHECKED is neither AGREEING nor BAD: a tensor without counterpart says nothing about the computation.
 AGREEING: Final = frozenset({TensorVerdict.EQUAL, TensorVerdict.AGREES})
@@ -189,6 +192,12 @@ class TensorEvidence:
     def is_bad(self) -> bool:
         """Whether it differs, or could not be compared with its counterpart."""
         return self.verdict in BAD
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether it is golden's square weight, transposed: another weight unless the operator reads it so."""
+        is_square = len(self.shape) > 1 and self.shape[-1] == self.shape[-2]
+        return self.is_weight and is_square and TURNED in self.note
 
     @property
     def is_flipped(self) -> bool:

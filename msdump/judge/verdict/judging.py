@@ -532,6 +532,9 @@ def verdict_of(operator: Operator) -> Finding:
     if verdict is Verdict.WEIGHT and operator.wrong_weight is not None:  # two faults in one note
         faults = (_replacing, _wiring, _own_finite, _own_nonfinite, _hidden, _own)
         note = joined(note, next(filter(None, (each(operator) for each in faults)), ""))
+    if verdict is Verdict.OWN:
+        turned = (f"{_named(each)}: {each.note}" for each in operator.row.inputs if each.is_turned)
+        note = joined(note, *turned)
     if verdict in ACCUSING:
         note = joined(*(each.text for each in operator.facts if each.text not in note), note)
     return replace(operator.row, verdict=verdict, tensors=operator.tensors, note=note)

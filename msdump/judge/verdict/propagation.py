@@ -545,7 +545,7 @@ def _without_masks(row: Finding, producers: Mapping[str, Operator]) -> Finding:
     masked = {}
     for each in row.tensors:
         maker = producers.get(row.source(each.slot).name) if each.io is IO.INPUT else None
-        is_masking = row.is_masking if each.io is IO.OUTPUT else maker is not None and maker.row.is_masking
+        is_masking = maker.row.is_masking if maker is not None else row.is_masking
         if is_masking and each.error is not None and each.error.beside_masks is not None:
             masked[each.io, each.slot] = replace(each, error=each.error.beside_masks)
     if not masked:
