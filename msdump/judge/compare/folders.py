@@ -585,7 +585,9 @@ class ComparedFolder:
             order=number + 1,
             time=execution.time,
         )
-        return described(place, self._operator(execution).mine)
+        _, mine, theirs, *_ = self._operator(execution)
+        is_named = theirs is not None and names.sanitize(theirs.full_name) == execution.name
+        return described(place, theirs if mine is None and is_named else mine)
 
     @property
     def _casts(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -745,7 +747,8 @@ def is_expected(folder: ComparedFolder, name: str) -> bool:
         return False
     if folder.mine.graph is not None and folder.theirs.is_fixed(name):
         return False
-    if folder.dumped.kind.is_compiled is not folder.golden.kind.is_compiled and folder.unread_graphs:
+    is_other_form = folder.dumped.kind.is_compiled is not folder.golden.kind.is_compiled
+    if is_other_form and folder.unread_graphs and not folder.matched.by_graphs.golden:
         return False  # names of fused kernels and of single operators differ
     if not folder.dumped.kind.is_compiled or folder.golden.kind.is_compiled:
         return True

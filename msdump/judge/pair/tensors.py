@@ -27,6 +27,7 @@ from msdump.judge.pair.sides import (
     TensorContent,
     canonical_type,
     is_commutative,
+    joined_parts,
     of_array,
     part_types,
     passes_on,
@@ -368,8 +369,10 @@ def match_identities(dumped: Dumped, golden: Dumped) -> Identities:
         golden: The directory that it is compared with.
     """
     (folder, mine), (golden_folder, other) = dumped, golden
-    if mine is None or other is None or FolderKind.GOLDEN in {folder.kind, golden_folder.kind}:
+    if FolderKind.GOLDEN in {folder.kind, golden_folder.kind}:
         return Identities()
+    if mine is None or other is None:
+        return Identities() if other is None else _of_kernels(folder, other)
     return identities_of(_side(mine, other, folder), _side(other, mine, golden_folder))
 
 
@@ -383,6 +386,49 @@ def identities_of(mine: GraphSide, golden: GraphSide) -> Identities:
     if found.is_by_name:
         return Identities(alignment=found)
     return _Identified(found, mine.graph, golden.graph).identities()
+
+
+def _of_kernels(folder: Folder, graph: OperatorGraph) -> Identities:
+    """Return the identities of kernels that no graph names, by the graph of the other side.
+
+    A kernel's name in files joins the names of its operators; each but the first reads the one before.
+    """
+    table: dict[_Tensor, Identity] = {}
+    inside, notes = set[str](), dict[str, str]()
+    named = {_common_name(sanitize(each.full_name)): each for each in graph.operators.values()}
+    for name in folder.operators:
+        first, *rest = joined_parts(name) or [name]
+        start = named.get(_common_name(name.removesuffix("".join((first, *rest))) + first))
+        parts, is_chain = [] if start is None else [start], True
+        for part in map(_common_name, rest if parts else ()):
+            near = graph.used_by(parts[-1].full_name)
+            far = (reader for each in near for reader in graph.used_by(each.full_name))
+            found = (
+                each for each in (*near, *far) if _common_name(each.full_name.rpartition("/")[2]) == part
+            )
+            parts += [*found][:1]
+            is_chain &= parts[-1] in near
+        if len(parts) != len(rest) + 1 or sanitize(parts[0].full_name) == name:
+            continue
+        inside |= {sanitize(each.full_name) for each in parts}
+        if not is_chain:
+            notes[name] = "golden has another operator between its parts"
+            continue
+        for slot, ((other, io, number), _) in enumerate(_read_from_outside(parts)):
+            table[name, IO.INPUT, slot] = (sanitize(other), io, str(number))
+        table[name, IO.OUTPUT, 0] = (sanitize(parts[-1].full_name), IO.OUTPUT, "0")
+
+    def identify(name: str, io: IO, slot: int) -> Identity | None:
+        return table.get((name, io, slot)) or by_name(name, io, slot)
+
+    return Identities(identify, matched=MatchedNames(golden=frozenset(inside), notes=notes))
+
+
+def _common_name(name: str) -> str:
+    """Return the name of an operator in files, with its type as all systems call it."""
+    last = (joined_parts(name) or [name])[-1]
+    op_type, separator, number = last.rpartition("-op")
+    return f"{name.removesuffix(last)}{canonical_type(op_type)}{separator}{number}"
 
 
 def _unpaired(_name: str, _io: IO, _slot: int) -> None:

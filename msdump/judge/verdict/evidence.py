@@ -195,7 +195,7 @@ class TensorEvidence:
 
     @property
     def is_turned(self) -> bool:
-        """Whether it is golden's square weight, transposed: another weight unless the operator reads it so."""
+        """Whether it is golden's square weight, transposed: another one unless the operator reads it so."""
         is_square = len(self.shape) > 1 and self.shape[-1] == self.shape[-2]
         return self.is_weight and is_square and TURNED in self.note
 
