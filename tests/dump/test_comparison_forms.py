@@ -235,7 +235,7 @@ def test_optional_inputs_and_outputs_that_are_absent(door, file_format):
     assert ["weight"] == [verdict for verdict, _ in accused(door.path, golden) if verdict != "unchecked"]
 
 
-def layers(*, of_bits, wrong=1.0):
+def layers(*, of_bits, wrong=1.0, of_channels=False):
     """Return three dense layers, in real numbers or as quantised ones between their tensors."""
     draw = np.random.default_rng(4)
     arrays, nodes, value = {}, [], "x"
@@ -252,9 +252,10 @@ def layers(*, of_bits, wrong=1.0):
         weight, name = draw.uniform(-0.3, 0.3, (32, 32)).astype("f4"), f"w{layer}"
         if of_bits:
             value = handed_on(value, 3 / 127, 128)
-            arrays |= {f"{name}_q": np.round(weight / (0.3 / 127)).astype(np.int8)}
-            arrays |= {f"{name}_s": np.float32(0.3 / 127 * (wrong if layer == 1 else 1))}
-            nodes.append(node("DequantizeLinear", f"{name}_q {name}_s", name, f"{name}_d"))
+            scale = (np.abs(weight).max(0) if of_channels else np.float32(0.3)) / np.float32(127)
+            arrays |= {f"{name}_q": np.round(weight / scale).astype(np.int8)}
+            arrays |= {f"{name}_s": scale * np.float32(wrong if layer == 1 else 1)}
+            nodes.append(node("DequantizeLinear", f"{name}_q {name}_s", name, f"{name}_d", axis=1))
         else:
             arrays[name] = weight
         nodes.append(node("MatMul", f"{value} {name}", f"m{layer}", f"m{layer}"))
@@ -277,3 +278,55 @@ def test_quantised_beside_real_numbers(door, wrong, is_with_model):
 
     found = [each["onnx_name"] for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
     assert ([], 0) == (found, code) if wrong == 1 else (["w1_d"], 1) == (found, code)
+
+
+@pytest.mark.parametrize("is_with_model", [False, True], ids=["files", "model"])
+@pytest.mark.parametrize("wrong", [1.0, 1.5], ids=["sound", "a wrong scale"])
+def test_scales_of_channels_beside_scales_of_tensors(door, wrong, is_with_model):
+    """Weights with other scales are compared by the numbers they stand for, and a sentence says why."""
+    feeds = {"x": np.random.default_rng(1).uniform(-3, 3, (8, 32)).astype("f4")}
+    golden = door.aside("golden", layers(of_bits=True), feeds)
+    mine = door.aside("mine", layers(of_bits=True, of_channels=True, wrong=wrong), feeds)
+    options = ("--model", f"{golden}.onnx") if is_with_model else ()
+
+    code, told = document(mine, golden, *options)
+
+    found = [each["onnx_name"] for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
+    assert told["widened"].startswith("the weights of mine are quantised per channel, golden's per tensor: ")
+    assert ([], 0) == (found, code) if wrong == 1 else (["w1_d"], 1) == (found, code)
+
+
+def scaled_products(wrong):
+    """Return two products of integers, each scaled by what its input was quantised with."""
+    arrays, nodes, value = {}, [], "x"
+    for layer, weight in enumerate(np.random.default_rng(4).uniform(-0.3, 0.3, (2, 32, 32)).astype("f4")):
+        read, scaled = f"q{layer} w{layer} z{layer} wz", f"s{layer} ws{layer}"
+        arrays |= {f"w{layer}": np.round(weight / (0.3 / 127)).astype(np.int8)}
+        arrays |= {f"ws{layer}": np.float32(0.3 / 127 * (wrong if layer else 1)), "wz": np.int8(0)}
+        nodes += [
+            node("DynamicQuantizeLinear", value, f"q{layer} s{layer} z{layer}"),
+            node("MatMulInteger", read, f"i{layer}", f"product{layer}"),
+            node("Cast", f"i{layer}", f"f{layer}", to=FLOAT),
+            node("Mul", scaled, f"scale{layer}", f"scale{layer}"),
+            node("Mul", f"f{layer} scale{layer}", f"m{layer}", f"scaled{layer}"),
+            node("Tanh", f"m{layer}", f"a{layer}", f"a{layer}"),
+        ]
+        value = f"a{layer}"
+    return model(nodes, [helper.make_tensor_value_info("x", 1, [8, 32])], [value], arrays, opset=13)
+
+
+@pytest.mark.parametrize(("wrong", "expected"), [(1.0, []), (1.5, ["scaled1"])], ids=["sound", "wrong"])
+def test_products_of_integers_beside_real_numbers(door, wrong, expected):
+    """A product of integers with a wrong scale is named: what it read is known before it was rounded."""
+    draw = np.random.default_rng(4).uniform(-0.3, 0.3, (2, 32, 32)).astype("f4")
+    nodes = [node("MatMul", "x w0", "m0"), node("Tanh", "m0", "a0"), node("MatMul", "a0 w1", "m1")]
+    given = [helper.make_tensor_value_info("x", 1, [8, 32])]
+    weights = {"w0": draw[0], "w1": draw[1]}
+    real = model([*nodes, node("Tanh", "m1", "a1")], given, ["a1"], weights, opset=13)
+    feeds = {"x": np.random.default_rng(1).uniform(-3, 3, (8, 32)).astype("f4")}
+    golden, mine = door.aside("golden", real, feeds), door.aside("mine", scaled_products(wrong), feeds)
+
+    code, told = document(mine, golden)
+
+    found = [each["onnx_name"] for each in told["operators"] if each["verdict"] in ACCUSING - {"unchecked"}]
+    assert (expected, int(bool(expected))) == (found, code)

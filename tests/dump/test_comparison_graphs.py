@@ -6,8 +6,10 @@ import pytest
 from onnx import numpy_helper, parser
 
 from tests.dump import o2
-from tests.dump.compared import command, document, table
+from tests.dump.compared import ACCUSING, command, document, table
 from tests.dump.nets import without
+from tests.dump.test_comparison import O2
+from tests.texts import parsed
 from tests.world import cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -97,6 +99,40 @@ def test_a_dropped_operator_beside_fused_ones(door, node, levels):
     missing = [each["onnx_name"].split("+") for each in told["operators"] if each["verdict"] == "missing"]
     assert [1, 1, True] == [code, len(missing), node in missing[0]]
     assert not {"own", "weight", "shape", "replaced"} & {each["verdict"] for each in told["operators"]}
+
+
+DENSE = """net (float[2,8] x) => (float[2,8] y) <float[8] b = {1, 2, 3, 4, 5, 6, 7, 8}>
+    { a = MatMul(x, w) c = Add(a, b) d = Relu(c) e = MatMul(d, v) f = Neg(e) y = Sigmoid(f) }"""
+WITHOUT_GRAPH = {
+    "sound": (DENSE, 1.0, 0, []),
+    "weight of a kernel": (DENSE, 1.5, 1, [("weight", "Default_MatMul-op0BiasAdd-op0ReLU-op0")]),
+    "dropped operator": (
+        DENSE.replace("f = Neg(e) y = Sigmoid(f)", "y = Sigmoid(e)"),
+        1.0,
+        1,
+        [("missing", "Default/Neg-op0")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "factor", "expected", "accused"), WITHOUT_GRAPH.values(), ids=WITHOUT_GRAPH)
+def test_kernels_without_a_graph(door, text, factor, expected, accused):
+    """A compiled dump has no graph file: names of kernels tell their operators, and those what they read."""
+    draw = np.random.default_rng(3)
+    weights = {name: draw.standard_normal((8, 8)).astype(np.float32) for name in "wv"}
+    feeds = {"x": draw.standard_normal((2, 8)).astype(np.float32)}
+    golden = door.aside("golden", parsed(DENSE, **weights), feeds)
+    wrong = weights | {"w": weights["w"] * np.float32(factor)}
+    mine = door.aside("mine", parsed(text, **wrong), feeds, context=O2, file_format="bin")
+
+    code, told = document(mine, golden)
+
+    found = [
+        (each["verdict"], each["operator"])
+        for each in told["operators"]
+        if each["verdict"] in ACCUSING - {"unchecked"}
+    ]
+    assert (expected, accused) == (code, found)
 
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'

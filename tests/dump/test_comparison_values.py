@@ -309,3 +309,51 @@ def test_shapes_that_follow_from_values_inherit(door):
     dumps = pair(door, parser.parse_model(text), {"x": chance}, precision("force_fp16"), CPU)
 
     assert [] == [each for each in accused(*dumps) if each[0] != "unchecked"]
+
+
+def test_noise_in_masked_scores(door):
+    """A mask of attention is no summand whose rounding would explain the noise of the other scores."""
+    mask = {"mask": np.where(np.tri(8, dtype=bool), 0, -1e9).astype("f4")}
+    nodes = [node("Add", "x mask", "masked"), node("Softmax", "masked", "y")]
+    feeds = {"x": np.random.default_rng(4).standard_normal((2, 8, 8)).astype("f4")}
+    mine, golden = door.twice(model(nodes, [value("x", [2, 8, 8])], ["y"], mask), feeds)
+    for path in (*mine.rglob("*.Default_Add-op0.*.output.0.*"), *mine.rglob("Softmax.*.input.0.*")):
+        np.save(
+            path,
+            np.load(path) * (1 + 0.05 * np.random.default_rng(5).standard_normal((2, 8, 8)).astype("f4")),
+        )
+
+    assert ("own", "Add-op0") in accused(mine, golden)
+
+
+@pytest.mark.parametrize("options", [(), ("--model",)], ids=["files", "model"])
+def test_transposed_square_weight(door, options):
+    """A reader of a weight that is golden's, transposed, is accused with that reason."""
+    weight = np.random.default_rng(1).standard_normal((6, 6)).astype("f4")
+    feeds = {"x": np.random.default_rng(2).standard_normal((4, 6)).astype("f4")}
+    mine, golden = (
+        door.aside(
+            name, model([node("MatMul", "x w", "y")], [value("x", [4, 6])], ["y"], {"w": array}), feeds
+        )
+        for name, array in (("mine", weight.T), ("golden", weight))
+    )
+
+    _, told = document(mine, golden, *options, *([f"{golden}.onnx"] * bool(options)))
+
+    (product,) = [each for each in told["operators"] if each["op_type"] == "MatMul"]
+    assert ("own", True) == (product["verdict"], "input 1 w: golden is transposed" in product["note"])
+
+
+def test_weight_that_saturates(door):
+    """A weight beyond float16's range overflows in a device that saturates, too."""
+    weight = np.random.default_rng(1).standard_normal((6, 6)).astype("f4") * np.float32(5e4)
+    network = model([node("MatMul", "x w", "y")], [value("x", [4, 6])], ["y"], {"w": weight})
+    feeds = {"x": np.full((4, 6), 1e-4, "f4")}
+    golden, mine = door.aside("golden", network, feeds), door.aside("mine", network, feeds)
+    for path in mine.rglob("MatMul.*.input.1.*"):
+        np.save(path, np.clip(weight, -65504, 65504).astype("f2").astype("f4"))
+
+    _, told = document(mine, golden)
+
+    (product,) = [each for each in told["operators"] if each["op_type"] == "MatMul"]
+    assert ("nonfinite", True) == (product["verdict"], "input 1 w overflows" in product["note"])

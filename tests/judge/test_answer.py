@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from itertools import product
+from math import inf
 
 import pytest
 
@@ -42,6 +43,10 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
         ([output(8e-4), output()], "the outputs agree (error 0.0008, limit 0.0039 of float16)"),
         ([output(8e-4, limit=0.01)], "the outputs agree (error 0.0008, limit 0.01)"),
         ([output(0.1, limit=0.5)], "the outputs agree (error 0.1, limit 0.5)"),
+        (
+            [output(0.1, limit=inf)],
+            "the outputs agree (error 0.1, no limit: it is computed of nothing but rounding)",
+        ),
         ([output(0.12, DIFFERS)], "output logits differs by 0.12 (limit 0.0039 of float16)"),
         ([output(0.12, DIFFERS, None, name="")], "output 0 differs by 0.12"),
         (

@@ -407,7 +407,7 @@ def _with_stranger(findings: list[Finding], verdict: Verdict) -> list[Finding]:
         for place, each in enumerate(findings[:first])
         if each.verdict is Verdict.UNCHECKED
         and not each.place.name.startswith(INSERTED_PREFIX)
-        and not any(tensor.note for tensor in each.tensors)
+        and not each.note
     ]
     if len(alone) == 1:
         note = f"golden lacks this operator, and {findings[first].place.name} is the first to differ"

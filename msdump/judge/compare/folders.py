@@ -358,6 +358,7 @@ class ComparedFolder:
         return Finding(
             self._place(number, execution),
             tensors=tuple(known),
+            note=execution.note if self.matched.by_graphs.partners is None else "",
             replaces=execution.replaces,
             reads=reads,
             arithmetic=_arithmetic(mine, theirs, tensors),

@@ -413,7 +413,6 @@ def _of_kernels(folder: Folder, graph: OperatorGraph) -> Identities:
         inside |= {sanitize(each.full_name) for each in parts}
         if not is_chain:
             notes[name] = "golden has another operator between its parts"
-            continue
         for slot, ((other, io, number), _) in enumerate(_read_from_outside(parts)):
             table[name, IO.INPUT, slot] = (sanitize(other), io, str(number))
         table[name, IO.OUTPUT, 0] = (sanitize(parts[-1].full_name), IO.OUTPUT, "0")

@@ -128,7 +128,8 @@ class Operator:
     def inputs(self) -> Sequence[TensorEvidence]:
         """Its compared inputs; the producer's output stands for an input that was not dumped.
 
-        For an output that golden lacks, the input of its producer stands that agrees least.
+        For an output that golden lacks, the input of its producer stands that agrees least, unless there
+        is evidence of a fault in the producer.
         """
         return [*self._inputs.values()]
 
@@ -139,7 +140,7 @@ class Operator:
             written, producer = self.written(slot), self.producer(slot)
             if slot in known or written is None or producer is None:
                 continue
-            if written.verdict in UNCOMPARED and not producer.outputs:
+            if written.verdict in UNCOMPARED and not (producer.outputs or producer.is_suspect):
                 computed = (each for each in producer.inputs if not each.is_weight)
                 written = max(computed, key=lambda each: each.badness, default=written)
             if written.verdict not in UNCOMPARED:
@@ -379,13 +380,18 @@ class Operator:
             return tuple(_unjudged(each, BY_CHANCE) if each.is_bad else each for each in self.row.tensors)
         return tuple(map(self._within, self.row.tensors)) if self.is_drift else self.row.tensors
 
+    @cached_property
+    def is_suspect(self) -> bool:
+        """Whether there is evidence of a fault in it."""
+        has_told = (self.own is not None or bool(self.row.wiring)) and not self.is_contradicted
+        weight = self.wrong_weight is not None and not self.is_trained
+        return has_told or weight or bool(self.row.wrong_weights)
+
     @property
     def after(self) -> Before:
         """The operators up to this one, for the next one."""
         outputs = replace(self.row, tensors=self.tensors).outputs
-        has_told = (self.own is not None or bool(self.row.wiring)) and not self.is_contradicted
-        weight = self.wrong_weight is not None and not self.is_trained
-        is_suspect = self.before.is_suspect or has_told or weight or bool(self.row.wrong_weights)
+        is_suspect = self.before.is_suspect or self.is_suspect
         return Before(
             self.before.is_continued,
             is_first=False,
