@@ -298,7 +298,7 @@ class DumpComparison:
     ) -> None:
         """List the differences of two graphs, once for all iterations that share them."""
         key = id(mine), id(golden)
-        if mine is not None and golden is not None and key not in self._facts:
+        if mine is not None and golden is not None and mine != golden and key not in self._facts:
             sides = GraphSide(mine), GraphSide(golden)
             self._facts[key] = list_facts(*sides, identities.alignment or align(*sides))
 

@@ -522,13 +522,13 @@ class ComparedFolder:
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
     ) -> TensorEvidence:
         """Return a tensor, as unchecked if the kernel does not write it, or integers are other numbers."""
-        is_one = {kind(tensor.dtype), kind(tensor.golden_dtype)} == {"int", "float"}
-        is_constant = tensor.is_weight and (
-            execution.op_type == names.PARAMETER or is_quantised((execution.op_type,))
-        )
         is_same = tensor.error is not None and tensor.error.is_same
-        if self.unlike and (is_one or is_constant) and not is_same:
-            return replace(tensor, error=None, verdict=TensorVerdict.UNCHECKED, note=self.unlike)
+        if self.unlike and not is_same:
+            is_constant = tensor.is_weight and (
+                execution.op_type == names.PARAMETER or is_quantised((execution.op_type,))
+            )
+            if is_constant or {kind(tensor.dtype), kind(tensor.golden_dtype)} == {"int", "float"}:
+                return replace(tensor, error=None, verdict=TensorVerdict.UNCHECKED, note=self.unlike)
         writer, slot = execution, tensor.slot
         if tensor.io is IO.INPUT:
             found = self._executions.get(names.sanitize(source.name))

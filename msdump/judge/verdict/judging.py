@@ -48,6 +48,15 @@ def _origin(operator: Operator, tensor: TensorEvidence) -> str:
     return f"input {slot}{f', {source.name}' if source.name else ''}"
 
 
+def _same(operator: Operator) -> str | None:
+    """All tensors have the same bits, and there is no other evidence."""
+    row = operator.row
+    others = row.note, row.own, row.replaces, row.wiring, row.passes, row.wrong_weights, operator.facts
+    has_other = any(others) or operator.wrong_scale
+    is_same = {each.verdict for each in row.tensors} == {TensorVerdict.EQUAL} and bool(row.outputs)
+    return "" if is_same and not has_other else None
+
+
 def _wrong_scale(operator: Operator) -> str | None:
     """Its scale makes much more noise than the range of the tensor explains."""
     return operator.wrong_scale or None
@@ -468,6 +477,7 @@ def _trained_weight(operator: Operator) -> str | None:
 
 
 CONDITIONS: Final[tuple[tuple[Verdict, Callable[[Operator], str | None]], ...]] = (
+    (Verdict.EQUAL, _same),
     (Verdict.OWN, _wrong_scale),
     (Verdict.EXTRA, _extra),
     (Verdict.REPLACED, _replaced),

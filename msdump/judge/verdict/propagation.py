@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from msdump.judge import Fact, FactKind, TensorError
 from msdump.judge.verdict.evidence import (
+    AGREEING,
     UNCOMPARED,
     Finding,
     OwnError,
@@ -26,6 +27,7 @@ from msdump.judge.verdict.limits import (
     QUANTISED,
     SUMS,
     TIED,
+    VALUE_SHAPED,
     Limits,
     coarser,
     kind,
@@ -328,7 +330,8 @@ class Operator:
         The largest element of a quantised tensor spans at least half of the steps of its type. So an element
         may move by the inputs' differences in such steps, rounded up, and by as much again if the scale
         moved. If elements are off by a fraction of a step, the same fraction of them may move to the next
-        integer. Ids, as of ArgMax, jump: a small difference decides between two nearly equal candidates.
+        integer. Ids, as of ArgMax, jump: a small difference decides between two nearly equal candidates. Of
+        selections in order, and of ids beside values that agree, it may move all.
         """
         real = [each for each in self.inputs if kind(each.dtype) != "int" or not each.dtype]
         if not real:
@@ -337,6 +340,9 @@ class Operator:
             return error.largest <= 1 + max(each.error.largest for each in real if each.error is not None)
         steps = 2 * steps_of(output.dtype)
         if not steps:
+            are_ties = any(each.verdict in AGREEING and kind(each.dtype) == "float" for each in self.outputs)
+            if are_ties or self.row.place.op_type in VALUE_SHAPED:
+                return True
             return error.changed <= max(_SWAP, TIED * math.prod(output.shape))
         moved = [(each, each.error) for each in self.inputs if each.error is not None and each.error.largest]
         if not moved or not all(math.isfinite(each.scaled) for _, each in moved):
@@ -376,6 +382,8 @@ class Operator:
     @cached_property
     def tensors(self) -> tuple[TensorEvidence, ...]:
         """Its tensors as readers see them: outputs that inputs or chance explain do not differ."""
+        if not any(each.is_bad for each in self.row.tensors):
+            return self.row.tensors
         if self.is_chance:
             return tuple(_unjudged(each, BY_CHANCE) if each.is_bad else each for each in self.row.tensors)
         return tuple(map(self._within, self.row.tensors)) if self.is_drift else self.row.tensors

@@ -275,6 +275,31 @@ CASES = {
         "accumulated", operator(inputs=[NEAR], outputs=[integers(IO.OUTPUT, 0, 2, size=7)])
     ),
     "many ids": case("own", operator(inputs=[NEAR], outputs=[integers(IO.OUTPUT, 0, 40)])),
+    "many selected boxes": case(
+        "accumulated",
+        operator(inputs=[NEAR], outputs=[integers(IO.OUTPUT, 0, 40)], op_type="NonMaxSuppressionV3"),
+    ),
+    "many ids beside values that agree": case(
+        "accumulated", operator(inputs=[NEAR], outputs=[NEAR, integers(IO.OUTPUT, 1, 40)], op_type="TopK")
+    ),
+    "many ids beside other values": case(
+        "own", operator(inputs=[NEAR], outputs=[FAR, integers(IO.OUTPUT, 1, 40)], op_type="TopK")
+    ),
+    "behind an operator that golden lacks": case(
+        "own",
+        operator("A", [FAR], [FAR]),
+        operator("B", [], [NEAR], order=2),
+        operator("C", [None], [None], order=3, reads=(of("B"),)),
+        operator("X", [None], [FAR], order=4, reads=(of("C"),)),
+        words="its inputs agree",
+    ),
+    "behind one that reads another weight": case(
+        "inherited",
+        operator("B", [], [NEAR]),
+        operator("C", [None, weight(FAR)], [None], order=2, reads=(of("B"), WEIGHT)),
+        operator("X", [None], [FAR], order=3, reads=(of("C"),)),
+        words="its inputs were not compared",
+    ),
     "ids of the same numbers": case("own", operator(inputs=[0], outputs=[integers(IO.OUTPUT, 0, 2)])),
     "truth values": case("accumulated", operator(inputs=[NEAR], outputs=[integers(IO.OUTPUT, 0, 3, "bool")])),
     **{
