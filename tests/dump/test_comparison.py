@@ -104,7 +104,7 @@ FIVE = """net (float[2,8] x) => (float[2,8] y) <float[8] b = {1, 2, 3, 4, 5, 6, 
     { a = Add(x, b) c = Mul(a, b) d = Relu(c) e = Sub(d, b) y = Sigmoid(e) }"""
 
 
-@pytest.mark.parametrize(("context", "most"), [(O0, 11_000), (O2, 5_500)], ids=["O0", "O2"])
+@pytest.mark.parametrize(("context", "most"), [(O0, 7_300), (O2, 4_000)], ids=["O0", "O2"])
 def test_calls_of_a_comparison(door, context, most):
     """Two dumps of five operators are compared in few calls of Python, most of them for the graph files."""
     model = parsed(FIVE)

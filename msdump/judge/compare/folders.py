@@ -405,9 +405,19 @@ class ComparedFolder:
 
     @cached_property
     def scales(self) -> Mapping[str, str]:
-        """Sentences on operators that read integers by another scale than they were written with, by name."""
-        graph = self.mine.graph
-        return {} if graph is None else unlike_scales(map(self._scaled, graph.operators.values()))
+        """Sentences on operators with another scale than the reader or writer of the integers, by name."""
+        graph, found = self.mine.graph, dict[str, str]()
+        for each in () if graph is None else unlike_scales(map(self._scaled, graph.operators.values())):
+            execution = self._executions.get(names.sanitize(each.writer[0]))
+            written = None if execution is None else execution.tensor(IO.OUTPUT, 0)
+            try:
+                integers = np.zeros(0, np.uint8) if written is None else written.on_host()
+            except (DumpReadError, FormatError):  # said where the tensors themselves are compared
+                continue
+            numbers = (integers.astype(np.float64) - each.zero) * each.scales[1]
+            name, text = each.at_fault(numbers, integers.dtype)
+            found[name] = text
+        return found
 
     def _packed_fault(self, execution: OperatorExecution, operator: GraphOperator | None) -> str:
         """Return a sentence on a weight of few bits that is not golden's rounded to them, "" for none."""

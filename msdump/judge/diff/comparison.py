@@ -33,6 +33,7 @@ from msdump.judge.verdict import (
     Stop,
     TensorEvidence,
     Uneven,
+    UnlikeScale,
     coarsest_type,
     judge,
     judge_tensor,
@@ -77,7 +78,8 @@ class LockstepComparison:
         fact_places: The places of operators named by facts about both models.
         node_names: Names of the examined model's nodes, by full names.
         weights: Evidence of weights as inputs.
-        scales: Sentences on operators that read integers by another scale than they were written with.
+        unlike: Integers that are read by another scale than they are written with, by their writer.
+        scales: Sentences on operators with such a scale, once the writers ran.
     """
 
     mine: Side
@@ -94,12 +96,14 @@ class LockstepComparison:
     fact_places: Mapping[Fact, OperatorPlace] = field(init=False, repr=False)
     node_names: Mapping[str, str] = field(init=False, repr=False)
     weights: WeightEvidence = field(default_factory=dict, init=False, repr=False)
+    unlike: dict[str, list[UnlikeScale]] = field(default_factory=dict, init=False, repr=False)
     scales: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Report the facts about the two models, and golden operators that one lacks."""
         for graph in self.mine.graph.walk():
-            self.scales |= unlike_scales(scaled_operators(graph))
+            for each in unlike_scales(scaled_operators(graph)):
+                self.unlike.setdefault(each.writer[0], []).append(each)
         self.runners = OperatorRunners(self.mine.copies, self.mine.runtime)
         self.places, golden = Places(self.mine.graph), Places(self.golden.graph)
         models = self.pairing.models
@@ -277,6 +281,11 @@ class _Run:
         place, reads = self._comparison.places.next(mine)
         own, propagated = self._own_errors(mine, golden, tensors)
         self._alone[mine.node.name] += golden is None
+        for each in self._comparison.unlike.get(mine.node.name, ()):
+            numbers, dtype = mine.outputs[0], mine.graph.type_of(mine.node.outputs[0]).dtype
+            if numbers is not None and dtype is not None:
+                name, text = each.at_fault(numbers, dtypes.from_numpy(dtype.saved).numpy)
+                self._comparison.scales[name] = text
         wiring = "" if _are_golden(tensors) else self._comparison.scales.get(mine.node.name, "")
         row = Finding(
             place,

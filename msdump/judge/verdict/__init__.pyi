@@ -40,6 +40,7 @@ from .scales import MOVING as MOVING
 from .scales import PACKED as PACKED
 from .scales import SCALED as SCALED
 from .scales import ScaledOperator as ScaledOperator
+from .scales import UnlikeScale as UnlikeScale
 from .scales import packed_fault as packed_fault
 from .scales import scale_noise as scale_noise
 from .scales import unlike_numbers as unlike_numbers

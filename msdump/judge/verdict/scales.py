@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
@@ -146,10 +146,39 @@ class ScaledOperator(NamedTuple):
     constant: Callable[[int], np.ndarray | None]
 
 
-def unlike_scales(operators: Iterable[ScaledOperator]) -> dict[str, str]:
-    """Return a sentence on each operator that reads integers by another scale than they were written with."""
-    made: dict[Hashable, tuple[str, list[np.ndarray]]] = {}
-    found: dict[str, str] = {}
+class UnlikeScale(NamedTuple):
+    """Integers that one operator reads by another scale than another one wrote them with.
+
+    Attributes:
+        reader: Name of the operator that reads them, and a sentence on it.
+        writer: Name of the operator that writes them, and a sentence on it.
+        scales: The scale by which they are read, and by which they are written.
+        zero: The zero point by which they are written.
+    """
+
+    reader: tuple[str, str]
+    writer: tuple[str, str]
+    scales: tuple[float, float]
+    zero: float
+
+    def at_fault(self, numbers: np.ndarray, dtype: np.dtype) -> tuple[str, str]:
+        """Return the operator with the scale that fits the range of the numbers less, else the reader.
+
+        Args:
+            numbers: The real numbers that the integers were written for.
+            dtype: Type of the integers.
+        """
+        spread = float(np.ptp(np.append(numbers, 0.0)))
+        steps = np.iinfo(dtype).max - np.iinfo(dtype).min
+        if not (spread and math.isfinite(spread) and min(self.scales) > 0):
+            return self.reader
+        read, written = (abs(math.log(steps * scale / spread)) for scale in self.scales)
+        return self.writer if written > read else self.reader
+
+
+def unlike_scales(operators: Iterable[ScaledOperator]) -> Iterator[UnlikeScale]:
+    """Yield pairs of operators of which one reads the other's integers by another scale."""
+    made: dict[Hashable, tuple[ScaledOperator, list[np.ndarray]]] = {}
 
     def how(operator: ScaledOperator, slots: Sequence[int]) -> list[np.ndarray]:
         arrays = [operator.constant(slot) if slot < len(operator.inputs) else None for slot in slots]
@@ -160,17 +189,26 @@ def unlike_scales(operators: Iterable[ScaledOperator]) -> dict[str, str]:
             if slot >= len(operator.inputs) or operator.inputs[slot] not in made:
                 continue
             writer, written = made[operator.inputs[slot]]
-            pairs = zip(("scale", "zero point"), how(operator, slots), written, strict=True)
-            for kind, own, other in pairs:
+            read = how(operator, slots)
+            for kind, own, other in zip(("scale", "zero point"), read, written, strict=True):
                 if own.size == other.size == 1 and own[0] != other[0]:
-                    found[operator.name] = (
-                        f"{kind} {own[0]:.3g} of input {slot}, which {writer} wrote with {other[0]:.3g}"
+                    one, two = f"{own[0]:.3g}", f"{other[0]:.3g}"
+                    yield UnlikeScale(
+                        (
+                            operator.name,
+                            f"{kind} {one} of input {slot}, which {writer.full_name} wrote with {two}",
+                        ),
+                        (
+                            writer.name,
+                            f"{kind} {two} of output 0, which {operator.full_name} reads with {one}",
+                        ),
+                        (float(read[0][0]), float(written[0][0])),
+                        float(written[1].sum()),
                     )
         if operator.op_type in SCALED:
-            made[operator.outputs[0]] = operator.full_name, how(operator, SCALED[operator.op_type])
+            made[operator.outputs[0]] = operator, how(operator, SCALED[operator.op_type])
         elif operator.op_type in MOVING and operator.inputs and operator.inputs[0] in made:
             made |= dict.fromkeys(filter(None, operator.outputs), made[operator.inputs[0]])
-    return found
 
 
 PACKED: Final = "MatMulNBits"
