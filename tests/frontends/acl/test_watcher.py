@@ -93,6 +93,28 @@ def test_files(script, item, expected):
     assert expected == names(script)
 
 
+def test_collectives_are_no_layers(script):
+    """Watched outputs are not read again after an operator that exchanges tensors of ranks."""
+    proto = parsed("""graph (float[2,64] x) => (y) { [first] a = Softmax(x)
+        [sum] b = mindspore.ops.AllReduce<op = "sum">(a) [last] y = Softplus(b) }""")
+    proto.opset_import.add(domain="mindspore.ops", version=1)
+
+    watch(script, {"watcher_nodes": ["first"]}, proto)
+
+    assert ["Softmax.first", "Softmax.last_To_first"] == [name.rsplit(".", 2)[0] for name in names(script)]
+
+
+def test_operators_without_a_task_are_not_watched(script):
+    """The device does not run a change of shape: it is neither watched nor a layer."""
+    text = (
+        "graph (float[2,64] x) => (y) { [first] a = Softmax(x) [flat] b = Flatten(a) [last] y = Softplus(b) }"
+    )
+
+    watch(script, {"watcher_nodes": ["first", "flat"]}, parsed(text))
+
+    assert ["Softmax.first", "Softmax.last_To_first"] == [name.rsplit(".", 2)[0] for name in names(script)]
+
+
 def test_last_item_counts(script):
     """Of several items of dump_list the last one counts."""
     items = [{"watcher_nodes": ["softmax"]}, {"watcher_nodes": ["back"]}]
