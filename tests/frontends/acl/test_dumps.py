@@ -153,19 +153,22 @@ def test_dump_list(script, items, expected):
 
 
 @pytest.mark.parametrize(
-    ("listed", "file", "directory"),
+    ("listed", "file", "graph", "directory"),
     [
-        ({"model_name": "net"}, "net", "net"),
-        ({"model_name": "graph"}, "net", "graph"),
-        ({}, "net", "graph"),
-        ({"model_name": "my net.v1+ü"}, "my net.v1+ü", "my_net_v1__"),
+        ({"model_name": "net"}, "net", "graph", "net"),
+        ({"model_name": "graph"}, "net", "graph", "graph"),
+        ({}, "net", "graph", "graph"),
+        ({}, "net", "", "net"),
+        ({"model_name": "my net.v1+ü"}, "my net.v1+ü", "graph", "my_net_v1__"),
     ],
 )
-def test_directory_of_the_model(script, listed, file, directory):
-    """The directory has the file's name where dump_list does, else the graph's; marks become underscores."""
+def test_directory_of_the_model(script, listed, file, graph, directory):
+    """The file names the directory if dump_list has it or the graph no name; marks become underscores."""
+    model = chain("Softmax")
+    model.graph.name = graph
     script.begin({"dump_list": [listed]})
 
-    script.run(script.load(THREE, file), X)
+    script.run(script.load(model, file), X)
 
     assert {f"{{time}}/0/{directory}/1/0"} == {name.rpartition("/")[0] for name in script.files()}
 
