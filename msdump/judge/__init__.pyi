@@ -29,6 +29,7 @@ from .inputs import write_arrays as write_arrays
 from .operands import host_arrays as host_arrays
 from .operands import in_golden_layout as in_golden_layout
 from .operands import in_one_type as in_one_type
+from .operands import is_regrouped as is_regrouped
 from .operands import is_square as is_square
 from .operands import is_transposed as is_transposed
 from .recipes import Recipe as Recipe

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+
 import numpy as np
 
 from msdump.device import formats
@@ -89,6 +94,17 @@ def in_golden_layout(dumped: Record, golden: Record) -> tuple[np.ndarray, np.nda
     return _checked(dumped, golden, array, golden_array)
 
 
+def is_regrouped(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Return whether one of two shapes joins neighbouring axes of the other, or leaves out axes of length 1.
+
+    >>> is_regrouped((24, 32), (2, 12, 32)), is_regrouped((2, 4, 8), (2, 8, 4)), is_regrouped((1, 5), (5,))
+    (True, False, True)
+    """
+    borders = [{*itertools.accumulate(each, operator.mul, initial=1)} for each in (shape, other)]
+    is_nested = borders[0] <= borders[1] or borders[0] >= borders[1]
+    return is_nested and math.prod(shape) == math.prod(other)
+
+
 def _plain_shape(operand: Record) -> tuple[int, ...]:
     return () if operand.is_converted else operand.shape
 
@@ -109,10 +125,8 @@ def is_square(dumped: Record) -> bool:
 def _checked(
     dumped: Record, golden: Record, dumped_array: np.ndarray, golden_array: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays; ToolError where their shapes differ in more than axes of length 1."""
-    # Reshapes that add or drop such axes are optimised away when a graph is compiled.
-    sizes = [[size for size in array.shape if size != 1] for array in (dumped_array, golden_array)]
-    if sizes[0] == sizes[1]:
+    """Return two arrays; ToolError unless one shape joins or splits axes of the other, as exporters do."""
+    if is_regrouped(dumped_array.shape, golden_array.shape):
         return dumped_array, golden_array
     raise ToolError(
         ReturnCode.SHAPE,

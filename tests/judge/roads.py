@@ -38,5 +38,6 @@ def judged(folder, mine, golden, road, **feeds):
     }[road]
     done = CliRunner().invoke(main, [*map(str, arguments), "--json"])
     told = json.loads(done.stdout)
+    assert "operators" in told, told
     accused = [each for each in told["operators"] if each["operator"] in told["accused"]]
     return done.exit_code, [each["onnx_name"] or each["operator"] for each in accused], told

@@ -145,7 +145,7 @@ class DumpComparison:
     def _matched(self, label: str, identities: Identities, own: _Side, other: _Side) -> ComparedFolder:
         (dumped, mine), (golden, theirs) = own, other
         dumped, golden = with_forms(dumped, mine.graph), with_forms(golden, theirs.graph)
-        self._list_facts(mine.graph, theirs.graph, identities)
+        self.list_facts(mine.graph, theirs.graph, identities)
         matched = match_executions(dumped, golden, identities)
         folder = ComparedFolder(label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)
@@ -293,7 +293,7 @@ class DumpComparison:
         found = self._facts.get((id(folder.mine.graph), id(folder.theirs.graph)), ())
         return found or tuple(map(_of_rewired, folder.matched.by_graphs.rewired))
 
-    def _list_facts(
+    def list_facts(
         self, mine: OperatorGraph | None, golden: OperatorGraph | None, identities: Identities
     ) -> None:
         """List the differences of two graphs, once for all iterations that share them."""

@@ -497,6 +497,7 @@ def _matched(comparison: DumpComparison, pair: FolderPair, dumped: Folder, golde
         identities, golden = pair_with_tree(dumped, mine, golden)
     else:
         identities = _identities((dumped, mine.graph), (golden, theirs.graph))
+    comparison.list_facts(mine.graph, theirs.graph, identities)
     matched = match_executions(dumped, golden, identities)
     return ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.graph import Graph, Node
-from msdump.judge import SAME, TensorError, errors
+from msdump.judge import SAME, TensorError, errors, is_regrouped
 from msdump.judge.diff.lockstep import Ran, Scope
 from msdump.judge.diff.pairing import GraphPairing, Pairing
 from msdump.judge.pair import is_quantised
@@ -329,14 +329,16 @@ def compare_arrays(
     dtype, golden_dtype = (dtypes.from_numpy(array.dtype).name for array in (mine, golden))
     verdict, note, error = TensorVerdict.UNCHECKED, "", None
     if mine.shape != golden.shape:
-        verdict, note = TensorVerdict.SHAPE, f"shape {mine.shape} against {golden.shape}"
+        note = f"shape {mine.shape} against {golden.shape}"
+    if not is_regrouped(mine.shape, golden.shape):
+        verdict = TensorVerdict.SHAPE
     elif _TEXT in (mine.dtype.kind, golden.dtype.kind):
         is_same = mine.dtype.kind == golden.dtype.kind and bool(np.array_equal(mine, golden))
         verdict, error = (verdict, SAME) if is_same else (TensorVerdict.DIFFERS, None)
     else:
         error = measured.get((id(mine), id(golden)))
         if error is None:
-            error = measure_pair(mine, golden, _limit(mine, golden, limits))
+            error = measure_pair(mine, golden.reshape(mine.shape), _limit(mine, golden, limits))
     return TensorEvidence(
         io, slot, mine.shape, dtype, golden_dtype, error=error, verdict=verdict, note=note, name=name
     )

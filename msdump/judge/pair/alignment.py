@@ -490,6 +490,10 @@ def _results(
 ) -> Iterator[tuple[Output, Output]]:
     """Yield outputs of two groups with the same values: of paired items, or read at the same place."""
     alike = {own: golden for own, golden in golden_of[0].items() if own not in changed[0]}
+    # a reader that fuses another operator reads its values elsewhere
+    unlike = {
+        other for own, other in golden_of[0].items() if _values(sides[0][own]) != _values(sides[1][other])
+    }
     own, other = dict[Hashable, _Value](), dict[Hashable, _Value]()
     for number, table in enumerate((own, other)):
         last = [(at, item) for at in sorted(inside[number]) if (item := sides[number][at]).is_last]
@@ -500,7 +504,7 @@ def _results(
         met = Counter[Hashable]()  # a commutative operator may read several, in order
         for at, item in last:
             for place, border, slot in _borders(item, golden_of[number]):
-                if place not in inside[number]:
+                if place not in inside[number] and golden_of[number].get(place) not in unlike:
                     table.setdefault((border, met[border]), (at, slot))
                     met[border] += 1
     taken = set[tuple[int, _Value]]()
@@ -534,6 +538,11 @@ def _before_moves(
         shapes = side[at].fields["shapes"]
         shape = shapes[slot] if isinstance(shapes, tuple) and slot < len(shapes) else None
         yield (side[at].names[-1], slot), shape, any(turns[number:])
+
+
+def _values(item: Item) -> int | None:
+    """Return how many values an item reads besides weights; None of one without order, as in a kernel."""
+    return None if item.swaps else sum(each.place >= 0 or each.is_input for each in item.sources)
 
 
 _ANCHORED: Final = 0.25

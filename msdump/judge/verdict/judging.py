@@ -6,7 +6,7 @@ Rows and table have no state: ``propagate`` finds limits and verdicts of tensors
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +25,7 @@ from msdump.judge.verdict.evidence import (
     joined,
     largest_distance,
 )
-from msdump.judge.verdict.limits import VALUE_SHAPED, Limits
+from msdump.judge.verdict.limits import VALUE_SHAPED, Limits, kind
 from msdump.judge.verdict.propagation import BY_CHANCE, Operator, elements, propagate
 from msdump.judge.verdict.scales import wrong_scales
 from msdump.read import SourceKind
@@ -83,8 +83,9 @@ def _wired(operator: Operator) -> str | None:
 
 
 def _attribute(operator: Operator) -> str | None:
-    """It has another attribute, and outputs differ."""
-    return operator.told(FactKind.ATTRIBUTE)
+    """It has another attribute, and outputs differ by more than its inputs explain."""
+    is_inherited = bool(operator.bad_inputs) and operator.is_explained
+    return None if is_inherited else operator.told(FactKind.ATTRIBUTE)
 
 
 def _declared(operator: Operator) -> str | None:
@@ -117,9 +118,17 @@ def _dtype(operator: Operator) -> str | None:
     return _unfit(operator)
 
 
+def _rearranged(operator: Operator) -> str | None:
+    """It reads other weights or values than golden's, and the values behind it agree."""
+    row = operator.row
+    is_other = operator.wrong_weight or row.wrong_weights or row.wiring or row.replaces
+    return "the values behind it agree" if operator.is_held and is_other else None
+
+
 def _not_the_models(operator: Operator) -> str | None:
     """It reads a weight that is not the model's, and not golden's."""
-    same = {each.slot for each in operator.row.inputs if each.error is not None and each.error.is_same}
+    inputs = operator.row.inputs
+    same = {each.slot for each in inputs if (each.error and each.error.is_same) or operator.is_harmless(each)}
     wrong = {slot: name for slot, name in operator.row.wrong_weights.items() if slot not in same}
     told = ", ".join(f"input {slot} {name}" for slot, name in wrong.items())
     return f"{told}: not the model's weight" if told else None
@@ -482,6 +491,7 @@ CONDITIONS: Final[tuple[tuple[Verdict, Callable[[Operator], str | None]], ...]] 
     (Verdict.EXTRA, _extra),
     (Verdict.REPLACED, _replaced),
     (Verdict.UNCHECKED, _unpaired),
+    (Verdict.HEALED, _rearranged),
     (Verdict.WEIGHT, _not_the_models),
     (Verdict.OWN, _wired),
     (Verdict.UNREADABLE, _lost),
@@ -583,7 +593,8 @@ def judge(
         is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
     """
     operators = [*propagate(rows, limits, is_continued=is_continued)]
-    found, absent = with_facts(operators, facts, place_of, nodes, outputs_differ=outputs_differ)
+    lasting, held = _lasting(operators)
+    found, absent = with_facts(operators, lasting, facts, place_of, nodes, outputs_differ=outputs_differ)
     scales = {
         place: each.row.scale
         for place, each in enumerate(operators)
@@ -597,6 +608,7 @@ def judge(
             operator,
             wrong_scale="" if has_accused else wrong.get(place, ""),
             is_one_arithmetic=is_one_arithmetic,
+            is_held=place in held,
         )
         findings += [*absent.get(place, ()), verdict_of(told)]
         has_accused |= findings[-1].is_accused
@@ -605,13 +617,14 @@ def judge(
 
 def with_facts(
     operators: Sequence[Operator],
+    lasting: Collection[int],
     facts: Iterable[Fact],
     place_of: Callable[[Fact], OperatorPlace],
     nodes: Mapping[str, str],
     *,
     outputs_differ: bool,
 ) -> tuple[list[Operator], dict[int, list[Finding]]]:
-    """Return operators with the differences of the graphs that outputs show, and missing ones by place.
+    """Return operators with the differences of the graphs that lasting outputs show; missing ones by place.
 
     A missing operator, or one without a row, comes before the first operator that shows it.
     """
@@ -624,7 +637,11 @@ def with_facts(
         for source in each.row.reads:  # a value that a branch or a loop hands on to its body
             if source.kind is SourceKind.ABSENT and source.name:
                 inside.setdefault(source.name, []).append(place)
-    differing = [place for place, each in enumerate(operators) if each.bad_outputs and not each.is_chance]
+    differing = [
+        place
+        for place, each in enumerate(operators)
+        if each.bad_outputs and not each.is_chance and place in lasting
+    ]
     returned = outputs_differ or any(
         each.is_bad and each.slot in operators[place].row.returned
         for place in differing
@@ -649,6 +666,30 @@ def with_facts(
             excuse = f"the earlier operator {fact.operator} {_WORDS[fact.kind]}"
             found[place] = replace(found[place], excuse=excuse)
     return found, absent
+
+
+def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
+    """Return the places of operators with differences that last, and of ones that lead to equal real numbers.
+
+    Where the values around a region agree, it computes the same in another way.
+    """
+    readers: dict[str, list[int]] = {}
+    for place, each in enumerate(operators):
+        for source in each.row.reads:
+            if source.kind is SourceKind.OPERATOR:
+                readers.setdefault(source.name, []).append(place)
+    lasting, held = set[int](), set[int]()
+    for place, each in reversed([*enumerate(operators)]):
+        if each.outputs and all(kind(out.dtype) == "float" and not out.is_bad for out in each.outputs):
+            continue
+        behind = readers.get(each.row.place.shown_name, [])
+        # graphs skip casts: the reader of one reads what it casts
+        is_end = bool(each.row.returned) or (not behind and bool(each.bad_outputs))
+        if is_end or not lasting.isdisjoint(behind):
+            lasting.add(place)
+        elif behind:
+            held.add(place)
+    return lasting, held
 
 
 _ABSENT: Final = {

@@ -59,6 +59,10 @@ _ARGUMENTS: Final = frozenset({"bool", "int32", "int64"})
 """Types of arguments that are inputs of MindSpore's operators."""
 
 
+_FOLDED: Final = 2.0**-22
+"""Largest difference of weights beside the largest element that computing them in another order explains."""
+
+
 class Before(NamedTuple):
     """The operators before one, in a run of the network.
 
@@ -98,6 +102,7 @@ class Operator:
         wrong_scale: Sentence on a scale that does not fit the tensor; "" for none.
         is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
         coarsest: The coarsest type that rounded a tensor so far.
+        is_held: Whether its outputs differ or were not compared, and all that reads them agrees.
     """
 
     row: Finding
@@ -110,6 +115,7 @@ class Operator:
     wrong_scale: str = ""
     is_one_arithmetic: bool = False
     coarsest: str = ""
+    is_held: bool = False
 
     def told(self, kind: FactKind) -> str | None:
         """Return a difference of the graphs of a kind in words, None without any."""
@@ -215,18 +221,28 @@ class Operator:
         """The first weight that differs: in bits, but in training beyond its limit."""
         for each in self.inputs:
             error, source = each.error, self.row.source(each.slot)
+            if self.is_harmless(each):
+                continue
             if each.verdict in {TensorVerdict.SHAPE, TensorVerdict.DTYPE} and each.is_weight:
                 if source.kind is SourceKind.WEIGHT:
                     return each
-            # flags and scalar arguments have several values of one meaning, such as an end beyond a tensor's
-            elif each.dtype in _ARGUMENTS and self.outputs and not (self.bad_outputs or self.row.own):
-                continue
             elif (each.is_weight or each.is_folded) and error is not None:
                 is_mask = bool(error.masked) and not (error.largest or error.misplaced)
                 is_same = error.is_same or each.is_rounded or each.is_folded or is_mask
                 if each.is_bad or not (is_same or self.row.is_state):
                     return each
         return None
+
+    def is_harmless(self, weight: TensorEvidence) -> bool:
+        """Return whether a weight is golden's in effect: outputs agree, and it is an argument, or rounding.
+
+        Arguments have several values of one meaning, as an end beyond a tensor's; folding in another order
+        rounds otherwise.
+        """
+        error = weight.error
+        is_rounding = error is not None and not error.misplaced and error.scaled <= _FOLDED
+        is_agreed = bool(self.outputs) and not self.bad_outputs and self.own is None
+        return is_agreed and (weight.dtype in _ARGUMENTS or (is_rounding and not error.changed))
 
     @cached_property
     def is_chance(self) -> bool:

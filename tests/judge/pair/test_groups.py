@@ -89,3 +89,49 @@ def test_operators_are_compared_with_the_ones_that_do_their_work(tmp_path, group
         models.append(parsed(f"g (float[1,4,8,8] x) => (float[] y) {text}", **read))
 
     assert (0, []) == judged(tmp_path, *models, road, x=X)[:2]
+
+
+FRAME = """g (float[2,3,4] x) => (float[{}] y)
+    {{ p = MatMul(x, v) s = Softmax(p) a = Tanh(s) {} e = Sigmoid(m) f = Abs(e) y = Sqrt(f) }}"""
+FORMS = {  # shape of the output, and two ways to compute m from a
+    "joined axes": (
+        *("2,3,4", "r = Reshape(a, rows) g = Gemm(r, w, b) m = Reshape(g, apart)"),
+        "g = MatMul(a, w) m = Add(g, b)",
+    ),
+    "axes in another form": ("2,12", "m = Reshape(a, two)", "m = Reshape<allowzero = 1>(a, flat)"),
+    "fewer axes": ("1,1,2,3,4", "m = Unsqueeze(a, both)", "q = Unsqueeze(a, first) m = Unsqueeze(q, second)"),
+    "a sum with zeros": ("2,3,4", "m = MatMul(a, w)", "g = MatMul(a, w) m = Add(g, zeros)"),
+    "a Transpose behind": (
+        *("3,2,4", "n = Neg(a) t = Transpose<perm = [1, 0, 2]>(n) m = MatMul(t, w)"),
+        "t = Transpose<perm = [1, 0, 2]>(a) n = Neg(t) m = MatMul(n, w)",
+    ),
+    "a rounded weight": ("2,3,4", "m = MatMul(a, rounded)", "m = MatMul(a, w)"),
+}
+V, W = RANDOM.standard_normal((2, 4, 4)).astype(np.float32)
+READ = {"v": V, "w": W, "rounded": np.nextafter(W, np.float32(9)), "b": W[0], "zeros": np.zeros(4, "f4")}
+READ |= {"rows": [6, 4], "apart": [2, 3, 4], "two": [2, -1], "flat": [2, 12]}
+READ |= {"both": [0, 1], "first": [0], "second": [1]}
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+@pytest.mark.parametrize(("shape", "one", "two"), FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("road", ROADS)
+def test_forms_of_one_network_agree(shape, one, two, is_turned, road, tmp_path):
+    """Where the values around operators agree, other operators, shapes and arguments are no fault."""
+    x = RANDOM.standard_normal((2, 3, 4)).astype(np.float32)
+    models = [
+        parsed(
+            FRAME.format(shape, each),
+            **{
+                name: np.asarray(array)
+                for name, array in READ.items()
+                if re.search(rf"\b{name}\b", f"v {each}")
+            },
+        )
+        for each in (one, two)[:: -1 if is_turned else 1]
+    ]
+
+    code, accused, told = judged(tmp_path, *models, road, x=x)
+
+    assert (0, []) == (code, accused)
+    assert [] == [each for each in told["operators"] if each["verdict"] in {"missing", "extra"}]

@@ -43,7 +43,8 @@ PAIRS = {
     "other_scalar": (np.float32(3), np.float32(-3), "differs"),
     "empty": (np.empty((0, 3), "f4"), np.empty((0, 3), "f4"), "equal"),
     "size": (SHORT, SHORT[:3], "shape"),
-    "shape": (SHORT, SHORT.reshape(2, 3), "shape"),
+    "shape": (SHORT.reshape(3, 2), SHORT.reshape(2, 3), "shape"),
+    "joined_axes": (SHORT, SHORT.reshape(2, 3), "equal"),
     "ones": (SHORT.reshape(1, 6), SHORT, "equal"),
     "types": (SHORT.astype("f2"), SHORT, "agrees"),
 }
