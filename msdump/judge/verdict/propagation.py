@@ -240,9 +240,9 @@ class Operator:
         rounds otherwise.
         """
         error = weight.error
-        is_rounding = error is not None and not error.misplaced and error.scaled <= _FOLDED
+        is_other = error is None or bool(error.misplaced or error.changed) or error.scaled > _FOLDED
         is_agreed = bool(self.outputs) and not self.bad_outputs and self.own is None
-        return is_agreed and (weight.dtype in _ARGUMENTS or (is_rounding and not error.changed))
+        return is_agreed and (weight.dtype in _ARGUMENTS or not is_other)
 
     @cached_property
     def is_chance(self) -> bool:
