@@ -680,7 +680,7 @@ def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
                 readers.setdefault(source.name, []).append(place)
     lasting, held = set[int](), set[int]()
     for place, each in reversed([*enumerate(operators)]):
-        if each.outputs and all(kind(out.dtype) == "float" and not out.is_bad for out in each.outputs):
+        if each.outputs and all(map(_is_number_that_agrees, each.outputs)):
             continue
         behind = readers.get(each.row.place.shown_name, [])
         # graphs skip casts: the reader of one reads what it casts
@@ -690,6 +690,12 @@ def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
         elif behind:
             held.add(place)
     return lasting, held
+
+
+def _is_number_that_agrees(output: TensorEvidence) -> bool:
+    """Return whether an output holds real numbers that agree by more than a limit of noise."""
+    is_noise = output.is_noise or math.isinf(output.limit or 0.0)
+    return kind(output.dtype) == "float" and not (output.is_bad or is_noise)
 
 
 _ABSENT: Final = {
