@@ -125,13 +125,6 @@ class _Side:
             for source in each.inputs
             if source.kind is SourceKind.WEIGHT
         } - {None}
-        self._fixed: set[str] = set()
-        for each in operators:
-            known = (
-                self.is_fixed(source) or source.kind is SourceKind.ABSENT for source in each.element_inputs
-            )
-            if all(known):
-                self._fixed.add(each.full_name)
         self._fused = {name for each in operators if len(each.onnx_names) > 1 for name in each.onnx_names}
 
     def operator(self, source: ValueSource) -> GraphOperator | None:
@@ -200,7 +193,8 @@ class _Side:
 
     def is_fixed(self, source: ValueSource) -> bool:
         """Return whether a value is constant over all runs, so that compilation may have folded it."""
-        return source.kind in FIXED or (source.kind is SourceKind.OPERATOR and source.name in self._fixed)
+        is_written = source.kind is SourceKind.OPERATOR
+        return source.kind in FIXED or (is_written and self.graph.is_fixed(source.name))
 
     def lacks(self, beside: _Side, source: ValueSource, own: ValueSource) -> bool:
         """Return whether the other side's value (``source``) comes from an operator that this side lacks.

@@ -6,7 +6,7 @@ import enum
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import attrgetter
@@ -218,18 +218,26 @@ class OperatorGraph:
 
         An operator that only reads a shape does: a network is compiled for the shapes of its inputs.
         """
-        ahead, seen = [name], {name}
+        operator = self.find(name)
+        return operator is not None and operator.full_name not in self._varying
+
+    @cached_property
+    def _varying(self) -> Collection[str]:
+        """Full names of the operators that read elements of an input, or of each other."""
+        varying: set[str] = set()
+
+        def varies(source: ValueSource) -> bool:
+            if source.kind is SourceKind.OPERATOR:
+                return source.name in varying or source.name not in self.operators
+            return source.kind not in {*FIXED, SourceKind.ABSENT}
+
+        ahead = [*self.operators]
         while ahead:
-            operator = self.find(ahead.pop())
-            if operator is None:
-                return False
-            for source in operator.element_inputs:
-                if source.kind is SourceKind.OPERATOR:
-                    ahead += [source.name] * (source.name not in seen)
-                    seen.add(source.name)
-                elif source.kind not in {*FIXED, SourceKind.ABSENT}:
-                    return False
-        return True
+            name = ahead.pop()
+            if name not in varying and any(map(varies, self.operators[name].element_inputs)):
+                varying.add(name)
+                ahead += (reader for reader, _ in self._readers.get(name, ()))
+        return varying
 
     def inputs_from(self, full_name: str) -> tuple[GraphOperator, ...]:
         """Return the operators that an operator reads, in the order of its inputs."""

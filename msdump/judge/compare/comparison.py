@@ -238,7 +238,7 @@ class DumpComparison:
             if not self.graph:  # with one, fused operators would seem missing
                 missing = missing_operators(folder)
                 report.missing += map(folder.missing_place, missing)
-                report.unreturned += map(folder.missing_place, filter(folder.is_golden_output, missing))
+                report.unreturned += map(folder.missing_place, filter(folder.is_unreturned, missing))
                 report.unasked += map(folder.missing_place, unasked_operators(folder))
                 report.unread_graphs |= dict.fromkeys(folder.unread_graphs)
             report.alone += (
@@ -363,7 +363,9 @@ class _Run:
             limits, self._report.widened = limits.of_bits(*min(bits))
         coarsest = coarsest_type(evidence, limits)
         others = [
-            judge_tensor(each, limits, coarsest) for folder in folders for each in folder.other_results()
+            judge_tensor(each, limits, coarsest)
+            for folder in folders
+            for each in folder.other_results.values()
         ]
         judged = judge(
             evidence,

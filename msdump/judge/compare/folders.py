@@ -482,8 +482,10 @@ class ComparedFolder:
         """The outputs of operators that the examined network returns."""
         return self.mine.returned(self._casts[0])
 
-    def other_results(self) -> Iterator[TensorEvidence]:
-        """Yield outputs of the network that another operator writes in golden, beside golden's outputs."""
+    @cached_property
+    def other_results(self) -> Mapping[str, TensorEvidence]:
+        """Outputs of the network that another operator writes in golden, by golden's operator."""
+        found = {}
         own, other = self.returned, self.theirs.returned(self._casts[1])
         for mine, golden in zip(own, other, strict=True) if len(own) == len(other) else ():
             key = IO.OUTPUT, mine.slot
@@ -500,7 +502,10 @@ class ComparedFolder:
                 continue
             dtype, golden_dtype = (dtypes.from_numpy(each.dtype).name for each in arrays)
             error = measure(*arrays)
-            yield TensorEvidence(*key, arrays[0].shape, dtype, golden_dtype, error, name=mine.name)
+            found[golden.name] = TensorEvidence(
+                *key, arrays[0].shape, dtype, golden_dtype, error, name=mine.name
+            )
+        return found
 
     def is_as_written(self, execution: OperatorExecution, slot: int) -> bool | None:
         """Return whether an input has the elements that its producer wrote, up to rounding to a held type."""
@@ -580,12 +585,12 @@ class ComparedFolder:
         sides, place = self.theirs.expectation.sides, finding.place
         return (sides is None or IO.OUTPUT in sides) and not self.theirs.leaves_out(place, place.name)
 
-    def is_golden_output(self, name: str) -> bool:
-        """Return whether golden's network returns an output of an operator."""
+    def is_unreturned(self, name: str) -> bool:
+        """Return whether golden's network returns an output of an operator that was not compared."""
         operator = self.theirs.operator(name)
-        return operator is not None and any(
-            each.name == operator.full_name for each in self.theirs.returned(self._casts[1])
-        )
+        if operator is None or operator.full_name in self.other_results:
+            return False
+        return any(each.name == operator.full_name for each in self.theirs.returned(self._casts[1]))
 
     def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
         place = self.mine.place(

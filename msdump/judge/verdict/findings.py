@@ -78,7 +78,7 @@ class Report:
         inputs: Names of the network's inputs that differ.
         outputs: The outputs of the network, of each run.
         facts: Differences of the two graphs.
-        unreturned: Missing golden operators with outputs that golden's network returns.
+        unreturned: Missing golden operators with outputs of golden's network that were not compared.
         is_strict: Whether inner tensors count beside the outputs of the network.
         networks: Sentences on directories, or models, of two networks, which were not compared.
         stops: Errors that ended runs.
