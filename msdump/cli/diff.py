@@ -171,6 +171,13 @@ _variants: Final = sections.Section("Variants")
 @options.dimensions
 @sections.inputs("--steps", type=click.IntRange(min=1), default=1, help="Number of runs of each side.")
 @sections.inputs("--train", is_flag=True, help="Run training steps, all on the inputs of step 0.")
+@sections.search(
+    "--replace",
+    "replaced",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Take the module's value as an output of OPERATOR, or of OPERATOR:NUMBER. (repeatable)",
+)
 @verdicts.limits
 @sections.search(
     "--bisect", "bisects", is_flag=True, help="Find the smallest part of MODEL that explains the difference."
@@ -190,6 +197,7 @@ def command(
     dimensions: dict[str, int],
     steps: int,
     train: bool,
+    replaced: tuple[str, ...],
     limits: Limits,
     view: ComparisonView,
     bisects: bool,
@@ -226,6 +234,7 @@ def command(
     if files and (seed is not None or dimensions):
         raise click.UsageError("--inputs excludes --seed and --dim (for made-up inputs)")
     is_torch = golden.startswith(PREFIX)
+    _refuse(bool(replaced) and not is_torch, "--replace needs --golden torch:")
     _refuse(is_torch and bool(other or train or bisects or bound is not None), _ALONE)
     default = "Ascend" if other is None and not is_torch else "float32"
     sides = models.parse(mine or default), models.parse("float32" if is_torch else golden)
@@ -251,21 +260,17 @@ def command(
     draws = None if runs_on_gpu else seed or 0
     comparison: LockstepComparison
     if is_torch:
+        graph = mindspore.load_graph(model, draws, _device(sides))
         source = load_source(golden.removeprefix(PREFIX))
         graph = mindspore.load_graph(model, draws, _device(sides))
-        given = source.named_inputs(graph) if not files else None
-        fed = (
-            _feeds(graph, files, dimensions, seed or 0, steps, trains=False)
-            if given is None
-            else [bind_inputs(graph, (), given)] * steps
-        )
-        comparison = torch_comparison(graph, sides[0], golden_of(source, graph, fed[0]), limits)
+        given = None if files else source.named_inputs(graph)
+        fed = _feeds(graph, files, dimensions, seed or 0, steps, trains=False, given=given)
+        comparison = torch_comparison(graph, sides[0], golden_of(source, graph, fed[0]), limits, replaced)
     else:
         comparison = _comparison(model, other, sides, limits, draws, trains=train)
         if other is not None and not is_limited:
             comparison.limits = _widened(comparison)
         fed = _feeds(comparison.mine.model, files, dimensions, seed or 0, steps, trains=train)
-    messages.say_each("warning", comparison.report.networks)
     mark_started(lambda: bool(comparison.report.findings))
     seconds, is_whole = _run(comparison, fed)
     if comparison.report.findings and not documents.wanted():
@@ -336,10 +341,17 @@ def _device(sides: tuple[Variant, Variant]) -> DeviceTarget:
 
 
 def _feeds(
-    graph: Graph, files: tuple[str, ...], sizes: dict[str, int], seed: int, steps: int, *, trains: bool
+    graph: Graph,
+    files: tuple[str, ...],
+    sizes: dict[str, int],
+    seed: int,
+    steps: int,
+    *,
+    trains: bool,
+    given: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the inputs of all runs: each file, or made-up inputs, once a step; training has one batch."""
-    read = [inputs.from_file(graph, path) for path in files]
+    """Return the inputs of all runs: given, of each file, or made up, once a step; training has one batch."""
+    read = [given] if given else [inputs.from_file(graph, path) for path in files]
     made_up = () if read else inputs.recipes_of(graph, sizes)
     return [
         bind_inputs(graph, (), arrays)
@@ -349,8 +361,9 @@ def _feeds(
 
 
 def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[float, bool]:
-    """Run both sides on all inputs; return the seconds, and whether they ran to the end."""
-    started, is_whole = time.perf_counter(), True
+    """Run both sides on all inputs, with warnings; return the seconds, and whether they ran to the end."""
+    started, is_whole, known = time.perf_counter(), True, len(comparison.report.networks)
+    messages.say_each("warning", comparison.report.networks)
     operators = sum(not node.is_added for node in comparison.mine.graph.operators)
     try:
         with messages.bar("operators", operators * len(fed)) as advance:
@@ -361,6 +374,7 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
                     break
     except KeyboardInterrupt:
         is_whole = False
+    messages.say_each("warning", comparison.report.networks[known:])
     return time.perf_counter() - started, is_whole
 
 

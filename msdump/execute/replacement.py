@@ -29,6 +29,11 @@ class Replaceable:
         """
         self._graph = graph if device is None else device.graph
         self._device = device
+        self._nodes = {node.operator.full_name: node for inner in self._graph.walk() for node in inner.nodes}
+        self._names = {
+            full_name: {node.name, *(n for part in node.parts for n in (part.name, part.operator.full_name))}
+            for full_name, node in self._nodes.items()
+        }
 
     def find(self, name: str) -> tuple[int, int]:
         """Return the position of an operator and the number of its output, for OPERATOR or OPERATOR:NUMBER.
@@ -36,12 +41,7 @@ class Replaceable:
         Raises:
             InputError: No operator or several have the name, or the output cannot be replaced.
         """
-        graph = self._graph
-        nodes = {node.operator.full_name: node for inner in graph.walk() for node in inner.nodes}
-        known = {
-            full_name: {node.name, *(n for part in node.parts for n in (part.name, part.operator.full_name))}
-            for full_name, node in nodes.items()
-        }
+        graph, nodes, known = self._graph, self._nodes, self._names
         found, asked, slot = find_operators(name, known), name, 0
         head, _, number = name.rpartition(":")
         if not found and head and number.isdecimal():

@@ -67,7 +67,7 @@ _NOWHERE: Final = "_empty_nn_module_stack_from_metadata_hook"  # torch's module 
 _PARSING: Final = new_lock()
 """Python 3.11's parser counts its depth for all threads together: two at once raise SystemError at times."""
 _LINE_END: Final = re.compile(r"[\r\n]")  # execution-order files have a full name in each line
-_FRAME: Final = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
+_FRAME: Final = re.compile(r'File "(?P<file>[^"\n<][^"\n]*)", line (?P<line>\d+)[^\n]*\n(?P<code>[^\n]*)')
 
 
 def name_nodes(graph: onnx.GraphProto, seen: set[str] | None = None) -> None:

@@ -124,7 +124,7 @@ def tell(report: Report) -> str:
     said = stopped
     if bad and not stopped:
         limit = _limit(next(iter(bad.values())))
-        said = f"{_first_of([*map(_apart, bad.values())])}{f' ({limit})' if limit else ''}"
+        said = f"{first_of([*map(_apart, bad.values())])}{f' ({limit})' if limit else ''}"
     elif compared and not stopped:
         worst = max(compared, key=lambda each: each.distance)
         error = f"error {worst.distance:.2g}" if worst.distance else "no error"
@@ -158,7 +158,7 @@ def _beside(report: Report) -> str:
 
 def _tell_stops(stops: Sequence[Stop]) -> str:
     sides = [*dict.fromkeys(each.side for each in stops)]
-    operators = _first_of([*dict.fromkeys(each.operator for each in stops if each.operator)])
+    operators = first_of([*dict.fromkeys(each.operator for each in stops if each.operator)])
     who = "both sides" if len(sides) > 1 else "".join(sides)
     return f"{who} stopped{f' at {operators}' if operators else ''}" if stops else ""
 
@@ -181,10 +181,10 @@ def _output(output: TensorEvidence) -> str:
     return f"output {output.name or output.slot}"
 
 
-def _first_of(texts: Sequence[str]) -> str:
+def first_of(texts: Sequence[str]) -> str:
     """Return the first texts, and how many more there are.
 
-    >>> _first_of("abcde")
+    >>> first_of("abcde")
     'a, b, c and 2 more'
     """
     more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
@@ -214,7 +214,7 @@ def meaning(report: Report) -> str:
     if report.stops:
         return "; ".join(dict.fromkeys(each.error for each in report.stops))
     if report.inputs:
-        names = _first_of(report.inputs)
+        names = first_of(report.inputs)
         is_one = len(report.inputs) == 1
         return f"the network's input {names} differs" if is_one else f"the network's inputs {names} differ"
     if report.uneven and report.verdict is Verdict.UNCHECKED:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from msdump.judge.torch.functions import Functions, rounding
 from msdump.judge.torch.pairing import Cone, call_name
 from msdump.judge.verdict import TensorEvidence, joined
 from msdump.record import IO
+
+_MOST_SHOWN: Final = 6  # operators or calls in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,13 @@ def find_cause(
     trial, module = _Trial(functions, cone, output, values, golden), functions.module
     nodes, calls, target = trial.nodes, trial.calls, trial.target
     at, notes, lacking, extra = nodes[-1], list[str](), "", list[Node]()
-    weights = [*trial.wrong_weights()]
-    if weights:
+    weights = [*trial.wrong_weights()] if functions.has_names else []
+    if trained := [module.training[each] for each in calls if each in module.training]:
+        notes.append(f"the module is in train mode: {', '.join(trained)}")
+        weights = []
+    elif not functions.has_names:
+        notes.append("no value before has a name of the module: it may be another network")
+    elif weights:
         wrong = {each.name for _, each in weights}
         at = next((node for node in nodes if not wrong.isdisjoint(reads(node))), at)
         notes += [_constant_text(functions, each.name, name) for name, each in weights]
@@ -76,17 +83,16 @@ def find_cause(
         named = ", ".join(f"{node.name} ({node.op_type})" for node in extra)
         notes.append(f"{named}: extra, no call of the module")
     call, line = module.call(target), functions.places.of(at).source
-    kinds = " + ".join(_call_text(node) for node in nodes if not node.is_added)
+    kinds = _last_of([_call_text(node) for node in nodes if not node.is_added], " + ")
     where = f" ({call.source})" * (call.source not in ("", line))
     notes.append(f"golden's {module.described(target)}{where}, here {kinds}")
-    for each in map(module.call, calls[:-1]):
-        notes.append(f"the file has no value of {each}" + f" ({each.source})" * bool(each.source))
+    lost = (module.call(each) for each in calls[:-1])
+    absent = [f"{each}" + f" ({each.source})" * bool(each.source) for each in lost]
+    notes += [f"the file has no value of {_last_of(absent, ', ')}"] if absent else []
     if weights:  # other operators that read it, or a constant of the same buffer, are right
         buffers = frozenset[str]().union(*(module.sources(name) for name, _ in weights))
         names = buffers.union(each.name for _, each in weights)
-        within = buffers.union(
-            name for node in nodes for name in reads(node) if name in functions.graph.weights
-        )
+        within = buffers.union(functions.weights(nodes))
     else:
         makers = {module.call(each).maker for each in calls}
         within = frozenset({*(node.name for node in nodes), *calls, *makers})
@@ -159,9 +165,7 @@ class _Trial:
         A weight is the parameter with the same elements, possibly transposed. Where one weight and one
         parameter of a number of elements have no partner, the weight is wrong.
         """
-        module, weights = self._functions.module, self._functions.graph.weights
-        held = {name: weights[name] for node in self.nodes for name in reads(node) if name in weights}
-        held = {name: array for name, array in held.items() if array.dtype.kind == "f" and array.size > 1}
+        module, held = self._functions.module, self._functions.weights(self.nodes)
         constants = (each for call in self.calls for each in module.reads(call) if each not in module.varying)
         folded = dict(each for call in self.calls for each in module.folded(call, self.calls).items())
         wanted = folded or {
@@ -174,15 +178,16 @@ class _Trial:
                 del held[name], wanted[same]
         for name, array in held.items():
             alike = [each for each in wanted if wanted[each].size == array.size]
-            if len(alike) == 1:
-                other = wanted[alike[0]]
+            if name in alike or len(alike) == 1:
+                partner = name if name in alike else alike[0]
+                other = wanted[partner]
                 forms = [form for form in _forms(other) if form.shape == array.shape]
                 gaps = [float(np.sum(np.abs(form - array))) for form in forms]
                 nearest = forms[gaps.index(min(gaps))] if forms else other.reshape(array.shape)
                 shaped = np.ascontiguousarray(nearest)
                 evidence = compare_arrays((IO.INPUT, 0, name), array, shaped, self._functions.limits, {})
                 places = errors.places_text(array, shaped)
-                yield alike[0], replace(evidence, is_weight=True, places=places)
+                yield partner, replace(evidence, is_weight=True, places=places)
 
     def transposed_weight(self) -> str:
         """Return a square weight that gives golden's value when it is transposed, "" if none does."""
@@ -238,6 +243,12 @@ def _constant_text(functions: Functions, name: str, golden: str) -> str:
     if count > 1:
         words.append(f"{count} operators read {name}")
     return joined(*words)
+
+
+def _last_of(texts: Sequence[str], between: str) -> str:
+    """Return the last texts, the ones nearest to the result, and how many more there are."""
+    more = len(texts) - _MOST_SHOWN
+    return between.join([*texts[-_MOST_SHOWN:], *([f"{more} more before"] if more > 0 else [])])
 
 
 def _between(nodes: Sequence[Node], output: str, stops: Collection[str]) -> list[Node]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.device import numpy_cast
-from msdump.errors import MsdumpError
-from msdump.execute import WeightCopies, bind_inputs, is_repeatable
+from msdump.errors import InputError, MsdumpError, plural
+from msdump.execute import Replaceable, WeightCopies, bind_inputs, is_repeatable
 from msdump.graph import Graph, Node, loader, reads
 from msdump.judge import answer, errors
 from msdump.judge.diff import (
@@ -27,10 +27,11 @@ from msdump.judge.diff import (
 )
 from msdump.judge.torch.cause import Cause, find_cause, like
 from msdump.judge.torch.functions import Functions, quantised
-from msdump.judge.torch.golden import PREFIX, Call, Source, TorchGolden, export
+from msdump.judge.torch.golden import PREFIX, Call, Source, TorchGolden, export, trained
 from msdump.judge.torch.hooks import HookedModule, golden_of
 from msdump.judge.torch.pairing import Cone
 from msdump.judge.verdict import (
+    BY_CHANCE,
     Finding,
     Limits,
     OperatorPlace,
@@ -54,9 +55,11 @@ class TorchComparison(LockstepComparison):
 
     Attributes:
         module: The module.
+        replaced: Names of values that golden's values replace in the file's run.
     """
 
     module: TorchGolden = field(kw_only=True)
+    replaced: set[str] = field(default_factory=set, kw_only=True)
 
     def run(
         self,
@@ -80,7 +83,8 @@ class TorchComparison(LockstepComparison):
     def __str__(self) -> str:
         """Return the verdict, the operators at fault and the next step, as ``msdump diff`` prints them."""
         compared = answer.Compared(self.mine.model.source, self.mine.variant.text, (), has_rerun=True)
-        return "\n".join(answer.summary_lines(self.report, compared))
+        warnings = (f"warning: {each}" for each in self.report.networks)
+        return "\n".join((*warnings, *answer.summary_lines(self.report, compared)))
 
     @functools.cached_property
     def functions(self) -> Functions:
@@ -109,6 +113,7 @@ class _Run:
         self._known: dict[str, TensorEvidence] = {}
         self._sources: dict[str, ValueSource] = {}
         self._rows: list[tuple[Finding, Cause | None]] = []
+        self._right = set[str]()  # weights of functions that are right
         self._named: dict[str, str] = {}  # names of causes, and the accused operator
         last, last_golden = dict[str, int](), dict[str, int]()  # the last operators that need a value
         for position, node in enumerate(self._graph.nodes):
@@ -142,8 +147,16 @@ class _Run:
         both, rows = self._both, [row for row, _ in self._rows]
         found = judge(rows, both.limits)
         for (_, cause), finding in zip(self._rows, found, strict=True):
-            for each in self._explained(finding, cause) if finding.is_accused and cause else (finding,):
+            note = finding.note.replace(BY_CHANCE, "random numbers")  # no seed gives both sides the same
+            known = replace(finding, note=note)
+            for each in self._explained(known, cause) if known.is_accused and cause else (known,):
                 both.report.add(each)
+        wrong = dict.fromkeys(each.name for _, cause in self._rows if cause for each in cause.weights)
+        if len(wrong) > max(1, len(self._right - wrong.keys())):
+            share = f"{len(wrong)} of {plural(len(self._right | wrong.keys()), 'tensor')}"
+            self._say(
+                f"the file has other weights than the module: {share} differ, such as {next(iter(wrong))}"
+            )
         coarsest = coarsest_type(rows, both.limits)
         for value in self._graph.outputs:
             own = self._own.get(value.name)
@@ -170,6 +183,9 @@ class _Run:
     def _run(self, node: Node) -> None:
         position = len(self._graph.nodes) - len(self._waiting) - 1
         results, own = self._again(node)
+        for slot, name in enumerate(node.outputs):
+            if name in self._both.replaced and (golden := self._golden_of(name, own[slot])) is not None:
+                own[slot] = results[slot] = self._own[name] = like(golden, own[slot])
         if not node.is_added:
             self._judge(node, results, own)
             self._advance()
@@ -206,27 +222,42 @@ class _Run:
             else:
                 wrong = wrong or name
         golden_name = next((self._partners[name] for name in node.outputs if name in self._known), "")
-        cause = None
-        if wrong:
+        call, cause = self._both.module.call(golden_name) if golden_name else Call(), None
+        is_random = bool(wrong) and call.is_random and not self._is_repeated(golden_name)
+        if is_random:
+            own_errors.clear()
+            self._say(f"{call.target} draws random numbers, other ones than the file's: it is not compared")
+        if own_errors and not wrong:
+            self._right |= self._functions.weights(cone.nodes).keys()
+        if wrong and not is_random:
             values = {**self._fed, **dict(zip(node.outputs, results, strict=True))}
             cause = find_cause(self._functions, cone, wrong, values, self._golden)
         inputs = [*self._inputs(cone), *(cause.weights if cause else ())]
         sources = (
             self._sources.get(each.name, ValueSource(_GIVEN[each.is_weight], each.name)) for each in inputs
         )
-        call = self._both.module.call(golden_name) if golden_name else Call()
         row = Finding(
             place if place.source else replace(place, source=call.source),
             tensors=(*(replace(each, slot=slot) for slot, each in enumerate(inputs)), *outputs),
             reads=tuple(sources),
             own=tuple(own_errors),
             propagated=max(propagated, default=None),
-            is_random=call.is_random or not all(is_repeatable(each) for each in cone.nodes),
+            is_random=is_random or not all(is_repeatable(each) for each in cone.nodes),
             returned=frozenset(each.slot for each in outputs if each.name in self._results),
             is_masking=place.full_name in self._both.places.masking,
             note="" if outputs else "the module has no value of its name",
         )
         self._rows.append((row, cause))
+
+    def _is_repeated(self, name: str) -> bool:
+        """Return whether golden's call of the same values has the same result again."""
+        others = {other: array for other, array in self._golden.items() if other != name}
+        again = self._both.module.again(name, others)
+        return again is not None and errors.measure(again, self._golden[name]).is_same
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._both.report.networks:
+            self._both.report.networks.append(sentence)
 
     def _again(self, node: Node) -> tuple[list[Any], list[Any]]:
         """Run an operator on golden's values and on the file's; return the outputs of both runs."""
@@ -289,7 +320,9 @@ class _Run:
         self._named |= dict.fromkeys(cause.names, at.shown_name)
 
 
-def torch_comparison(graph: Graph, variant: Variant, module: TorchGolden, limits: Limits) -> TorchComparison:
+def torch_comparison(
+    graph: Graph, variant: Variant, module: TorchGolden, limits: Limits, replaced: Iterable[str] = ()
+) -> TorchComparison:
     """Return the comparison of a model with a module; nothing has run.
 
     Args:
@@ -297,6 +330,10 @@ def torch_comparison(graph: Graph, variant: Variant, module: TorchGolden, limits
         variant: Device and arithmetic of the model.
         module: The module.
         limits: The limits of agreement.
+        replaced: Operators, as ``Replaceable.find`` takes them, with golden's values in the place of outputs.
+
+    Raises:
+        InputError: An operator to be replaced is not there, or golden has no value of it.
     """
     mine = make_side(graph, variant, WeightCopies(), trains=False)
     golden = replace(mine, variant=Variant(PREFIX[:-1]), model=replace(mine.model, source=module.title))
@@ -306,11 +343,25 @@ def torch_comparison(graph: Graph, variant: Variant, module: TorchGolden, limits
     if limits.distance is None and allowed:
         limits = replace(limits, distance=allowed, explanation="quantised numbers")
     comparison = TorchComparison(mine, golden, pairing, limits, module=module)
-    if comparison.functions.partners.keys() <= {value.name for value in (*graph.inputs, *graph.outputs)}:
-        comparison.report.networks.append(
+    functions, networks = comparison.functions, comparison.report.networks
+    known = Replaceable(mine.graph, None)
+    for each in replaced:
+        position, slot = known.find(each)
+        name = mine.graph.nodes[position].outputs[slot]
+        if name not in functions.partners:
+            raise InputError(f"{module.title}: replace {each!r}: the module has no value of {name}")
+        comparison.replaced.add(name)
+    if not functions.has_names:
+        networks.append(
             f"no value of {graph.source} has the name of a value of {module.title}: torch.onnx.export names"
-            " them alike with dynamo=True; the outputs alone are compared"
+            " them alike with dynamo=True, so it may be another network; the outputs alone are compared"
         )
+    elif module.training:
+        kinds = answer.first_of([*dict.fromkeys(module.training.values())])
+        networks.append(f"{module.title} is in train mode: {kinds}; call eval() before")
+    elif more := functions.more_calls():
+        mode = "in train mode" if any(map(trained, more)) else f"from another version of {module.title}"
+        networks.append(f"{graph.source} was exported {mode}: {answer.first_of(more)}")
     return comparison
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from msdump.judge.diff import Side, models
 from msdump.judge.rerun import OperatorRunners
 from msdump.judge.torch.golden import TorchGolden
 from msdump.judge.torch.hooks import HookedModule, pair_scopes
-from msdump.judge.torch.pairing import Cone, cones_of, pair_values
+from msdump.judge.torch.pairing import Cone, call_name, call_of, cones_of, pair_values
 from msdump.judge.verdict import FEW_BITS, QUANTISED, Limits, OwnError, coarser
 
 _ROUNDINGS: Final = {"float32": 2.0**-16, "float16": 2.0**-8, "bfloat16": 2.0**-5, "float64": 2.0**-40}
@@ -38,6 +39,7 @@ class Functions:
         partners: Golden's names of the file's values, by the file's names.
         cones: The operators that compute an operator's outputs of golden values, by its name.
         inner: The golden values without a partner between a paired one and the paired ones before it.
+        has_names: Whether inner values of the file have partners.
         has_metadata: Whether the exporter's metadata are still at most operators, so that the ones without
             are added.
     """
@@ -60,16 +62,35 @@ class Functions:
             self.partners = pair_scopes(self.graph, module)
         else:
             self.partners = pair_values(self.graph, module)
+        given = {value.name for value in (*self.graph.inputs, *self.graph.outputs)}
+        inner = {name for node in self.graph.nodes for name in node.outputs} - given
+        self.has_names = not inner or not inner.isdisjoint(self.partners)
         self.cones = cones_of(self.graph, self.partners)
         paired = {*self.partners.values()}
         self.inner = {name: module.border(name, paired)[2] for name in module.names if name in paired}
         nodes = [node for node in self.graph.nodes if not node.is_added]
         self.has_metadata = 2 * sum(bool(node.proto.metadata_props) for node in nodes) > len(nodes)
 
+    def more_calls(self) -> list[str]:
+        """Return the calls of which the exporter wrote more into the file than the module has, in words."""
+        named = {call_name(node): call for node in self.graph.nodes if (call := call_of(node)) is not None}
+        mine = Counter((each.module, each.target) for each in named.values() if "." in each.target)
+        mine -= Counter((each.module, each.target) for each in self.module.calls)
+        more = [
+            f"{path or 'the network'} has {count} {target} more" for (path, target), count in mine.items()
+        ]
+        return more if self.module.calls else []
+
     def outputs(self, node: Node, values: Mapping[str, Any]) -> list[Any]:
         """Run an operator on some values."""
         given = {name: values[name] for name in reads(node) if name in values}
         return [*self._runners.outputs(self.graph, node, given, self._side.computes_in)]
+
+    def weights(self, nodes: Iterable[Node]) -> dict[str, np.ndarray]:
+        """Return the tensors of float weights that operators read."""
+        read = dict.fromkeys(name for node in nodes for name in reads(node))
+        found = {name: self.graph.weights[name] for name in read if name in self.graph.weights}
+        return {name: each for name, each in found.items() if each.dtype.kind == "f" and each.size > 1}
 
     def own_error(self, slot: int, array: np.ndarray, golden: np.ndarray, cone: Cone) -> OwnError:
         """Return the error of a result of golden's inputs, and whether rounding explains it."""

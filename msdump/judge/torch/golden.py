@@ -24,6 +24,12 @@ from msdump.graph import Graph
 PREFIX: Final = "torch:"
 """Begins a golden side that is a module: ``torch:package.module:callable``, ``torch:file.py:name``."""
 
+_TRAINING: Final = {
+    "dropout": "dropout",
+    **dict.fromkeys(("batch_norm", "batchnorm"), "batch statistics"),
+}
+"""Calls that compute something else in train mode, by parts of the names of functions and modules."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -96,14 +102,15 @@ def load_source(text: str) -> Source:
     place, _, name = text.rpartition(":")
     if not place:
         raise InputError(f"{PREFIX}{text}: must be {PREFIX}package.module:callable or {PREFIX}file.py:name")
-    found = _named(place, name, text)
-    if not isinstance(found, torch.nn.Module):
-        if not callable(found):
-            raise InputError(f"{PREFIX}{text}: {name} is neither a module nor a callable that makes one")
-        try:
-            found = found()
-        except Exception as error:
-            raise InputError(f"{PREFIX}{text}: {type(error).__name__}: {error}") from error
+    with contextlib.redirect_stdout(sys.stderr):  # documents of --json are alone on stdout
+        found = _named(place, name, text)
+        if not isinstance(found, torch.nn.Module):
+            if not callable(found):
+                raise InputError(f"{PREFIX}{text}: {name} is neither a module nor a callable that makes one")
+            try:
+                found = found()
+            except Exception as error:
+                raise InputError(f"{PREFIX}{text}: {type(error).__name__}: {error}") from error
     module, args = (*found, None)[:2] if isinstance(found, tuple) else (found, None)
     if not isinstance(module, torch.nn.Module):
         raise InputError(
@@ -170,6 +177,7 @@ class TorchGolden:
         state: Names of the parameters, buffers and constants that the graph reads.
         inputs: Names of the values that stand for the file's inputs, in their order.
         outputs: Names of the values that the module returns, in their order.
+        calls: The calls of functions.
         texts: The calls as text, with the names of their inputs, by name.
     """
 
@@ -202,22 +210,27 @@ class TorchGolden:
             read = {each.name for each in node.all_input_nodes}
             if node.op == "placeholder" or (node.op == "call_function" and read & self.varying):
                 self.varying.add(node.name)
-        self.state = frozenset(str(node.target) for node in self._nodes.values() if node.op == "get_attr")
+        self.state = frozenset(str(node.target) for node in self._nodes.values() if _is_parameter(node))
+        functions = (node for node in self._nodes.values() if node.op == "call_function")
+        self.calls = [_call(node) for node in functions if node.target is not operator.getitem]
         self._arrays: dict[str, np.ndarray] = {}
 
     def _begin(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Run the module once: its own errors are not the exporter's. Return its arguments."""
         torch = require()
         self.title, self._module = source.title, source.module
-        args = source.args
+        devices = {each.device.type: each.device for each in source.module.parameters()}
+        if "meta" in devices:
+            raise InputError(
+                f"{PREFIX}{self.title}: the module's parameters have no values on the device meta: load them"
+            )
+        self._devices, args = " and ".join(devices), source.args
         if args is None:
-            args = tuple(torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
+            device = next(iter(devices.values()), torch.device("cpu"))
+            tensors = (torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
+            args = tuple(tensor.to(device) for tensor in tensors)
         self._leaves, self._structure = _trees().tree_flatten(args)
-        try:
-            with torch.no_grad(), self._restored():
-                source.module(*_copies(args))  # an error of the module passes as its own
-        except Exception as error:
-            raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
+        self._call(source.module, [as_array(each) for each in self._leaves if isinstance(each, torch.Tensor)])
         return args
 
     def _dynamic(self, graph: Graph) -> Any:
@@ -247,6 +260,17 @@ class TorchGolden:
                 if name in before:
                     buffer.data.copy_(before[name])
 
+    @functools.cached_property
+    def training(self) -> dict[str, str]:
+        """The calls that compute something else in train mode, in words, by the names of their values."""
+        found = {}
+        for name in self.names:
+            call = self.call(name)
+            kind = trained(call.target)
+            if kind and self._module.get_submodule(call.module).training:
+                found[name] = f"{kind} in {call.module or 'the network'}"
+        return found
+
     def call(self, name: str) -> Call:
         """Return the call that computes a value."""
         return _call(self._nodes[name])
@@ -266,7 +290,7 @@ class TorchGolden:
         while waiting:
             node = self._nodes[waiting.pop()]
             if node.op == "get_attr":
-                parameters.add(str(node.target))
+                parameters |= {str(node.target)} & self.state
             elif node.name in known or node.op == "placeholder":
                 found.add(node.name)
             elif node.name not in between:
@@ -282,7 +306,7 @@ class TorchGolden:
     def parameters(self, names: Collection[str]) -> dict[str, np.ndarray]:
         """Return the parameters, buffers and constants that some calls read, by name."""
         read = (self._nodes[each] for name in names for each in self.reads(name))
-        return {str(node.target): self._parameter(node) for node in read if node.op == "get_attr"}
+        return {str(node.target): self._parameter(node) for node in read if _is_parameter(node)}
 
     def folded(self, name: str, calls: Collection[str]) -> dict[str, np.ndarray]:
         """Return weight and bias of a convolution with a batch normalisation folded into it, else nothing.
@@ -361,16 +385,20 @@ class TorchGolden:
         """Call the module, or a function in its place, on arrays in the place of its tensors."""
         torch, given = require(), iter(inputs)
         leaves = [
-            torch.from_numpy(np.array(next(given))).to(leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+            torch.from_numpy(np.array(next(given))).to(leaf) if isinstance(leaf, torch.Tensor) else leaf
             for leaf in self._leaves
         ]
+        shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, torch.Tensor))
         try:
-            with torch.no_grad(), self._restored():
+            with torch.no_grad(), self._restored(), contextlib.redirect_stdout(sys.stderr):
                 return function(*_trees().tree_unflatten(leaves, self._structure))
         except MsdumpError:
             raise
         except Exception as error:
-            raise InputError(f"{PREFIX}{self.title}: the module fails: {_first_line(error)}") from error
+            device = f", parameters on {self._devices}" if self._devices not in ("", "cpu") else ""
+            raise InputError(
+                f"{PREFIX}{self.title}: the module fails on inputs {shapes}{device}: {_first_line(error)}"
+            ) from error
 
     def _parameter(self, node: Any) -> np.ndarray:
         if node.name not in self._arrays:
@@ -389,6 +417,22 @@ def call_text(text: str) -> tuple[str, str]:
     """
     head, _, call = text.partition(" = ")
     return head.partition(" ")[0].removeprefix("%"), call
+
+
+def trained(function: str) -> str:
+    """Return the effect of train mode on a function or module, "" if it has none.
+
+    >>> trained("aten.native_dropout.default"), trained("aten._native_batch_norm_legit_no_training.default")
+    ('dropout', '')
+    """
+    is_trained = "no_training" not in function
+    parts = (words for part, words in _TRAINING.items() if part in function.lower() and is_trained)
+    return next(parts, "")
+
+
+def _is_parameter(node: Any) -> bool:
+    """Return whether a node is a parameter, buffer or constant, and no branch of control flow."""
+    return node.op == "get_attr" and isinstance(node.meta.get("val"), require().Tensor)
 
 
 def _maker(node: Any) -> Any:
@@ -422,11 +466,6 @@ def _trees() -> Any:
     return require().utils._pytree  # noqa: SLF001 - no public module has them in all supported versions
 
 
-def _copies(args: Any) -> Any:
-    torch = require()
-    return _trees().tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, args)
-
-
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
@@ -437,7 +476,7 @@ def _line(trace: str) -> str:
     found, lines = "", trace.splitlines()
     for line, code in itertools.pairwise((*lines, "")):
         head = line.strip()
-        if not head.startswith('File "') or f"{SITE}torch/" in head:
+        if not head.startswith('File "') or f"{SITE}torch/" in head or head.startswith('File "<'):
             continue
         path, _, rest = head[6:].partition('", line ')
         found = f"{Path(path).name}:{rest.partition(',')[0]}: {code.strip()}"

@@ -51,7 +51,7 @@ class HookedModule(TorchGolden):
         self._calls: dict[str, Call] = {}
         self._lines: dict[str, str] = {}
         self.state = frozenset(name for name, _ in source.module.named_parameters())
-        self.texts = {}
+        self.texts, self.calls = {}, []
         self.inputs, self.outputs = tuple(f"input {at}" for at, _ in enumerate(graph.inputs)), ()
         shown = []
         self.run([np.array(inputs[value.name]) for value in graph.inputs], lambda name, _: shown.append(name))
@@ -88,9 +88,8 @@ class HookedModule(TorchGolden):
             for name, tensor in (self.paths[path].named_parameters() if path else ())
         }
 
-    def again(self, name: str, given: Mapping[str, np.ndarray]) -> None:  # noqa: ARG002
+    def again(self, name: str, given: Mapping[str, np.ndarray]) -> None:
         """Return None: modules are not run alone."""
-        return
 
     def run(self, inputs: Sequence[Any], show: Callable[[str, np.ndarray], None]) -> None:
         """Run the module once and show the inputs and outputs of its modules as soon as they are computed."""

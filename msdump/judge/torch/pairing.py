@@ -82,7 +82,7 @@ def pair_values(graph: Graph, golden: TorchGolden) -> dict[str, str]:
         here = [borders[name] for name in reads(node) if name in borders and node.op_type not in _SIZES]
         values = frozenset[str]().union(*(each[0] for each in here))
         weights = golden.state.intersection(reads(node)).union(*(each[1] for each in here))
-        call = _call(node)
+        call = call_of(node)
         for name in filter(None, node.outputs):
             # a quantiser of onnxruntime that clamps leaves ReLU's name to its input
             shown = "" if name + _DEQUANTISED in outputs else name.removesuffix(_DEQUANTISED)
@@ -139,7 +139,7 @@ def metadata_of(node: Node) -> dict[str, str]:
     return {each.key.removeprefix("pkg.torch.onnx."): each.value for each in node.proto.metadata_props}
 
 
-def _call(node: Node) -> Call | None:
+def call_of(node: Node) -> Call | None:
     """Return the call that an operator is part of, by the metadata of its export; None if a tool wrote it."""
     metadata = metadata_of(node)
     try:

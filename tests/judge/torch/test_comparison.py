@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 import msdump
 from msdump.cli import main
-from msdump.errors import NotAvailableError
+from msdump.errors import InputError, NotAvailableError
 from msdump.judge.torch import load_source
 from msdump.judge.verdict import Verdict
 
@@ -347,3 +347,175 @@ def test_missing_torch_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(NotAvailableError, match=r"is not installed; pip install 'msdump\[torch\]'"):
         load_source("net.py:make")
+
+
+USERS = """
+import sys
+
+import torch
+from torch import nn
+
+
+class Users(nn.Module):
+    def __init__(self, kind="", norm=True):
+        super().__init__()
+        torch.manual_seed(8)
+        self.kind, self.conv = kind, nn.Conv2d(2, 3, 3)
+        self.norm = nn.BatchNorm2d(3) if norm else nn.Identity()
+        self.drop, self.first, self.last = nn.Dropout(0.4), nn.Linear(12, 12), nn.Linear(12, 12)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        if self.kind == "raises":
+            raise AttributeError("no heads")
+        if self.kind == "changes":
+            print("noise")
+            self.count += 1
+            x.mul_(2)
+        x = self.drop(self.norm(self.conv(x)).flatten(1))
+        if self.kind == "random":
+            x = x + torch.randn_like(x)
+        if self.kind == "cond":
+            x = torch.cond(x.sum() > -99, lambda x: torch.relu(self.first(x)), lambda x: torch.tanh(x), (x,))
+        if self.kind == "loop":
+            x = torch.relu(self.last(torch.relu(self.last(x))))
+        if self.kind == "more":
+            x = torch.sigmoid(x)
+        return self.last(torch.relu(self.first(x)))
+
+
+def plain():
+    return Users().eval(), torch.ones(2, 2, 4, 4)
+
+
+def training():
+    return Users().train(), torch.ones(2, 2, 4, 4)
+
+
+def foreign():
+    return nn.Sequential(nn.Flatten(), nn.Tanh(), nn.Linear(32, 12)).eval(), torch.ones(2, 2, 4, 4)
+
+
+def meta():
+    return Users().to("meta"), torch.ones(2, 2, 4, 4)
+
+
+def weights():
+    module = Users().eval()
+    for each in module.parameters():
+        each.data += 1
+    return module, torch.ones(2, 2, 4, 4)
+
+
+def make(kind, *change):
+    module = Users(kind).eval()
+    for path in change:
+        module.get_submodule(path).weight.data *= 1.1
+    return module, torch.randn(2, 2, 4, 4, generator=torch.Generator().manual_seed(6))
+"""
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    """Return the program as a module, its folder on the path of imports, with ``net.onnx``."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    path = tmp_path_factory.mktemp("users")
+    (path / "torch_users.py").write_text(USERS)
+    sys.path.insert(0, str(path))
+    import torch_users
+
+    module, args = torch_users.plain()
+    torch.onnx.export(module, (args,), dynamo=True, verbose=False).save(str(path / "net.onnx"))
+    yield torch_users
+    sys.path.remove(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "code"),
+    [
+        ("training", "is in train mode: batch statistics in norm, dropout in drop; call eval() before", 1),
+        (
+            "weights",
+            "the file has other weights than the module: 6 of 6 tensors differ, such as",
+            1,
+        ),
+        ("foreign", "has the name of a value of torch_users:foreign: torch.onnx.export names them alike", 1),
+        ("meta", "torch:torch_users:meta: the module's parameters have no values on the device meta", 2),
+    ],
+)
+def test_fault_of_the_user_is_named(users, name, sentence, code):
+    """A module in another mode, with other weights, of another file or without values has its sentence."""
+    model = str(Path(users.__file__).parent / "net.onnx")
+    done = CliRunner().invoke(main, ["diff", model, "--golden", f"torch:torch_users:{name}"])
+    assert code == done.exit_code, done.output
+    assert sentence in done.output
+
+
+def test_failing_module_is_an_error_with_its_shapes(users):
+    """The module's own exception is shown with the shapes of its inputs."""
+    with pytest.raises(InputError, match=r"fails on inputs \(2, 2, 4, 4\): AttributeError: no heads"):
+        msdump.torch.check_export(*users.make("raises"), Path(users.__file__).parent / "net.onnx")
+
+
+def test_module_that_prints_and_changes_its_inputs_is_sound(users, capsys):
+    """Standard output stays empty, inputs and buffers stay as they are, and the export agrees."""
+    module, args = users.make("changes")
+    before = args.clone()
+    assert msdump.torch.check_export(module, args).report.agrees
+    assert (args.equal(before), module.count.item(), capsys.readouterr().out) == (True, 0, "")
+
+
+@pytest.mark.parametrize(
+    ("file", "golden", "sentence"),
+    [
+        (
+            "more",
+            "",
+            "was exported from another version of Users: the network has 1 aten.sigmoid.default more",
+        ),
+        ("random", "random", "aten.randn_like.default draws random numbers, other ones than the file's"),
+    ],
+)
+def test_file_of_another_program_has_its_sentence(users, file, golden, sentence):
+    """Calls that the module lacks, and random ones, are named first; the latter accuse no operator."""
+    torch = pytest.importorskip("torch")
+    module, args = users.make(file)
+    model = torch.onnx.export(module, (args,), dynamo=True, verbose=False).model_proto
+    both = msdump.torch.check_export(*users.make(golden), model)
+    assert sentence in str(both).splitlines()[0]
+    assert bool(golden) is not any(each.is_accused for each in both.report.findings)
+    assert not both.report.agrees
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "op_type"),
+    [("cond", "first", "If"), ("loop", "last", "Dense"), ("", "conv", "Conv2D")],
+)
+def test_shared_module_and_branch_are_compared(users, kind, change, op_type):
+    """A sound branch, shared or folded module agrees; with another weight its operator is accused alone."""
+    torch = pytest.importorskip("torch")
+    assert msdump.torch.check_export(*users.make(kind)).report.agrees
+    module, args = users.make(kind, change)
+    shapes = ({0: torch.export.Dim.AUTO},) if not kind else None
+    program = torch.onnx.export(module, (args,), dynamo=True, verbose=False, dynamic_shapes=shapes)
+    both = msdump.torch.check_export(*users.make(kind), program.model_proto)
+    accused = [each for each in both.report.findings if each.is_accused]
+    assert (op_type, Verdict.WEIGHT) == (accused[0].place.op_type, accused[0].verdict)
+    assert [accused[0]] == accused
+
+
+def test_golden_value_replaces_an_output(folder, monkeypatch):
+    """With golden's value in the place of the faulty output the network agrees."""
+    monkeypatch.chdir(folder)
+    model = onnx.load(folder / "net.onnx")
+    name = set_attribute("LeakyRelu", "alpha", 0.2)(model)
+    onnx.save(model, folder / "faulty.onnx")
+    command = ["diff", "faulty.onnx", "--golden", "torch:torch_net.py:make", "--replace"]
+    done = CliRunner().invoke(main, [*command, name])
+    assert done.exit_code == 0, done.output
+    missed = CliRunner().invoke(main, [*command, "absent"])
+    assert missed.exit_code == 2
+    assert "faulty.onnx: replace: " in missed.output
+    alone = CliRunner().invoke(main, ["diff", "net.onnx", "--replace", name])
+    assert "--replace needs --golden torch:" in alone.output
