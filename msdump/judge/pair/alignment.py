@@ -211,7 +211,7 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
         tuple(name for name in mine.graph.operators if name not in taken[0]),
         tuple(name for name in golden.graph.operators if name not in taken[1]),
         dict(_weights(sides, partners)),
-        is_one_network=is_body or _is_one_network(sides, partners, pairs),
+        is_one_network=is_body or _is_one_network((mine, golden), sides, partners, pairs),
     )
 
 
@@ -549,7 +549,12 @@ _ANCHORED: Final = 0.25
 """Share of the smaller side's operators that are one operator on either side, in forms of one network."""
 
 
-def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[OperatorPair]) -> bool:
+def _is_one_network(
+    graphs: tuple[GraphSide, GraphSide],
+    sides: _Items,
+    partners: Mapping[int, int],
+    pairs: Sequence[OperatorPair],
+) -> bool:
     """Return whether two graphs are forms of one network, maybe with other weights.
 
     They are if they share weights, or else if enough operators are paired one to one, and the pairs with
@@ -566,7 +571,9 @@ def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[
     sure = [pair for pair in pairs if 1 in {len(pair.mine), len(pair.golden)} and pair.certainty > _LEAST]
     if len(sure) < _ANCHORED * count:
         return False
-    own, other = ([_largest_weight(item) for item in side] for side in sides)
+    own, other = (
+        [_largest_weight(graph, item) for item in side] for graph, side in zip(graphs, sides, strict=True)
+    )
     kinds = [(item.family, shape) for item, shape in zip(sides[1], other, strict=True)]
     rarity = Counter(kinds)
     weighted = [(place, at) for place, at in partners.items() if own[place] or other[at]]
@@ -580,8 +587,8 @@ def _is_one_network(sides: _Items, partners: Mapping[int, int], pairs: Sequence[
     return 2 * sum(share for share, is_same in shares if is_same) >= sum(share for share, _ in shares)
 
 
-def _largest_weight(item: Item) -> tuple[int, ...]:
-    shapes = (
-        tuple(sorted(each.shape or ())) for each in item.sources if each.place < 0 and not each.is_input
-    )
-    return max(shapes, key=prod, default=())
+def _largest_weight(side: GraphSide, item: Item) -> tuple[int, ...]:
+    # exporters write shapes, axes and indices in several ways
+    known = (each for each in item.sources if each.place < 0 and not each.is_input)
+    weights = (each for each in known if side.graph.weights.get(each.name, ValueForm()).dtype != "int64")
+    return max((tuple(sorted(each.shape or ())) for each in weights), key=prod, default=())

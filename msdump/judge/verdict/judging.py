@@ -180,7 +180,8 @@ def _foreign_weight(operator: Operator) -> str | None:
 
 def _foreign_value(operator: Operator) -> str | None:
     """A value of unknown source differs, as in a branch or loop, and all operators before agree."""
-    return _foreign(operator) if operator.row.reads else None
+    shows = operator.bad_outputs or not operator.outputs  # a shape may be written in several ways
+    return _foreign(operator) if operator.row.reads and shows else None
 
 
 def _overflown(operator: Operator) -> str | None:

@@ -72,6 +72,10 @@ GROUPS = {
         "{ t = Reshape(x, m2) a = MatMul(t, w) c = Add(a, b) d = Reshape(c, m4) y = Softmax(d) }",
     ),
 }
+GROUPS["written in another way"] = (
+    "{ a = Relu(x) c = Reshape(a, m1) y = Softmax(c) }",
+    "{ a = Relu(x) m = Constant<value = int64[3] {4, -1, 4}>() c = Reshape(a, m) y = Softmax(c) }",
+)
 SHAPES = {"m1": [4, 16, 4], "m2": [64, 4], "m3": [4, 16, 6], "m4": [4, 2, 8, 6]}
 PLACES = {"zero": 0, "one": 1, "from": [1], "to": [2], "axis": [0]}
 CONSTANTS = {name: np.int64(each) for name, each in (SHAPES | PLACES).items()}
