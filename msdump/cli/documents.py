@@ -131,12 +131,9 @@ def _read(value: Any, path: str, has_null: bool) -> Any:  # noqa: FBT001 - as sh
         if type(value) in _LISTS:
             return [_read(each, ".".join(names[number:]), has_null) for each in value]
         value = getattr(value, name)
-    return None if has_null and _is_empty(value) else value
-
-
-def _is_empty(value: Any) -> bool:
     is_number = isinstance(value, int | float)
-    return value == "" or (is_number and (math.isnan(value) or value < 0))
+    is_empty = value == "" or (is_number and (math.isnan(value) or value < 0))
+    return None if has_null and is_empty else value
 
 
 def _shape(kind: type, shapes: Mapping[type, Shape]) -> Shape | None:

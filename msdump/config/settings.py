@@ -144,7 +144,19 @@ class Settings:
         self._unusable |= set(_required(model))
         if isinstance(block, dict):
             self._keys_in_file.add(name)
-            self._take(name, model, block, report)
+            keys = block.keys() & model.model_fields.keys()
+            self._keys_in_file |= keys
+            self._unusable -= keys
+            # the raw JSON values: pydantic returns no values at all if one of them is faulty
+            self._values |= {key: block[key] for key in keys}
+            for key in _required(model):
+                if key not in keys:
+                    report.error((name, key), f"is missing: must be {allowed_of(model, key).text}")
+            for (named, *index), message in value_faults(model, block):
+                wrong = str(named)
+                self.give_up(wrong)
+                fault = FieldFault(f"{wrong}[]" if index else wrong, (name, wrong, *index), message)
+                self.faults.append(fault)
         elif block is not ABSENT:  # one fault for the block, none for each of its keys
             report.error((name,), f"= {show(block)}: must be an object")
             self._keys_in_file.add(name)
@@ -157,20 +169,6 @@ class Settings:
         """Replace the values of a block's keys by their defaults."""
         for key, field in model.model_fields.items():
             self[key] = field.get_default(call_default_factory=False)
-
-    def _take(self, name: str, model: type[Section], block: dict[str, Any], report: FaultReport) -> None:
-        keys = block.keys() & model.model_fields.keys()
-        self._keys_in_file |= keys
-        self._unusable -= keys
-        # the raw JSON values: pydantic returns no values at all if one of them is faulty
-        self._values |= {key: block[key] for key in keys}
-        for key in _required(model):
-            if key not in keys:
-                report.error((name, key), f"is missing: must be {allowed_of(model, key).text}")
-        for (named, *index), message in value_faults(model, block):
-            key = str(named)
-            self.give_up(key)
-            self.faults.append(FieldFault(f"{key}[]" if index else key, (name, key, *index), message))
 
 
 def _required(model: type[Section]) -> list[str]:

@@ -216,32 +216,29 @@ class _Placer:
         if isinstance(rule, Follows):
             arriving = self._arriving(node.inputs[0]).format if node.inputs else DEFAULT_FORMAT
             # one tensor that the format cannot hold makes the operator compute as on the host
-            if arriving not in rule.formats or not self._all_fit(node, arriving):
+            values = (value for value in (*node.inputs, *node.outputs) if value)
+            if arriving not in rule.formats or any(
+                self._tensor(value, None, arriving).format != arriving for value in values
+            ):
                 return HOST
             return Fixed((arriving,), (arriving,))
         return self._elementwise(node, rule)
-
-    def _all_fit(self, node: Node, name: str) -> bool:
-        tensors = [self._tensor(value, None, name) for value in (*node.inputs, *node.outputs) if value]
-        return all(tensor.format == name for tensor in tensors)
 
     def _elementwise(self, node: Node, rule: Elementwise) -> Fixed:
         arriving_formats = (self._arriving(name).format for name in node.inputs if name)
         arriving = next((name for name in arriving_formats if name != DEFAULT_FORMAT), DEFAULT_FORMAT)
         if arriving == DEFAULT_FORMAT or (rule.formats is not None and arriving not in rule.formats):
             return HOST
-        if not self._has_one_c0(node) or not self._all_broadcast(node, arriving):
+        shapes = [self._graph.type_of(value).shape for value in node.inputs if value]
+        result = self._graph.type_of(node.outputs[0]).shape
+        # one input: nothing is broadcast
+        is_fit = len(shapes) == 1 or all(_broadcasts(shape, result, arriving) for shape in shapes)
+        if not is_fit or not self._has_one_c0(node):
             return HOST
         # one element fits every format, but would be padded to a block: it stays as on the host
         singles = (not name or _is_single(self._graph.type_of(name).shape) for name in node.inputs)
         inputs = tuple(DEFAULT_FORMAT if is_single else arriving for is_single in singles)
         return Fixed(inputs, (arriving,))
-
-    def _all_broadcast(self, node: Node, name: str) -> bool:
-        shapes = [self._graph.type_of(value).shape for value in node.inputs if value]
-        result = self._graph.type_of(node.outputs[0]).shape
-        # one input: nothing is broadcast
-        return len(shapes) == 1 or all(_broadcasts(shape, result, name) for shape in shapes)
 
     def _has_one_c0(self, node: Node) -> bool:
         """Return whether all tensors of a node have the same C0; a cast from float16 to int8 has not."""

@@ -70,8 +70,10 @@ class _Inserter:
 
     def run(self) -> Inserted:
         for node, placed in zip(self._graph.nodes, self._placed, strict=True):
-            inputs = [
-                name if tensor is None else self._converted(node, name, tensor)
+            inputs = [  # constants are not converted
+                name
+                if tensor is None or name not in self._produced
+                else self._in_form(name, host_tensor(self._graph, name) if node.bodies else tensor)
                 for name, tensor in zip(node.inputs, placed.inputs, strict=True)
             ]
             # bodies read the host's form, too; their own graphs convert it
@@ -101,12 +103,6 @@ class _Inserter:
                 value = self._forms[name, tensor] = self._new_value(name)
                 self._types[value] = self._graph.type_of(name)
                 yield name, value
-
-    def _converted(self, node: Node, name: str, wanted: DeviceTensor) -> str:
-        """Return the name of the value in the form that an operator reads; constants are not converted."""
-        if name not in self._produced:
-            return name
-        return self._in_form(name, host_tensor(self._graph, name) if node.bodies else wanted)
 
     def _hand_out(self, name: str) -> None:
         if name in self._produced:

@@ -321,27 +321,24 @@ class Model:
             for number in range(1, epoch + 1):
                 arguments.cur_epoch_num = number
                 context.tell("epoch_begin")
-                self._train_epoch(sinks, context)
+                before = arguments.cur_step_num
+                for sink in sinks():
+                    context.tell("step_begin")
+                    for element in sink:
+                        arguments.net_outputs = fed(self._network.train_step, element)
+                        arguments.cur_step_num += 1
+                    context.tell("step_end")
+                    if context.get_stop_requested():
+                        break
+                if arguments.cur_step_num == before:
+                    raise InputError(
+                        "Model.train: the dataset has no batches left; give one that can be iterated over"
+                        " again"
+                    )
                 context.tell("epoch_end")
                 if context.get_stop_requested():
                     break
             context.tell("end")
-
-    def _train_epoch(self, sinks: Sinks, context: RunContext) -> None:
-        arguments = context.original_args()
-        before = arguments.cur_step_num
-        for sink in sinks():
-            context.tell("step_begin")
-            for element in sink:
-                arguments.net_outputs = fed(self._network.train_step, element)
-                arguments.cur_step_num += 1
-            context.tell("step_end")
-            if context.get_stop_requested():
-                return
-        if arguments.cur_step_num == before:
-            raise InputError(
-                "Model.train: the dataset has no batches left; give one that can be iterated over again"
-            )
 
     def eval(
         self,
@@ -373,22 +370,18 @@ class Model:
                 context.tell("step_begin")
                 arguments.net_outputs = fed(network, element)
                 arguments.cur_step_num += 1
-                self._measure(element, arguments.net_outputs)
+                results = arguments.net_outputs
+                loss, *others = results if isinstance(results, tuple) else (results,)
+                labels = list(element.values() if isinstance(element, Mapping) else element)[-1]
+                for name, metric in self._metrics.items():
+                    values = (loss,) if name == LOSS else (others[0] if others else loss, labels)
+                    metric.update(*values)
                 context.tell("step_end")
             if not arguments.cur_step_num:
                 raise InputError("Model.eval: the dataset has no batches")
             arguments.metrics = {name: metric.eval() for name, metric in self._metrics.items()}
             context.tell("end")
             return arguments.metrics
-
-    def _measure(self, element: Any, outputs: Any) -> None:
-        loss, *others = outputs if isinstance(outputs, tuple) else (outputs,)
-        labels = list(element.values() if isinstance(element, Mapping) else element)[-1]
-        for name, metric in self._metrics.items():
-            if name == LOSS:
-                metric.update(loss)
-            else:
-                metric.update(others[0] if others else loss, labels)
 
 
 def _epoch_of(network: Network, dataset: Iterable[Any], sink_size: Any) -> tuple[int, Sinks]:

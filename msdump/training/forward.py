@@ -117,20 +117,14 @@ class ForwardWriter:
             self.input(self._typed(value.name))
         settings = _values_in_slots(graph, _SETTINGS)
         for name, array in graph.weights.items():
-            is_constant = name in settings or self._is_constant(name, array)
-            tensor = StepTensor(
-                name, dtypes.from_numpy(array.dtype), array.shape, array if is_constant else None
-            )
+            tensor = StepTensor(name, dtypes.from_numpy(array.dtype), array.shape)
+            # axes, limits, ... are constants of the computation, no parameters
+            is_number = name in graph.constants or not tensor.is_float or array.ndim == 0
+            is_constant = name in settings or (is_number and name not in (trainable or ()))
+            tensor = replace(tensor, value=array if is_constant else None)
             op.declare(tensor)
             if not is_constant:
                 self.weights[name] = array
-
-    def _is_constant(self, name: str, array: np.ndarray) -> bool:
-        """Return whether a weight is a constant of the computation (axes, limits, ...), no parameter."""
-        if name in (self._trainable or ()):
-            return False
-        is_float = StepTensor(name, dtypes.from_numpy(array.dtype), array.shape).is_float
-        return name in self._graph.constants or not is_float or array.ndim == 0
 
     def input(self, tensor: StepTensor) -> StepTensor:
         """Add an input."""

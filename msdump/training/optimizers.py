@@ -177,6 +177,7 @@ class Optimizer(Options):
             # scalars are reshaped to this rank if the parameter's last size is 1: see operators/updates.py
             rank = variable.rank if variable.shape[-1:] == (1,) else 0
             slots = [slot.name for slot in SLOTS[operator.name] if slot.default is None]
+            chosen = ((name, getattr(self, name)) for name in operator.attributes)
             updated = op.call(
                 operator.name,
                 *(
@@ -184,14 +185,10 @@ class Optimizer(Options):
                     for name in slots
                 ),
                 like=variables,
-                **{name: _plain(getattr(self, name)) for name in operator.attributes},
+                **{name: int(value) if isinstance(value, bool) else value for name, value in chosen},
                 rank=rank,
             )
             op.bindings |= {old.name: new for old, new in zip(variables, updated, strict=True)}
-
-
-def _plain(option: float) -> float:
-    return int(option) if isinstance(option, bool) else option
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,16 @@ class DataParallel:
         with op.at(PLACE):
             means: list[StepTensor] = []
             for bucket in self._buckets([gradient for _, gradient in trained]):
-                means += self._reduced(bucket)
+                if len(bucket) == 1:
+                    means.append(self._mean(bucket[0]))
+                    continue
+                flat = op.Concat(*(op.call("Reshape", item, shape=(-1,)) for item in bucket), axis=0)
+                lengths = [math.prod(item.sizes()) for item in bucket]
+                parts = op.Split(self._mean(flat), lengths, axis=0, outputs=len(bucket))
+                means += (
+                    op.call("Reshape", part, like=item, shape=item.sizes())
+                    for part, item in zip(parts, bucket, strict=True)
+                )
         return [(variable, mean) for (variable, _), mean in zip(trained, means, strict=True)]
 
     def _buckets(self, gradients: Sequence[StepTensor]) -> Iterator[list[StepTensor]]:
@@ -65,17 +74,6 @@ class DataParallel:
             size += length
         if bucket:
             yield bucket
-
-    def _reduced(self, bucket: Sequence[StepTensor]) -> list[StepTensor]:
-        if len(bucket) == 1:
-            return [self._mean(bucket[0])]
-        flat = op.Concat(*(op.call("Reshape", item, shape=(-1,)) for item in bucket), axis=0)
-        lengths = [math.prod(item.sizes()) for item in bucket]
-        parts = op.Split(self._mean(flat), lengths, axis=0, outputs=len(bucket))
-        return [
-            op.call("Reshape", part, like=item, shape=item.sizes())
-            for part, item in zip(parts, bucket, strict=True)
-        ]
 
     def _mean(self, gradient: StepTensor) -> StepTensor:
         return by_number("Mul", self.total(gradient), 1.0 / self.ranks)
@@ -252,7 +250,10 @@ class ClipByGlobalNorm(Options):
     def write(self, gradients: Sequence[StepTensor]) -> Limit:
         """Write the norm of all gradients; the function writes a product and a quotient."""
         limit = op.constant(np.array([self.clip_norm], np.float32))
-        squares = [_sum_of_squares(gradient) for gradient in gradients]
+        squares = []
+        for gradient in gradients:
+            total = op.ReduceSum(op.call("Square", gradient), keepdims=0)
+            squares.append(op.Unsqueeze(cast(total, FLOAT32), (0,)))
         norm = op.Sqrt(op.Sum(*squares) if len(squares) > 1 else squares[0])
         divisor = op.Where(op.GreaterOrEqual(norm, limit), norm, limit)
 
@@ -261,12 +262,6 @@ class ClipByGlobalNorm(Options):
             return cast(quotient, gradient.dtype)
 
         return scaled
-
-
-def _sum_of_squares(gradient: StepTensor) -> StepTensor:
-    square = op.call("Square", gradient)
-    total = op.ReduceSum(square, keepdims=0)
-    return op.Unsqueeze(cast(total, FLOAT32), (0,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -564,15 +564,13 @@ class StepWriter(Tape):
 
     def _inputs(self, items: Sequence[Item]) -> tuple[StepTensor | None, ...]:
         first = next((item for item in items if isinstance(item, StepTensor) and item.is_float), None)
-        return tuple(self._input(item, first) for item in items)
-
-    def _input(self, item: Item, first: StepTensor | None) -> StepTensor | None:
-        if item is None or isinstance(item, StepTensor):
-            return item
-        if isinstance(item, float):
-            dtype = FLOAT32 if first is None else first.dtype
-            return self.constant(np.array(item, dtype.numpy))
-        return self.constant(array_of(item))
+        dtype = FLOAT32 if first is None else first.dtype
+        return tuple(
+            item
+            if item is None or isinstance(item, StepTensor)
+            else self.constant(np.array(item, dtype.numpy) if isinstance(item, float) else array_of(item))
+            for item in items
+        )
 
     def _add(
         self,

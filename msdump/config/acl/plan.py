@@ -222,6 +222,7 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
     is_exception = scene not in {None, Scene.WATCHER}
     is_overflow = section.dump_debug == "on"
     keeps_all = is_exception or is_overflow or section.dump_mode == "all"
+    selected = section.dump_stats or DEFAULT_STATISTICS
     return DumpPlan(
         source=str(Path(document.source).absolute()),
         source_bytes=document.data,
@@ -258,7 +259,9 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
             dumps_single_operators=section.dump_op_switch == "on",
             level=DumpLevel(section.dump_level),
             scene=scene,
-            operator_statistics=None if is_exception or is_overflow else _statistics(section),
+            operator_statistics=tuple(name for name in OperatorStatistic if name in selected)
+            if section.dump_data == "stats" and not is_exception and not is_overflow
+            else None,
         ),
         precision_mode=PrecisionMode(settings.precision_mode)
         if "precision_mode" in settings.model_fields_set
@@ -266,13 +269,6 @@ def _plan(document: Document, context: Context, section: DumpSection, settings: 
         operator_dtypes=operator_dtypes({key: getattr(settings, key) for key in KEYS}),
         optimization=Optimization(settings.optimize),
     )
-
-
-def _statistics(section: DumpSection) -> tuple[OperatorStatistic, ...] | None:
-    if section.dump_data != "stats":
-        return None
-    selected = section.dump_stats or DEFAULT_STATISTICS
-    return tuple(name for name in OperatorStatistic if name in selected)
 
 
 def _models(section: DumpSection) -> tuple[ModelItem, ...]:
