@@ -1,9 +1,9 @@
 from .dump import Dump as Dump
 from .dump import DumpedModel as DumpedModel
+from .dump import Rank as Rank
+from .dump import RankGraph as RankGraph
 from .dump import open_dump as open_dump
 from .dump import open_iteration as open_iteration
-from .executions import Execution as Execution
-from .executions import ordinals as ordinals
 from .files import load_file as load_file
 from .files import read_bytes as read_bytes
 from .files import read_execution_order as read_execution_order
@@ -26,8 +26,10 @@ from .ir import read_listed_operators as read_listed_operators
 from .ir import read_parameters as read_parameters
 from .ir import read_pb as read_pb
 from .iteration import DumpProblem as DumpProblem
+from .iteration import Execution as Execution
 from .iteration import Iteration as Iteration
 from .iteration import Overflow as Overflow
+from .iteration import ordinals as ordinals
 from .lookup import add_onnx_names as add_onnx_names
 from .lookup import describe_miss as describe_miss
 from .lookup import find_operators as find_operators
@@ -49,8 +51,6 @@ from .operator_graph import ValueSource as ValueSource
 from .operator_graph import connected as connected
 from .operator_graph import parse_attributes as parse_attributes
 from .operator_graph import parse_value as parse_value
-from .ranks import Rank as Rank
-from .ranks import RankGraph as RankGraph
 from .records import CutFileError as CutFileError
 from .records import MeasuredRecord as MeasuredRecord
 from .records import OperatorFile as OperatorFile
@@ -58,9 +58,9 @@ from .records import OperatorRecord as OperatorRecord
 from .records import Record as Record
 from .records import TensorlessFile as TensorlessFile
 from .records import check_whole as check_whole
+from .records import has_name as has_name
 from .records import of_rows as of_rows
 from .records import read_overflow as read_overflow
-from .selection import has_name as has_name
 from .statistic_table import Cell as Cell
 from .statistic_table import Measurements as Measurements
 from .statistic_table import Row as Row

@@ -12,21 +12,31 @@ iterations. An iteration lists its files at first use, and a tensor reads its fi
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from html import escape
 from itertools import chain
 from pathlib import Path
+from typing import Any, Final, TypeVar
 
-from msdump.errors import DumpReadError
-from msdump.read import ge, msprobe
-from msdump.read.iteration import DumpProblem, Iteration
-from msdump.read.operator_graph import OperatorGraph
-from msdump.read.ranks import Rank, RankGraph
-from msdump.read.records import OperatorFile, Record
-from msdump.read.selection import SelectableTensors, TensorSelection
+from msdump.errors import DAMAGED, DumpReadError
+from msdump.read import files, ge, msprobe
+from msdump.read.ir import (
+    ListedForms,
+    read_called,
+    read_ir,
+    read_listed_operators,
+    read_parameters,
+    read_pb,
+    restore_graph,
+)
+from msdump.read.iteration import DumpProblem, GraphFacts, Iteration, Timeline
+from msdump.read.operator_graph import OperatorGraph, connected, named_as_files
+from msdump.read.records import OperatorFile, Record, SelectableTensors, TensorSelection
 from msdump.read.tree import (
     DumpedRun,
     TreeListing,
@@ -37,7 +47,381 @@ from msdump.read.tree import (
     separate_runs,
     warn_of_several,
 )
-from msdump.store import CAPTURED_GRAPH, Key, PathKind
+from msdump.store import CAPTURED_GRAPH, Key, PathKind, names
+
+_Read = TypeVar("_Read")
+
+_log = logging.getLogger("msdump.store")
+
+_COMPILED: Final = (PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The networks, graph files and metadata of one rank.
+
+    Attributes:
+        reported: Numbers of executions that a warning has named, as in ``GraphFacts``.
+    """
+
+    number: int
+    _tree: TreeListing = field(repr=False, compare=False)
+    reported: set[tuple[int, int] | None] = field(default_factory=set, init=False, repr=False, compare=False)
+    _damaged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    @cached_property
+    def networks(self) -> Mapping[str, RankNetwork]:
+        """Networks with tensors, by directory name."""
+        keys = self._tree.of(Key(PathKind.RANK, self.number), PathKind.NETWORK)
+        nets = sorted(key.net for key in keys if key.net is not None and self._tree.of(key, PathKind.GRAPH))
+        return {name: RankNetwork(name, self, self._tree) for name in nets}
+
+    @cached_property
+    def called_graphs(self) -> frozenset[int]:
+        """Numbers of the branches and loop bodies in the graph files."""
+        paths = [self.graph_file(PathKind.IR, graph) for graph in self.compiled_graphs]
+        called = (self._unless_damaged(read_called, path) for path in paths)
+        return frozenset().union(*(each or () for each in called))
+
+    @cached_property
+    def operator_graphs(self) -> Mapping[int, OperatorGraph]:
+        """Graphs from graph files by number, with operators in execution order and callers of bodies.
+
+        A file that cannot be read counts as missing, with a warning.
+        """
+        graphs = map(self._shared_graph, self.compiled_graphs)
+        return connected(named_as_files(graph for graph in graphs if graph is not None))
+
+    def _shared_graph(self, number: int) -> OperatorGraph | None:
+        """Return a graph; ranks with equal graph files share one object."""
+        paths = [self.graph_file(kind, number) for kind in _COMPILED]
+        try:
+            key = (number, *(None if path is None else files.digest(path) for path in paths))
+        except DumpReadError:  # the unreadable file may not be needed
+            return self._ordered_graph(number)
+        shared = self._tree.graphs
+        if key not in shared:
+            shared[key] = self._ordered_graph(number)
+        return shared[key]
+
+    def _ordered_graph(self, number: int) -> OperatorGraph | None:
+        graph = self._read_graph(number)
+        if graph is None:
+            return None
+        return replace(graph, number=number).in_order(self.order_unless_damaged(number))
+
+    def _read_graph(self, number: int) -> OperatorGraph | None:
+        text, message = (self.graph_file(kind, number) for kind in (PathKind.IR, PathKind.PB))
+        graph = self._unless_damaged(read_ir, text)
+        if graph is None:
+            return self._unless_damaged(read_pb, message)
+        if graph.is_whole:
+            return graph
+        restored = self._unless_damaged(lambda path: restore_graph(path, graph), message)
+        if text is not None and text not in self._damaged:
+            self._damaged.add(text)
+            known = len(self.order_unless_damaged(number) or ())
+            count = f"{len(graph.operators):,}{f' of {known:,}' * bool(known)} operators"
+            beside = "the .pb file beside it has the rest" if restored else "the rest is not known"
+            _log.log(DAMAGED, "%s: the graph file ends after %s; %s", text, count, beside)
+        return restored or graph
+
+    def _unless_damaged(self, read: Callable[[str], _Read], path: str | None) -> _Read | None:
+        """Return the contents of a file, None if the file is missing or damaged, which is logged once."""
+        if path is None:
+            return None
+        try:
+            return read(path)
+        except DumpReadError as error:
+            if path not in self._damaged:
+                self._damaged.add(path)
+                _log.log(DAMAGED, "%s; the dump is read as if the file were missing", error)
+            return None
+
+    @cached_property
+    def listed_graphs(self) -> frozenset[int]:
+        """Numbers of the graphs with a list of iterations (CPU, GPU), without branches and loop bodies."""
+        lists = self._tree.of_rank(self.number, PathKind.ITERATIONS_RUN)
+        return frozenset(key.graph for key in lists if key.graph is not None)
+
+    @cached_property
+    def compiled_graphs(self) -> tuple[int, ...]:
+        """Numbers of all compiled graphs, with or without an execution."""
+        graphs = {key.graph for key in self._tree.of_rank(self.number, *_COMPILED)}
+        return tuple(sorted(number for number in graphs if number is not None))
+
+    @cached_property
+    def config(self) -> Any:
+        """The user's configuration of the dump, None if it was not saved.
+
+        Raises:
+            DumpReadError: The copy cannot be read.
+        """
+        return self._json(PathKind.CONFIG)
+
+    @property
+    def config_file(self) -> str | None:
+        """Path of the copy of the user's configuration, None if it was not saved."""
+        return self._tree.paths.get(Key(PathKind.CONFIG, self.number))
+
+    @cached_property
+    def device(self) -> Any:
+        """``device_target`` and ``ms_version`` of the run, None if they were not saved.
+
+        Raises:
+            DumpReadError: The file cannot be read.
+        """
+        return self._json(PathKind.DEVICE)
+
+    def execution_order(self, graph: int) -> tuple[str, ...] | None:
+        """Return the full names of a graph's operators in order, None without a list.
+
+        Raises:
+            DumpReadError: The list cannot be read.
+        """
+        path = self.graph_file(PathKind.EXECUTION_ORDER, graph)
+        return None if path is None else files.read_execution_order(path)
+
+    def order_unless_damaged(self, graph: int) -> tuple[str, ...] | None:
+        """Return full names in execution order; None without a list, or with a warning for a damaged list."""
+        return self._unless_damaged(
+            files.read_execution_order, self.graph_file(PathKind.EXECUTION_ORDER, graph)
+        )
+
+    def listed_operators(self, graph: int) -> Mapping[str, ListedForms]:
+        """Return the operators of a graph's .ir file by full name; none, with a warning, of a damaged one."""
+        return self._unless_damaged(read_listed_operators, self.graph_file(PathKind.IR, graph)) or {}
+
+    def iterations_run(self, graph: int) -> tuple[int, ...] | None:
+        """Return the dumped iterations of a graph in the order of their runs, None without a list.
+
+        Raises:
+            DumpReadError: The list cannot be read.
+        """
+        path = self.graph_file(PathKind.ITERATIONS_RUN, graph)
+        return None if path is None else files.read_iterations_run(path)
+
+    def graph_file(self, kind: PathKind, graph: int) -> str | None:
+        """Return the path of a graph's file or list, None if it is missing."""
+        return self._tree.paths.get(Key(kind, self.number, graph=graph))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the dump has the rank's directory; False for a single directory of tensors."""
+        key = Key(PathKind.RANK, self.number)
+        return Path(self._tree.paths[key]).name == key.path
+
+    def _json(self, kind: PathKind) -> Any:
+        path = self._tree.paths.get(Key(kind, self.number))
+        return None if path is None else files.read_json(path)
+
+    def __repr__(self) -> str:
+        """Return number and networks."""
+        return f"<Rank {self.number}: networks {[*self.networks]}>"
+
+
+@dataclass(frozen=True)
+class RankNetwork:
+    """The tensors of one network.
+
+    Attributes:
+        name: Its directory, ``net_name`` of the configuration.
+    """
+
+    name: str
+    _rank: Rank = field(repr=False)
+    _tree: TreeListing = field(repr=False, compare=False)
+
+    @cached_property
+    def graphs(self) -> Mapping[int, RankGraph]:
+        """Graphs with tensors, by number."""
+        keys = self._tree.of(Key(PathKind.NETWORK, self._rank.number, self.name), PathKind.GRAPH)
+        numbers = sorted(key.graph for key in keys if key.graph is not None)
+        return {number: RankGraph(number, self.name, self._rank, self._tree) for number in numbers}
+
+    def __repr__(self) -> str:
+        """Return name and graphs."""
+        return f"<Network {self.name!r}: graphs {[*self.graphs]}>"
+
+
+@dataclass(frozen=True)
+class RankGraph:
+    """The tensors of one graph."""
+
+    number: int
+    network: str
+    _rank: Rank = field(repr=False)
+    _tree: TreeListing = field(repr=False, compare=False)
+
+    @cached_property
+    def iterations(self) -> Mapping[int, Iteration]:
+        """Dumped iterations by number."""
+        place = Key(PathKind.GRAPH, self._rank.number, self.network, self.number)
+        keys = self._tree.of(place, PathKind.ITERATION)
+        listed = (self.iteration_at(key, self._tree.paths[key]) for key in keys)
+        in_order = sorted(listed, key=lambda iteration: iteration.number)
+        return {iteration.number: iteration for iteration in in_order}
+
+    @cached_property
+    def constants(self) -> tuple[Record, ...]:
+        """Constants of the graph."""
+        return () if self.constants_folder is None else self.constants_folder.records
+
+    @cached_property
+    def execution_order(self) -> tuple[str, ...] | None:
+        """Full names of the operators in order, None without a list; may raise DumpReadError."""
+        return self._rank.execution_order(self.number)
+
+    @cached_property
+    def _order(self) -> tuple[str, ...]:
+        return self._rank.order_unless_damaged(self.number) or ()
+
+    @cached_property
+    def operator_graph(self) -> OperatorGraph | None:
+        """The operators and their inputs, None without a graph file."""
+        return self._rank.operator_graphs.get(self.number)
+
+    @cached_property
+    def iterations_run(self) -> tuple[int, ...] | None:
+        """Iterations in the order of their runs, None without a list; may raise DumpReadError."""
+        return self._rank.iterations_run(self.number)
+
+    @property
+    def ignored(self) -> list[str]:
+        """Paths in the directories of tensors that belong to no dump."""
+        folders = [*self.iterations.values()]
+        if self.constants_folder is not None:
+            folders.append(self.constants_folder)
+        return [path for folder in folders for path in folder.ignored]
+
+    def full_name(self, name: names.TensorName) -> str | None:
+        """Return the full scoped name of a tensor's operator, or a parameter's plain name.
+
+        None if unknown or ambiguous, as without the execution order and the .ir file.
+        """
+        if name.op_type == names.PARAMETER:
+            return self._parameters.get(name.op_name)
+        return self._full_names.get(name.op_name)
+
+    @cached_property
+    def constants_folder(self) -> Iteration | None:
+        """The directory of the constants, None if it is missing."""
+        key = Key(PathKind.CONSTANTS, self._rank.number, self.network, self.number)
+        path = self._tree.paths.get(key)
+        facts = GraphFacts(loaded=self._loaded, reported=self._rank.reported)
+        return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: facts)
+
+    @cached_property
+    def main(self) -> int | None:
+        """Number of the main graph of a branch or a loop body, else None; may raise DumpReadError."""
+        called, listed = self._rank.called_graphs, self._rank.listed_graphs
+        # without calls in graph files (MindSpore's, or none), lists of iterations show main graphs
+        if self.number not in called and (called or not listed or self.number in listed):
+            return None
+        mains = (number for number in self._rank.compiled_graphs if number not in called)
+        # a main graph has a lower number than its branches: it is the nearest one below
+        below = [number for number in mains if number < self.number and (not listed or number in listed)]
+        return max(below, default=None)
+
+    def _facts(self, iteration: int) -> GraphFacts:
+        return GraphFacts(
+            self._place_of,
+            lambda op_name: max(1, self._bearers[op_name]),
+            self._loaded,
+            self._main_timeline(iteration),
+            self._listed_runs(iteration),
+            self._newest is not None and iteration not in self._newest,
+            self._rank.reported,
+        )
+
+    @cached_property
+    def _newest(self) -> frozenset[int] | None:
+        """The iterations of the last program, None without a list of several programs."""
+        try:
+            numbers = self.iterations_run or ()
+        except DumpReadError:  # ``iterations_run`` raises it for callers that need the list
+            return None
+        begins = [place for place in range(1, len(numbers)) if numbers[place] <= numbers[place - 1]]
+        return frozenset(numbers[begins[-1] :]) if begins else None
+
+    def _main_timeline(self, iteration: int) -> Timeline | None:
+        if self.main is None:
+            return None
+        graph = RankGraph(self.main, self.network, self._rank, self._tree)
+        place = Path(self._tree.paths[Key(PathKind.GRAPH, self._rank.number, self.network, self.number)])
+        path = place.parent / str(self.main) / str(iteration)
+        if not os.path.isdir(path):
+            return Timeline((), ())
+        key = Key(PathKind.ITERATION, self._rank.number, self.network, self.main, iteration)
+        return graph.iteration_at(key, str(path)).timeline
+
+    def _listed_runs(self, iteration: int) -> int | None:
+        """Return how often an iteration ran if an execution may run the graph several times, else None."""
+        if not self._rank.is_known:  # a directory of tensors alone is taken for that of one iteration
+            return 1
+        is_alone = len(self._rank.compiled_graphs) < 2 or bool(self._rank.called_graphs)  # noqa: PLR2004
+        numbers = None if is_alone else self.iterations_run
+        return None if numbers is None else numbers.count(iteration)
+
+    def _place_of(self, op_type: str, op_name: str) -> int | None:
+        if op_type == names.PARAMETER:  # written at the end of a step, behind all operators
+            return len(self._places) if self._places else None
+        return self._places.get(self._full_names.get(op_name, ""))
+
+    @cached_property
+    def _bearers(self) -> Counter[str]:
+        order = self._order
+        return Counter(
+            file_name
+            for name in order
+            for file_name in {names.sanitize(name.rpartition("/")[2]), names.sanitize(name)}
+        )
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self._order)}
+
+    @cached_property
+    def _loaded(self) -> int | None:
+        # written at every load of the graph: its time is that of the newest load
+        path = self._rank.graph_file(PathKind.EXECUTION_ORDER, self.number)
+        return None if path is None else files.modified(path)
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, str]:
+        path = self._rank.graph_file(PathKind.IR, self.number)
+        parameters = () if path is None else read_parameters(path)
+        return _unique((names.sanitize(name), name) for name in parameters)
+
+    @cached_property
+    def _full_names(self) -> Mapping[str, str]:
+        order = self._order
+        # the generation of the names is not known: ``classic`` ones hold the last component alone
+        last_components = _unique((names.sanitize(name.rpartition("/")[2]), name) for name in order)
+        return last_components | _unique((names.sanitize(name), name) for name in order)
+
+    def iteration_at(self, key: Key, path: str) -> Iteration:
+        """Return the iteration that lies in a directory."""
+        number = key.iteration or 0
+        return Iteration(
+            *(key, path, self.full_name, lambda: self._facts(number), lambda: self.operator_graph),
+            chosen=self._tree.execution,
+        )
+
+    def __repr__(self) -> str:
+        """Return number, network and iterations."""
+        return f"<Graph {self.number} of {self.network!r}: iterations {[*self.iterations]}>"
+
+
+def _unique(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return full names by their short form, without the short forms that several full names share."""
+    full_names: dict[str, str] = {}
+    ambiguous = set()
+    for short, name in pairs:
+        if full_names.setdefault(short, name) != name:
+            ambiguous.add(short)
+    return {short: name for short, name in full_names.items() if short not in ambiguous}
+
 
 _Model = tuple[int, str, int | None]
 """Device, name and number of a model."""

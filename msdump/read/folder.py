@@ -22,9 +22,8 @@ from typing import Final
 from msdump.device import FRACTAL_Z
 from msdump.errors import ToolError
 from msdump.read.dump import open_iteration
-from msdump.read.executions import ordinals
 from msdump.read.files import read_bytes
-from msdump.read.iteration import Iteration
+from msdump.read.iteration import Iteration, ordinals
 from msdump.read.msprobe import is_process
 from msdump.read.operator_graph import OperatorGraph, convolution_groups
 from msdump.read.records import OperatorFile, Record, of_rows

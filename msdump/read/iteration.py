@@ -1,30 +1,27 @@
-"""One directory of tensors: its files, listed on first access."""
+"""One directory of tensors: its files, listed on first access, and the executions that wrote them.
+
+A directory of MindSpore's tree belongs to one graph, and holds an execution of each program that dumped into
+the path. A directory of a compiled graph (Ascend O2, GE, acl) holds one execution; there every operator
+counts its own passes.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 from msdump.errors import DAMAGED, DumpReadError, cause_of, passing_over
 from msdump.read import msprobe
-from msdump.read.executions import (
-    Execution,
-    GraphFacts,
-    Separated,
-    Timeline,
-    of_compiled,
-    of_graph,
-    ordinals,
-    warn_of_older,
-    warn_of_several,
-)
 from msdump.read.files import HALF_A_ROW, ends_in_half_a_row, read_bytes, read_json
 from msdump.read.operator_graph import OperatorGraph
 from msdump.read.records import (
@@ -92,6 +89,265 @@ def _timestamp(time: str) -> int:
     except ValueError:  # a name of digits that are no time
         return 0
     return int(moment.replace(microsecond=0).timestamp()) * _MICROSECONDS + moment.microsecond
+
+
+Span = tuple[int, int]
+"""First and last timestamp of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A tensor of one run: its file, or its row of ``statistic.csv``.
+
+    Attributes:
+        time: Microseconds since the epoch.
+        tensor: Identity of the tensor in the graph, equal in every run.
+        place: Number of its operator in the graph's order, None if unknown.
+        bearers: Number of the graph's operators with this name in files: a run has the tensor so often.
+        record: The file, None for a row.
+        row: Number of the row in the table, None for a file.
+    """
+
+    time: int
+    tensor: Hashable
+    place: int | None = None
+    bearers: int = 1
+    record: Record | None = None
+    row: int | None = None
+
+
+def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
+    """Yield for each key how often it came before: the pass numbers of tensors in the order of time.
+
+    >>> list(ordinals("abac"))
+    [0, 0, 1, 0]
+    """
+    counts: Counter[Hashable] = Counter()
+    for key in keys:
+        yield counts[key]
+        counts[key] += 1
+
+
+def run_starts(moments: Iterable[Moment], loaded: int | None = None) -> list[int]:
+    """Return the index of the first moment of each run, in order; empty without moments.
+
+    A run begins where a tensor comes again, or where the graph was loaded (microseconds since the epoch).
+
+    >>> run_starts([Moment(time, tensor) for time, tensor in enumerate("ABCAB")])
+    [0, 3]
+    """
+    starts: list[int] = []
+    counts: Counter[Hashable] = Counter()
+    before = 0
+    for index, moment in enumerate(moments):
+        is_loaded = loaded is not None and before < loaded <= moment.time
+        if not starts or is_loaded or counts[moment.tensor] >= moment.bearers:
+            starts.append(index)
+            counts.clear()
+        counts[moment.tensor] += 1
+        before = moment.time
+    return starts
+
+
+def nearest_span(candidates: Sequence[Span], span: Span, loaded: int | None = None) -> int:
+    """Return the index of the candidate that overlaps a span, else of the one nearest in time.
+
+    >>> nearest_span([(0, 9), (20, 29)], (12, 14))
+    0
+
+    A span before ``loaded``, when a program last loaded the graph, is never assigned to a candidate after
+    that time.
+    """
+    indices: Sequence[int] = range(len(candidates))
+    if loaded is not None:
+        is_later = span[0] >= loaded
+        indices = [index for index in indices if (candidates[index][0] >= loaded) == is_later] or indices
+    gaps = {index: (candidates[index][0] - span[1], span[0] - candidates[index][1]) for index in indices}
+    return min(gaps, key=lambda index: max(0, *gaps[index]))
+
+
+def whole_runs(runs: Sequence[Sequence[Moment]]) -> list[bool]:
+    """Return for each run whether it is whole: it reached the last operator that any run reached.
+
+    Without a known order of operators, a whole run ends with the last tensor of the longest run.
+    """
+    if any(moment.place is None for run in runs for moment in run):
+        last = max(runs, key=len)[-1].tensor
+        return [any(moment.tensor == last for moment in run) for run in runs]
+    reached = [max(moment.place or 0 for moment in run) for run in runs]
+    return [place == max(reached) for place in reached]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """The tensors and rows of one execution of a network in a directory.
+
+    Attributes:
+        number: Its number in the directory, from 0, in the order of time.
+        is_whole: Whether it reached the last operator that any execution reached; else it was broken off.
+        records: Its tensors by timestamp.
+        statistics: Its rows of ``statistic.csv``, in their order.
+    """
+
+    number: int
+    is_whole: bool
+    records: tuple[Record, ...] = field(repr=False)
+    statistics: tuple[Row, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """Facts from other files of the dump about the graph of which the tensors lie in a directory.
+
+    Attributes:
+        place_of: Gives the number of an operator in the graph's order, by op_type and op_name; None: unknown.
+        bearers_of: Gives the number of operators that share a name of files: operators of one type in several
+            scopes, where names have no scope (``classic``).
+        loaded: When a program last loaded the graph, microseconds since the epoch; None: not known.
+        main: For a branch or a body: when the main graph ran in the same iteration; else None.
+        listed_runs: How often the list of iterations contains the iteration, if the graph may run several
+            times in one execution (MindSpore's own conditions of loops); else None.
+        is_older: Whether an earlier program than the last dumped the iteration, by the list of iterations.
+        reported: Logged warnings: pairs (count of executions, execution read); None for an older program.
+            Shared by all directories of a rank, so that each is logged once.
+    """
+
+    place_of: Callable[[str, str], int | None] = lambda _type, _name: None
+    bearers_of: Callable[[str], int] = lambda _name: 1
+    loaded: int | None = None
+    main: Timeline | None = None
+    listed_runs: int | None = None
+    is_older: bool = False
+    reported: set[tuple[int, int] | None] = field(default_factory=set, compare=False)
+
+    def was_loaded_between(self, first: Span, later: Span) -> bool:
+        """Return whether a program loaded the graph between two runs."""
+        return self.loaded is not None and first[0] < self.loaded <= later[0]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When the executions in a directory took place."""
+
+    spans: tuple[Span, ...]
+    whole: tuple[bool, ...]
+
+    @property
+    def last_whole(self) -> int:
+        """Number of the last whole execution, 0 if none is whole."""
+        return max((number for number, is_whole in enumerate(self.whole) if is_whole), default=0)
+
+
+Separated = tuple[Timeline, tuple[Execution, ...]]
+"""When executions took place, and the executions with files or rows in one directory."""
+
+
+def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> Separated:
+    """Divide the tensors in a directory of MindSpore's tree, by timestamp, among executions and passes.
+
+    A second program that dumps into the same path adds its files to the same directories. The main graph's
+    tensors come once in each execution, tensors of a branch or a body once in each pass, and a pass belongs
+    to the execution around its time.
+    """
+    # most directories, some of 100,000 files: no tensor comes twice
+    if records and not rows and facts.main is None and facts.listed_runs != 0:
+        span = records[0].timestamp, records[-1].timestamp
+        is_one = facts.loaded is None or not span[0] < facts.loaded <= span[1]
+        if is_one and len({_identity(record.name) for record in records}) == len(records):
+            only = Execution(0, is_whole=True, records=(*records,), statistics=())
+            return Timeline((span,), (True,)), (only,)
+    # files and rows together: with saved_data "statistic" there are rows alone
+    moments: list[Moment] = []
+    for record in records:
+        place, bearers = facts.place_of(record.op_type, record.op_name), facts.bearers_of(record.op_name)
+        moments.append(Moment(record.timestamp, _identity(record.name), place, bearers, record))
+    for number, row in enumerate(rows):
+        if isinstance(time := row.get("Timestamp"), int):
+            op_type, op_name = str(row.get("Op Type")), str(row.get("Op Name"))
+            # a tensor that is saved and measured has a file and a row: "row" keeps the two apart
+            tensor = ("row", op_type, op_name, row.get("IO"), row.get("Slot"))
+            place, bearers = facts.place_of(op_type, op_name), facts.bearers_of(op_name)
+            moments.append(Moment(time, tensor, place, bearers, row=number))
+    moments.sort(key=attrgetter("time"))
+    # file and row of a tensor share a time: no run begins between the two
+    times_of = [moment.time for moment in moments]
+    starts = [bisect_left(times_of, times_of[start]) for start in run_starts(moments, facts.loaded)]
+    ends = [*dict.fromkeys(starts), len(moments)]
+    runs = [moments[start:end] for start, end in pairwise(ends)]
+    spans = [(run[0].time, run[-1].time) for run in runs]
+    whole = whole_runs(runs)
+    owners = _execution_of_each(spans, facts)
+    times = facts.main
+    if times is None or not times.spans:  # from the start of an execution's first run to the end of its last
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for number, owner in enumerate(owners):
+            groups[owner].append(number)
+        in_order = [groups[owner] for owner in sorted(groups)]
+        times = Timeline(
+            tuple((spans[group[0]][0], spans[group[-1]][1]) for group in in_order),
+            tuple(any(whole[number] for number in group) for group in in_order),
+        )
+    records_of: defaultdict[int, list[Record]] = defaultdict(list)
+    # a row without a time, of a foreign tool, is taken for the last run's
+    owner_of = dict.fromkeys(range(len(rows)), owners[-1] if owners else 0)
+    for run, owner, number in zip(runs, owners, ordinals(owners), strict=True):
+        # operators that share a name come one after the other in a run: each counts as a pass
+        for moment, ordinal in zip(run, ordinals(each.tensor for each in run), strict=True):
+            if moment.row is not None:
+                owner_of[moment.row] = owner
+            elif moment.record is not None:
+                pass_number = number * moment.bearers + ordinal
+                records_of[owner].append(_placed(moment.record, owner, pass_number))
+    rows_of: defaultdict[int, list[Row]] = defaultdict(list)
+    for place, owner in owner_of.items():
+        rows_of[owner].append(rows[place])
+    return times, tuple(
+        Execution(
+            number,
+            is_whole=number < len(times.whole) and times.whole[number],
+            records=tuple(records_of[number]),
+            statistics=tuple(rows_of[number]),
+        )
+        for number in sorted(records_of.keys() | rows_of.keys())
+    )
+
+
+def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> Separated:
+    """Return the one execution in a directory of a compiled graph; operators count their passes."""
+    passes = ordinals(_identity(record.name) for record in records)
+    numbered = (
+        # a record from an operator's file has the pass number of that file already
+        _placed(record, number, record.pass_number or ordinal)
+        for record, ordinal in zip(records, passes, strict=True)
+    )
+    only = Execution(number, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
+    return Timeline(((0, 0),), (True,)), (only,)
+
+
+def _identity(name: TensorName) -> Hashable:
+    """Return the parts of a name that are the same in every run: all but the timestamp."""
+    return (name.op_type, name.op_name, name.task_id, name.stream_id, name.io, name.slot)
+
+
+def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
+    """Return the number of the execution of each run."""
+    if facts.main is not None and facts.main.spans:
+        return [nearest_span(facts.main.spans, span, facts.loaded) for span in spans]
+    if facts.main is not None:  # nothing of the main graph was dumped: a load begins a second execution
+        return [int(facts.was_loaded_between(spans[0], span)) for span in spans]
+    if facts.listed_runs is not None and facts.listed_runs < len(spans):
+        count = max(facts.listed_runs, 1 + facts.was_loaded_between(spans[0], spans[-1]))
+        # the longest pauses between runs separate executions
+        pauses = sorted(range(1, len(spans)), key=lambda number: spans[number - 1][1] - spans[number][0])
+        borders = sorted(pauses[: count - 1])
+        return [bisect_right(borders, number) for number in range(len(spans))]
+    return [*range(len(spans))]
+
+
+def _placed(record: Record, execution: int, pass_number: int) -> Record:
+    if not (execution or pass_number):  # the common case: the record has these numbers
+        return record
+    return replace(record, execution=execution, pass_number=pass_number)
 
 
 FullName = Callable[[names.TensorName], str | None]
@@ -250,9 +506,20 @@ class Iteration:
             return self._separated[1][0]
         if self.chosen is not None:
             return self._execution(self.chosen)
-        number = self._separated[0].last_whole
-        warn_of_several(self.path, len(self._separated[0].spans), number, self._facts())
-        warn_of_older(self.path, self._facts())
+        number, count = self._separated[0].last_whole, len(self._separated[0].spans)
+        facts = self._facts()
+        if count > 1 and (count, number) not in facts.reported:
+            facts.reported.add((count, number))
+            _log.warning(
+                "%s: holds files of %d executions (numbers 0-%d); the last complete one, %d, is read",
+                *(self.path, count, count - 1, number),
+            )
+        if facts.is_older and None not in facts.reported:
+            facts.reported.add(None)
+            _log.warning(
+                "%s: is of an earlier run; the last run did not dump this iteration, and possibly others",
+                self.path,
+            )
         return self._execution(number)
 
     def _execution(self, number: int) -> Execution:

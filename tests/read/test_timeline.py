@@ -1,11 +1,13 @@
 """Runs of a graph, separated by the order of their timestamps."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from msdump.read import executions
-from msdump.read.executions import Moment
+from msdump.read import iteration
+from msdump.read.iteration import Moment
 
 ORDER = "ABC"
 
@@ -25,7 +27,7 @@ def moments(text, *, has_order=True):
         ("ABABC", True, [0, 2], [False, True]),
         ("ABCAB", True, [0, 3], [True, False]),
         ("ABCAB", False, [0, 3], [True, False]),
-        ("BCABC", True, [0, 2], [True, True]),  # the first one dumped fewer operators
+        ("BCABC", True, [0, 3], [True, True]),
         ("BCABC", False, [0, 3], [True, False]),
         ("ABCBC", True, [0, 3], [True, True]),
         ("ABCC", True, [0, 3], [True, True]),  # the second one dumped the last operator only
@@ -34,11 +36,16 @@ def moments(text, *, has_order=True):
     ],
 )
 def test_runs(text, has_order, starts, whole):
-    """A run begins where a tensor, or the order, comes again; without the last operator it is broken off."""
+    """A run begins where a tensor comes again; one without the last operator was broken off."""
     found = moments(text, has_order=has_order)
 
-    assert starts == executions.run_starts(found)
-    assert whole == executions.whole_runs(found, starts)
+    assert starts == iteration.run_starts(found)
+    assert whole == iteration.whole_runs([found[at:end] for at, end in pairwise([*starts, len(found)])])
+
+
+def test_a_load_begins_a_run():
+    """A run that dumped other operators than the one before begins where the graph was loaded."""
+    assert [0, 2] == iteration.run_starts(moments("BCABC"), loaded=2)
 
 
 @settings(max_examples=200, deadline=None)
@@ -49,7 +56,7 @@ def test_no_run_holds_a_tensor_twice(selections):
         Moment(time, what, what) for time, what in enumerate(what for chosen in selections for what in chosen)
     ]
 
-    starts = executions.run_starts(found)
+    starts = iteration.run_starts(found)
 
     assert sorted(set(starts)) == starts
     assert 0 == starts[0]
@@ -66,7 +73,7 @@ def test_runs_that_were_broken_off(lengths):
     found = [Moment(0, what, what) for length in lengths for what in range(length)]
     borders = [sum(lengths[:number]) for number in range(len(lengths))]
 
-    assert borders == executions.run_starts(found)
+    assert borders == iteration.run_starts(found)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +87,4 @@ def test_runs_that_were_broken_off(lengths):
 )
 def test_nearest(span, loaded, number):
     """A pass belongs to the nearest execution on the same side of the last loading of the graph."""
-    assert number == executions.nearest_span([(10, 20), (30, 40)], span, loaded)
+    assert number == iteration.nearest_span([(10, 20), (30, 40)], span, loaded)
