@@ -20,8 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from msdump.errors import DumpWriteError
-from msdump.reasons import Reason
-from msdump.record import Artifact, Buffer
+from msdump.record import Artifact
 from msdump.selector import IterationSet
 from msdump.store import CLOCK, Key, PathKind, is_constants
 from msdump.store.write import Sink, Summary, exits, owned, size_of
@@ -66,6 +65,12 @@ class HistorySink:
     def __init__(self, sink: Sink, path: str, rank: int, steps: int, most_bytes: int) -> None:
         """Start with no step."""
         self._sink = sink
+        self.skip, self.flush = sink.skip, sink.flush  # of the files that are not kept
+        self.stream = sink.stream  # a graph file belongs to no step
+        self.holds_buffers = sink.holds_buffers  # a released step passes buffers on without a copy
+        self.write, self.replace, self.keep = (
+            partial(self._take, write) for write in (sink.write, sink.replace, sink.keep)
+        )
         self._path = path
         self._rank = rank
         self._steps = steps
@@ -84,11 +89,6 @@ class HistorySink:
     def written(self) -> IterationSet:
         """Iterations that are on disk as a whole."""
         return self._fates[Fate.WRITTEN]
-
-    @property
-    def holds_buffers(self) -> bool:
-        """Whether buffers must stay unchanged: a released step passes them to the sink without a copy."""
-        return self._sink.holds_buffers
 
     def begin(self, iteration: int) -> None:
         """Begin a step of this thread."""
@@ -175,18 +175,6 @@ class HistorySink:
         data = (json.dumps(content, indent=2) + "\n").encode()
         self._sink.replace(Artifact(self._path, Key(PathKind.HISTORY, self._rank).path, (data,)))
 
-    def write(self, artifact: Artifact) -> None:
-        """Keep a new file while this thread is in a step, else write it."""
-        self._take(artifact, self._sink.write)
-
-    def replace(self, artifact: Artifact) -> None:
-        """Keep a file that replaces an older one, or write it."""
-        self._take(artifact, self._sink.replace)
-
-    def keep(self, artifact: Artifact) -> None:
-        """Keep a file that gives way to an older one, or write it."""
-        self._take(artifact, self._sink.keep)
-
     def append(self, path: str, rows: bytes, header: bytes = b"") -> None:
         """Keep rows while this thread is in a step, else write them."""
         with self._lock:
@@ -194,29 +182,17 @@ class HistorySink:
             if step is None:
                 self._sink.append(path, rows, header)
             elif self._makes_room(step, len(rows)):
-                self._hold(step, partial(self._sink.append, path, rows, header), len(rows))
+                step.operations.append(partial(self._sink.append, path, rows, header))
 
     def append_later(self, path: str, make: Callable[[], bytes], header: bytes, size: int) -> None:
         """Make a row now, as a kept step does not hold tensors that the run may change."""
         del size
         self.append(path, make(), header)
 
-    def stream(self, directory: str, name: str, pieces: Iterable[Buffer]) -> None:
-        """Write a graph file at once: it belongs to no step."""
-        self._sink.stream(directory, name, pieces)
-
-    def skip(self, reason: Reason, count: int = 1) -> None:
-        """Count tensors that are not written on purpose."""
-        self._sink.skip(reason, count)
-
     @property
     def summary(self) -> Summary:
         """Written, skipped and lost files so far; files kept in memory do not count."""
         return self._sink.summary
-
-    def flush(self) -> None:
-        """Return when all files of the sink are on disk; kept ones stay in memory."""
-        self._sink.flush()
 
     def complete(self) -> None:
         """Write the kept steps of all threads, since a signal ends the process."""
@@ -256,38 +232,30 @@ class HistorySink:
         step = self._going_on.get(threading.get_ident())
         return None if step is None or step.is_open else step
 
-    def _take(self, artifact: Artifact, write: Callable[[Artifact], None]) -> None:
+    def _take(self, write: Callable[[Artifact], None], artifact: Artifact) -> None:
+        """Keep a file while this thread is in a step, else write it."""
         with self._lock:
             step = self._step
             if step is None:
                 write(artifact)
                 return
+            # constants come once, in the first step, and outlast it
             is_constant = is_constants(artifact.directory)
-            size = size_of(artifact.buffers)
-            if not is_constant and not self._makes_room(step, size):
-                return
-            buffers = tuple(
-                [owned(buffer) for buffer in artifact.buffers]
-            )  # copies of views that the run may change
-            copy = Artifact(artifact.directory, artifact.name, buffers, artifact.tensor_bytes)
-            if is_constant:  # constants come once, in the first step, and outlast it
-                self._constants.append(partial(write, copy))
-            else:
-                self._hold(step, partial(write, copy), size)
-
-    def _hold(self, step: _Step, operation: _Operation, size: int) -> None:
-        step.operations.append(operation)
-        step.bytes += size + _PER_FILE
-        self._bytes += size + _PER_FILE
+            if is_constant or self._makes_room(step, size_of(artifact.buffers)):
+                # copies of views that the run may change
+                copy = artifact._replace(buffers=tuple([owned(buffer) for buffer in artifact.buffers]))
+                (self._constants if is_constant else step.operations).append(partial(write, copy))
 
     def _makes_room(self, step: _Step, size: int) -> bool:
-        """Drop the oldest steps until a file fits; if it never fits, tear the step and return False."""
+        """Count a file as kept, and drop the oldest steps for it; tear the step where it never fits."""
         if step.is_torn:
             return False
-        needed = size + _PER_FILE
-        while self._bytes + needed > self._most_bytes and self._kept:
+        size += _PER_FILE
+        while self._bytes + size > self._most_bytes and self._kept:
             self._drop_oldest(Fate.NO_MEMORY)
-        if self._bytes + needed <= self._most_bytes:
+        if self._bytes + size <= self._most_bytes:
+            step.bytes += size
+            self._bytes += size
             return True
         self._bytes -= step.bytes
         step.operations, step.bytes, step.is_torn = [], 0, True
