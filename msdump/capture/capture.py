@@ -292,7 +292,14 @@ class Capture(Observer):
         first = batch[0].position
         together = self._measured.get(first)
         if together is None or together.batch is not batch:
-            together = self._measured[first] = self._together(batch)
+            shown = [self._without_useless(run) for run in batch]
+            all_tensors, tensors = tensors_of(batch), tensors_of(shown)
+            is_whole = len(tensors) == len(all_tensors)
+            missing = sum(self._no_tensors[run.position] for run in batch)
+            skipped = Counter({Reason.USELESS: len(all_tensors) - len(tensors), Reason.NO_TENSOR: missing})
+            places = None if is_whole else places_of(tensors, all_tensors)
+            sheet = self._pipeline.sheet(self._records_of(shown)) if self._has_sheets else None
+            together = self._measured[first] = MeasuredTogether(batch, shown, places, +skipped, sheet)
         if together.places is not None:
             found = found.at(together.places)
         if together.sheet is not None:
@@ -304,16 +311,6 @@ class Capture(Observer):
             self._skip(Reason.NO_HIT, len(tensors_of(together.shown)))
         for reason, count in together.skipped.items():
             self._sink.skip(reason, count)
-
-    def _together(self, batch: Sequence[NodeRun]) -> MeasuredTogether:
-        shown = [self._without_useless(run) for run in batch]
-        all_tensors, tensors = tensors_of(batch), tensors_of(shown)
-        is_whole = len(tensors) == len(all_tensors)
-        missing = sum(self._no_tensors[run.position] for run in batch)
-        skipped = Counter({Reason.USELESS: len(all_tensors) - len(tensors), Reason.NO_TENSOR: missing})
-        places = None if is_whole else places_of(tensors, all_tensors)
-        sheet = self._pipeline.sheet(self._records_of(shown)) if self._has_sheets else None
-        return MeasuredTogether(batch, shown, places, +skipped, sheet)
 
     def _take(self, directory: str, shown: Sequence[NodeRun], *, is_screened: bool) -> None:
         """Write the tensors of operators; count sequences and maps, and write files of arguments first."""

@@ -180,7 +180,14 @@ class Process:
         while output := self._pop_output():
             with contextlib.suppress(DumpWriteError):  # logged already; other sinks must close too
                 output.watch.close()
-            self._warn_of_unused(output)
+            source, unused = output.plan.source, output.unused()
+            if unused:
+                _log.warning(
+                    "%s: items of kernels that matched no operator that ran: %s", source, ", ".join(unused)
+                )
+            unmet = self.named_marks.unmet()
+            if unmet and output.plan.what.selector.mode is DumpMode.MARKED:
+                _log.warning("%s: set_dump found no operator or scope %s", source, ", ".join(unmet))
         for directory, _ in self._places:
             directories.release(directory)
 
@@ -188,17 +195,6 @@ class Process:
         """Return an output that is not closed yet, and forget it; None where all are closed."""
         with self._lock:
             return self._outputs.popitem()[1] if self._outputs else None
-
-    def _warn_of_unused(self, output: _Output) -> None:
-        """Warn of items of ``kernels``, and of names of ``set_dump``, for which nothing was dumped."""
-        source, unused = output.plan.source, output.unused()
-        if unused:
-            _log.warning(
-                "%s: items of kernels that matched no operator that ran: %s", source, ", ".join(unused)
-            )
-        unmet = self.named_marks.unmet()
-        if unmet and output.plan.what.selector.mode is DumpMode.MARKED:
-            _log.warning("%s: set_dump found no operator or scope %s", source, ", ".join(unmet))
 
     def _output(self, plan: DumpPlan) -> _Output:
         """Return the output of a plan's configuration (its path is the key); the first network opens it."""
@@ -212,7 +208,9 @@ class Process:
                     OverflowLimit(plan.when.overflow_limit),
                     CLOCK.seconds(),
                 )
-                _advise(plan)
+                message = None if plan.statistics is None else advice(plan.statistics)
+                if message is not None:
+                    _log.warning("%s: %s", plan.source, message)
             return self._outputs[plan.source]
 
 
@@ -247,13 +245,6 @@ def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
     if trace is None:
         return partial(DiskFiles, mode, root)
     return partial(TracedFiles, mode, root, trace=trace)
-
-
-def _advise(plan: DumpPlan) -> None:
-    """Log advice on the statistics of a configuration before anything is dumped."""
-    message = None if plan.statistics is None else advice(plan.statistics)
-    if message is not None:
-        _log.warning("%s: %s", plan.source, message)
 
 
 def claim(plan: DumpPlan, process: Process) -> None:
@@ -321,7 +312,16 @@ def _settle_place(plan: DumpPlan, place: RunPlace, is_first: bool) -> None:  # n
 def _settle_earlier(plan: DumpPlan, place: RunPlace) -> None:
     """Keep, refuse or remove the files of earlier programs that have ended."""
     if plan.files.existing is Existing.REPLACE:
-        _remove_earlier(plan, place)
+        try:
+            count = existing.remove(place)
+        except OSError as error:
+            raise DumpWriteError(
+                f"dump path {place.root!r}: files of an earlier run cannot be removed: {reason(error)}"
+            ) from error
+        if count:
+            _log.warning(
+                "%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path
+            )
         return
     earlier = existing.find(place)
     if not earlier.files:
@@ -337,17 +337,6 @@ def _settle_earlier(plan: DumpPlan, place: RunPlace) -> None:
         plan.source,
         _found(plan, earlier),
     )
-
-
-def _remove_earlier(plan: DumpPlan, place: RunPlace) -> None:
-    try:
-        count = existing.remove(place)
-    except OSError as error:
-        raise DumpWriteError(
-            f"dump path {place.root!r}: files of an earlier run cannot be removed: {reason(error)}"
-        ) from error
-    if count:
-        _log.warning("%s: removed %s files of earlier runs in %s", plan.source, f"{count:,}", plan.files.path)
 
 
 def _found(plan: DumpPlan, earlier: ExistingFiles) -> str:

@@ -126,7 +126,12 @@ class NetworkDump(DumpWriter):
     def write_graph_files(self) -> None:
         """Write the files of the compilation: graph files, metadata (CPU and GPU)."""
         if not self._on_ascend and self._process.claim_metadata(self.plan):
-            self._write_metadata()
+            device = {
+                "device_target": str(self.plan.context.device_target),
+                "ms_version": VERSIONS[self.plan.files.naming],
+            }
+            self._keep(self._layout.path(PathKind.CONFIG), self.plan.source_bytes)
+            self._keep(self._layout.path(PathKind.DEVICE), json.dumps(device, separators=(",", ":")).encode())
         self._warn_of_hidden()
         for dump in self._graphs:
             dump.write_graph_files()
@@ -147,15 +152,6 @@ class NetworkDump(DumpWriter):
                         reason = inside(name, node.operator.full_name)
                         _log.warning("%s: kernels: %s", self.plan.source, reason)
 
-    def _write_metadata(self) -> None:
-        """Write a copy of the configuration, and the device: once for a configuration, as MindSpore does."""
-        device = {
-            "device_target": str(self.plan.context.device_target),
-            "ms_version": VERSIONS[self.plan.files.naming],
-        }
-        self._keep(self._layout.path(PathKind.CONFIG), self.plan.source_bytes)
-        self._keep(self._layout.path(PathKind.DEVICE), json.dumps(device, separators=(",", ":")).encode())
-
     def _keep(self, path: str, data: bytes) -> None:
         self.sink.keep(Artifact(*os.path.split(path), (data,)))
 
@@ -172,17 +168,14 @@ class NetworkDump(DumpWriter):
         inputs, self._inputs = self._inputs, {}
         try:
             if not self._on_ascend and self.plan.what.keeps_outputs:
-                self._write_parameters(inputs)
+                self._main.write_parameters({**self._variables(), **inputs})
+                self._main.write_constants()
+                for dump in self._entered():
+                    dump.write_parameters({})  # a body has weights of its own; its inputs are no parameters
+                    dump.write_constants()
         finally:  # also where parameters could not be written
             self._list()
         super().end()
-
-    def _write_parameters(self, inputs: Mapping[str, Any]) -> None:
-        self._main.write_parameters({**self._variables(), **inputs})
-        self._main.write_constants()
-        for dump in self._entered():
-            dump.write_parameters({})  # a body has weights of its own; its inputs are no parameters
-            dump.write_constants()
 
     def _list(self) -> None:
         """Add the iteration, also a failed one, to the csv file of the iterations."""

@@ -207,7 +207,9 @@ class OperatorRecords:
 
     def _slots(self, device: Ascend, position: int, io: IO) -> Sequence[DeviceSlot]:
         node = device.graph.nodes[position]
-        values, origin = (node.inputs, "") if io is IO.INPUT else (node.outputs, _origin(node))
+        values, origin = (
+            (node.inputs, "") if io is IO.INPUT else (node.outputs, node.members[-1].operator.full_name)
+        )
         return tuple(
             DeviceSlot(device, device.tensor(position, io, slot), slot, origin, self._memory, (position, io))
             for slot in range(len(values))
@@ -229,11 +231,6 @@ def _zeros(value_type: ValueType) -> Array:
         return None
     dims = [dim for dim in value_type.shape if isinstance(dim, int)]
     return None if len(dims) < len(value_type.shape) else np.zeros(dims, value_type.dtype.numpy)
-
-
-def _origin(node: Node) -> str:
-    """Return the full name of the operator that gave a node's outputs, the last one of fused operators."""
-    return node.members[-1].operator.full_name
 
 
 _log = logging.getLogger("msdump.capture")

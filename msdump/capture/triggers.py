@@ -102,21 +102,25 @@ class OverflowTrigger:
                 continue
             name = dtypes.from_numpy(array.dtype).name
             if name not in CHECKED:
-                self._warn(operator, name)
+                if name.startswith(("float", "complex")) and name not in self._warned:
+                    self._warned.add(name)
+                    _log.warning("overflow detection does not support %s (%s)", name, operator.full_name)
             elif not is_finite(array):
-                overflows.append((slot, _kinds(array)))
+                values = array.astype(np.float32, copy=False)
+                kinds = (
+                    ("nan", np.isnan(values)),
+                    ("inf", np.isposinf(values)),
+                    ("-inf", np.isneginf(values)),
+                )
+                overflows.append(
+                    (slot, ", ".join(f"{name} ({int(flags.sum())})" for name, flags in kinds if flags.any()))
+                )
         return overflows
 
     def _is_bad(self, operator: OperatorRef, slot: int, array: np.ndarray | None) -> bool:
         if array is None or array.size == 0 or not dtypes.from_numpy(array.dtype).name.startswith(_FLOATING):
             return False
         return not is_finite(self._read(operator, slot, array))
-
-    def _warn(self, operator: OperatorRef, dtype: str) -> None:
-        """Warn of a floating-point type that is not looked at, once for the type, as MindSpore does."""
-        if dtype.startswith(("float", "complex")) and dtype not in self._warned:
-            self._warned.add(dtype)
-            _log.warning("overflow detection does not support %s (%s)", dtype, operator.full_name)
 
 
 def overflows(array: np.ndarray) -> bool:
@@ -146,9 +150,3 @@ def is_finite(array: np.ndarray) -> bool:
         return bool(np.isfinite(array if array.dtype.isbuiltin else array.astype(np.float32)).all())
     # NaN wins in both reductions, and two reads cost less than one array of flags.
     return bool(np.isfinite(array.max()) and np.isfinite(array.min()))
-
-
-def _kinds(array: np.ndarray) -> str:
-    values = array.astype(np.float32, copy=False)
-    kinds = (("nan", np.isnan(values)), ("inf", np.isposinf(values)), ("-inf", np.isneginf(values)))
-    return ", ".join(f"{name} ({int(flags.sum())})" for name, flags in kinds if flags.any())

@@ -317,17 +317,6 @@ class _Clearance(NamedTuple):
     intervals: np.ndarray
 
 
-def _squares(tensors: Sequence[np.ndarray], wanted: Iterable[bool]) -> np.ndarray:
-    """Return the sums of squares of the wanted tensors, NaN for others and for tensors without numbers."""
-    chosen = {id(array): array for array, is_wanted in zip(tensors, wanted, strict=True) if is_wanted}
-    typed = [(array, dtypes.from_numpy(array.dtype)) for array in chosen.values() if array.size]
-    typed = [(array, dtype) for array, dtype in typed if is_measurable(dtype)]
-    totals = passes.measure_all(typed, _SQUARES)
-    found = {key: 0.0 for key, array in chosen.items() if not array.size}
-    found |= {id(array): each.squares for (array, _), each in zip(typed, totals, strict=True)}
-    return np.array([found.get(id(array), np.nan) for array in tensors])
-
-
 class GraphWatch:
     """The rules on the tensors of one graph, or of a compiled one with its branches and loops."""
 
@@ -380,7 +369,17 @@ class GraphWatch:
             limits = self._limits[operators[0]] = self._limits_of(ran, records, operators, sizes)
         if squares is None:
             ruled = [tensors[place] for place in limits.ruled]
-            squares = _squares(ruled, limits.intervals[:, 1] > 0)
+            chosen = {
+                id(array): array
+                for array, is_wanted in zip(ruled, (limits.intervals[:, 1] > 0), strict=True)
+                if is_wanted
+            }
+            typed = [(array, dtypes.from_numpy(array.dtype)) for array in chosen.values() if array.size]
+            typed = [(array, dtype) for array, dtype in typed if is_measurable(dtype)]
+            totals = passes.measure_all(typed, _SQUARES)
+            found = {key: 0.0 for key, array in chosen.items() if not array.size}
+            found |= {id(array): each.squares for (array, _), each in zip(typed, totals, strict=True)}
+            squares = np.array([found.get(id(array), np.nan) for array in ruled])
         else:
             squares = squares[limits.ruled]
         is_tensor_cleared = are_cleared(squares, np.array(sizes)[limits.ruled], limits.intervals)
@@ -469,29 +468,26 @@ class GraphWatch:
         key = record.operator, record.io, record.slot
         tensor = self._tensors.get(key)
         if tensor is None:
-            found = self._subject(record)
+            operator, io = record.operator, record.io
+            is_weight = is_loss = False
+            if operator.op_type == PARAMETER:
+                is_weight = any(operator.full_name in names for names in self._weights.values())
+            elif operator in self._nodes:
+                graph, node = self._nodes[operator]
+                slot = record.slot if record.device is None else record.device.slot
+                name = node.inputs[slot] if io is IO.INPUT and slot < len(node.inputs) else ""
+                # a weight that an optimizer writes is checked there, once it is written
+                is_weight = name not in graph.bindings and name in self._weights[graph.index]
+                is_loss = io is IO.OUTPUT and _gives_loss(graph, node, slot)
+            found = subject(
+                operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
+            )
             every = self._watch.rules_for(found)
             of_ranks = [rule for rule in every if rule.compares_ranks]
             rules = [rule for rule in every if not rule.compares_ranks]
             cleared = _NEVER if of_ranks else cleared_squares(rules)
             tensor = self._tensors[key] = _RuledTensor(found, rules, of_ranks, need_of(every), cleared)
         return tensor
-
-    def _subject(self, record: TensorRecord) -> WatchedTensor:
-        operator, io = record.operator, record.io
-        is_weight = is_loss = False
-        if operator.op_type == PARAMETER:
-            is_weight = any(operator.full_name in names for names in self._weights.values())
-        elif operator in self._nodes:
-            graph, node = self._nodes[operator]
-            slot = record.slot if record.device is None else record.device.slot
-            name = node.inputs[slot] if io is IO.INPUT and slot < len(node.inputs) else ""
-            # a weight that an optimizer writes is checked there, once it is written
-            is_weight = name not in graph.bindings and name in self._weights[graph.index]
-            is_loss = io is IO.OUTPUT and _gives_loss(graph, node, slot)
-        return subject(
-            operator.op_type, operator.full_name, io, record.slot, is_weight=is_weight, is_loss=is_loss
-        )
 
 
 def _weights(graph: Graph) -> frozenset[str]:

@@ -131,7 +131,16 @@ class TensorWriter(ArtifactWriter):
         """Measure the gathered tensors and write their rows."""
         if self._gathered:
             gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-            self._write_rows(self._path, gathered)
+            statistics = self._statistics
+            assert statistics is not None, "rows are gathered to be measured"
+            cells = statistics.measure_all([self._measured(record) for record, _ in gathered])
+            rows = [
+                (record, measured, task)
+                for (record, task), measured in zip(gathered, cells, strict=True)
+                if measured is not None
+            ]
+            if rows:
+                self._sink.append(self._path, statistics.rows(rows), statistics.header)
 
     def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
         """Return the part of rows that is the same in every step."""
@@ -149,18 +158,6 @@ class TensorWriter(ArtifactWriter):
             self._sink.append_later(path, make, statistics.header, record.array.nbytes)
         else:
             self._sink.append(path, make(), statistics.header)
-
-    def _write_rows(self, path: str, gathered: Sequence[tuple[TensorRecord, Task]]) -> None:
-        statistics = self._statistics
-        assert statistics is not None, "rows are gathered to be measured"
-        cells = statistics.measure_all([self._measured(record) for record, _ in gathered])
-        rows = [
-            (record, measured, task)
-            for (record, task), measured in zip(gathered, cells, strict=True)
-            if measured is not None
-        ]
-        if rows:
-            self._sink.append(path, statistics.rows(rows), statistics.header)
 
     def _measured(self, record: TensorRecord) -> TensorRecord:
         # vendor: under O2 a bfloat16 tensor is measured, sized and hashed as the float32 that is saved.
@@ -280,15 +277,14 @@ class OperatorTableWriter(ArtifactWriter):
         lines = [operator_csv.header(self._statistics)]
         counts: Counter[IO] = Counter()
         for record in records:
-            lines.append(self._row(record, counts[record.io]))
+            is_measured = record.dtype.name in _MEASURED and record.array.size
+            cells = _cells(record.array, record.dtype) if is_measured else None
+            lines.append(
+                operator_csv.row(record.io, counts[record.io], info(record), cells, self._statistics)
+            )
             counts[record.io] += 1
         stem = operator_names.of(operator, self._style, task.task_id, task.stream_id, records[0].timestamp)
         self._sink.write(Artifact(directory, stem.file_name(OperatorFileKind.STATISTICS), (b"".join(lines),)))
-
-    def _row(self, record: TensorRecord, index: int) -> bytes:
-        is_measured = record.dtype.name in _MEASURED and record.array.size
-        cells = _cells(record.array, record.dtype) if is_measured else None
-        return operator_csv.row(record.io, index, info(record), cells, self._statistics)
 
 
 def _cells(array: np.ndarray, dtype: DType) -> operator_csv.Cells:

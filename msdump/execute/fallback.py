@@ -169,7 +169,8 @@ class _Emulation:
             elif had_half is None or (declared is not None and declared not in HALVES):
                 yield _narrowed(item, self._writes.writes, self._writes, flags)
             else:
-                yield _halved(item, declared, had_half, self._writes, flags)
+                dtype = declared or next(each for each in HALVES if each.numpy == had_half)
+                yield _in_type(np.asarray(item), dtype, self._writes, flags) if _is_float32(item) else item
 
 
 def _undoubled(item: Any, declared: DType | None) -> Any:
@@ -192,14 +193,6 @@ def _narrowed(item: Any, dtype: DType, rounding: Rounding, flags: list[bool]) ->
     if dtype is FLOAT32 or not _is_float32(item):
         return item
     return _in_type(np.asarray(item), dtype, rounding, flags).astype(FLOAT32.numpy)
-
-
-def _halved(
-    item: Any, declared: DType | None, had_half: np.dtype, rounding: Rounding, flags: list[bool]
-) -> Any:
-    """Cast a float32 result of half-type inputs to the declared type, or to the inputs' type."""
-    dtype = declared or next(each for each in HALVES if each.numpy == had_half)
-    return _in_type(np.asarray(item), dtype, rounding, flags) if _is_float32(item) else item
 
 
 def _in_type(array: np.ndarray, dtype: DType, rounding: Rounding, flags: list[bool]) -> np.ndarray:

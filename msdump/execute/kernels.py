@@ -117,7 +117,12 @@ class KernelFactory:
         """
         if node.op_type == "OptionalHasElement" and not node.domain:
             return _has_element(node)
-        if any(self._may_be_absent(name, value) for name, value in fed.items()):
+        if any(
+            value is None
+            or self._graph.type_of(name).kind == "optional"
+            or values.kind_of(value).startswith("optional")
+            for name, value in fed.items()
+        ):
             return self._optional_kernel(node)
         return self._noted(self._present_kernel(node, fed))
 
@@ -174,13 +179,6 @@ class KernelFactory:
         if status is None or not kernel.has_status:
             return kernel
         return replace(kernel, run=_noting(kernel.run, status))
-
-    def _may_be_absent(self, name: str, value: OrtValue | None) -> bool:
-        return (
-            value is None
-            or self._graph.type_of(name).kind == "optional"
-            or values.kind_of(value).startswith("optional")
-        )
 
     def _optional_kernel(self, node: Node) -> Kernel:
         """Return a kernel for inputs that may be absent (None) in a run.
@@ -251,7 +249,10 @@ class KernelFactory:
     ) -> Kernel:
         initializers = self._initializers.of(node, roundings)
         absent = frozenset(name for name, value in fed.items() if value is None)
-        present = self._all_fed(node, fed, initializers.arrays).items()
+        names = [name for name in reads(node) if name in self._weights]
+        # an overridden weight is in ``fed`` already
+        weights = (name for name in names if name not in initializers.arrays and name not in fed)
+        present = {**fed, **{name: self._weights.value(name) for name in weights}}.items()
         bindings = onenode.Bindings(
             types={name: values.kind_of(value) for name, value in present if name not in absent},
             shapes={},
@@ -271,14 +272,6 @@ class KernelFactory:
         if any(values.is_map(value) for value in fed.values()):
             run = _taking_maps(session.run)  # only the slower ``run`` takes maps, which are no OrtValues
         return Kernel(_checked(node, run), model.feeds, model.outputs, model.has_status)
-
-    def _all_fed(
-        self, node: Node, fed: Mapping[str, OrtValue | None], bound: Container[str]
-    ) -> dict[str, OrtValue | None]:
-        names = [name for name in reads(node) if name in self._weights]
-        # an overridden weight is in ``fed`` already
-        weights = (name for name in names if name not in bound and name not in fed)
-        return {**fed, **{name: self._weights.value(name) for name in weights}}
 
     def _pinned_kernel(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
         roundings = self._roundings(node)

@@ -118,9 +118,6 @@ class OperatorRunner:
         for factory, _ in self._factories.values():
             factory.forget(node)
 
-    def _replaced(self, given: Mapping[str, Any]) -> frozenset[str]:
-        return frozenset(given) & self.graph.weights.keys() - self.graph.changeable
-
     def _factory(self, replaced: frozenset[str]) -> tuple[KernelFactory, WeightStore]:
         """Return a factory for operators with replaced weights, and a store of the other weights."""
         if replaced not in self._factories:
@@ -141,7 +138,7 @@ class OperatorRunner:
         return values.from_python(item, self.graph.type_of(name).dtype or dtypes.DTYPES[0])
 
     def _applied(self, node: Node, fed: Mapping[str, OrtValue | None]) -> tuple[Kernel, Any]:
-        replaced = self._replaced(fed)
+        replaced = frozenset(fed) & self.graph.weights.keys() - self.graph.changeable
         kernels = self._kernels.setdefault(node.name, {})
         if replaced and has_foreign_domain(
             node

@@ -358,7 +358,8 @@ class SegmentCompiler:
         shared = [self._initializers.shared(name, array) for array, name in model.shared]
         try:
             is_settled = all(self._graph.type_of(name).is_settled for _, name in model.feeds)
-            use = replace(self._use_of(nodes), plans=is_settled, looks=bool(looks))
+            is_whole = not self._graph.index and len(nodes) == len(self._graph.nodes)
+            use = replace(self._use, spins_on=is_whole, plans=is_settled, looks=bool(looks))
             session = self._runtime.session(model.data, shared, use=use)
         except Exception as error:
             culprit = None if is_final(error) else _CULPRIT.search(str(error))
@@ -373,11 +374,6 @@ class SegmentCompiler:
     def can_measure(self, name: str) -> bool:
         """Return whether a session can measure a value of the graph."""
         return insession.takes(self._graph.type_of(name).dtype) and self._runtime.can_measure
-
-    def _use_of(self, nodes: Sequence[Node]) -> SessionUse:
-        """Return the settings of a segment's session: a whole network spins on, as by default."""
-        is_whole = not self._graph.index and len(nodes) == len(self._graph.nodes)
-        return replace(self._use, spins_on=is_whole)
 
     def _linked(
         self,
@@ -410,7 +406,12 @@ class SegmentCompiler:
                 if self._is_default(name):
                     defaults[name] = self._weights.array(name)
                 else:
-                    feeds[name] = self._kind(number, name, fed)
+                    value = fed.get(name)
+                    if value is None and name in self._weights:
+                        value = self._weights.value(name)
+                    if not isinstance(value, values.Native) or not value.is_tensor():
+                        raise UnlinkableError(number, f"{name!r} is no tensor of the runtime's")
+                    feeds[name] = values.kind_of(value)
             types = {} if roundings is None else self._types(node, feeds)
             rounded = {**bound.rounded, **dict.fromkeys(moved.intersection(node.inputs), False)}
             bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=rounded)
@@ -452,15 +453,6 @@ class SegmentCompiler:
             return False
         array = self._weights.array(name)
         return array.nbytes <= _IN_MODEL or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
-
-    def _kind(self, number: int, name: str, fed: Mapping[str, OrtValue | None]) -> str:
-        """Return the runtime's type text of a fed value, or of a weight."""
-        value = fed.get(name)
-        if value is None and name in self._weights:
-            value = self._weights.value(name)
-        if not isinstance(value, values.Native) or not value.is_tensor():
-            raise UnlinkableError(number, f"{name!r} is no tensor of the runtime's")
-        return values.kind_of(value)
 
     def _types(self, node: Node, feeds: Mapping[str, str]) -> dict[str, str]:
         """Return the type texts of an operator's inputs (actual, else declared), for the device's casts."""

@@ -104,7 +104,11 @@ class _Bounds:
                 if array is not None and array.dtype.kind == "f":
                     known = inputs[slot]
                     inputs[slot] = share * np.abs(array) + (0.0 if known is None else known)
-        moved = [self._moved(compute, call, inputs, sign) for sign in (1, -1) if _may_differ(inputs)]
+        moved = [
+            self._moved(compute, call, inputs, sign)
+            for sign in (1, -1)
+            if any(bound is not None and np.any(bound) for bound in inputs)
+        ]
         for place, (name, result) in enumerate(zip(step.outputs, results, strict=False)):
             others = [each[place] for each in moved if each[place].shape == result.shape]
             if result.dtype.kind == "f":
@@ -131,11 +135,6 @@ class _Bounds:
 
 def _updates(call: Call) -> float:
     return 1.0 + call[1].size
-
-
-def _may_differ(bounds: Sequence[Array | None]) -> bool:
-    """Return whether an input may differ at all."""
-    return any(bound is not None and np.any(bound) for bound in bounds)
 
 
 class Float64Runner:

@@ -85,7 +85,13 @@ class WeightStore:
         if id(array) not in known:
             with self.copies.lock:
                 if id(array) not in known:
-                    known[id(array)] = _aligned_value(array)
+                    # protobuf aligns nothing: three of four weights in a mapped file lie at addresses that
+                    # are no multiple of four, which kernels do not expect
+                    aligned = values.contiguous(array if array.flags.aligned else array.copy())
+                    value = values.from_array(aligned)
+                    if aligned is not array:
+                        forget_pages(array)
+                    known[id(array)] = value, aligned
         return known[id(array)]
 
     def rounded(self, name: str, dtype: DType, *, saturates: bool) -> np.ndarray:
@@ -110,17 +116,6 @@ class WeightStore:
 def narrowed(array: np.ndarray, dtype: DType, *, saturates: bool) -> np.ndarray:
     """Return a float array as float32, rounded to a smaller type."""
     return precision.cast(rounded(array, dtype, saturates=saturates), FLOAT32)
-
-
-def _aligned_value(array: np.ndarray) -> tuple[OrtValue, np.ndarray]:
-    """Return a weight as a value to feed, and the array that it reads."""
-    # protobuf aligns nothing: three of four weights in a mapped file lie at addresses that are no multiple of
-    # four, which kernels do not expect
-    aligned = values.contiguous(array if array.flags.aligned else array.copy())
-    value = values.from_array(aligned)
-    if aligned is not array:
-        forget_pages(array)
-    return value, aligned
 
 
 def _on_disk(array: np.ndarray) -> np.ndarray:

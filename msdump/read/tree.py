@@ -114,7 +114,10 @@ def locate_below(folder: str) -> tuple[str, None] | None:
     level = [folder]
     for _ in range(_MOST_LEVELS):
         below = (
-            entry.path for path in level for entry in _entries_if_there(path) if reading.is_directory(entry)
+            entry.path
+            for path in level
+            for entry in (_entries(path) if os.path.isdir(path) else [])
+            if reading.is_directory(entry)
         )
         level = list(itertools.islice(below, _MOST_FOLDERS))
         roots = sorted(path for path in level if os.path.isdir(path) and _is_root(path))
@@ -179,10 +182,6 @@ def _is_wanted(key: Key, only: Key | None) -> bool:
     if only.world is not None:
         return key.holds(only)
     return key.rank == only.rank if key.kind not in _TENSOR_PLACES else key.holds(only)
-
-
-def _entries_if_there(folder: str) -> list[os.DirEntry[str]]:
-    return _entries(folder) if os.path.isdir(folder) else []
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

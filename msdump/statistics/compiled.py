@@ -79,14 +79,11 @@ class CompiledPass:
 
     def of_spans(self, spans: Sequence[Span], need: StatisticNeed) -> list[Totals]:
         """Measure several spans of elements in one call; see ``totals``."""
-        fields = self._struct.iter_unpack(self._found(spans, need))
-        return [Totals(size, *found) for (_, size, _), found in zip(spans, fields, strict=True)]
-
-    def _found(self, spans: Sequence[Span], need: StatisticNeed) -> array[int]:
         given = array("q", itertools.chain.from_iterable(spans))
         found = array("q", bytes(self._struct.size * len(spans)))
         self._measure(given.buffer_info()[0], len(spans), wanted(need), found.buffer_info()[0])
-        return found
+        fields = self._struct.iter_unpack(found)
+        return [Totals(size, *found) for (_, size, _), found in zip(spans, fields, strict=True)]
 
 
 @functools.cache

@@ -65,7 +65,10 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
         return Totals(array.size)
     flat = array.reshape(-1)  # a view, unless strides forbid one
     if dtype.saved.kind == "b" and compiled.finds(need):
-        return _of_booleans(flat)
+        totals = Totals(len(flat), positive=int(np.count_nonzero(flat)))
+        totals.stretch(float(totals.positive > 0), float(totals.positive == len(flat)))
+        totals.total = totals.squares = float(totals.positive)
+        return totals
     if len(flat) < 2 * PART:
         return _totals(flat, dtype, need)
     return _joined(map_threads(partial(_totals, dtype=dtype, need=need), _parts(flat)))
@@ -193,12 +196,4 @@ def _find_in_block(block: np.ndarray, need: StatisticNeed) -> Totals:
         addends = terms(block, max(high, -low))
         totals.total = total(addends) if need.total else 0.0
         totals.squares = total_of_squares(addends) if need.squares else 0.0
-    return totals
-
-
-def _of_booleans(flat: np.ndarray) -> Totals:
-    """Measure truth values, which count as 0 and 1."""
-    totals = Totals(len(flat), positive=int(np.count_nonzero(flat)))
-    totals.stretch(float(totals.positive > 0), float(totals.positive == len(flat)))
-    totals.total = totals.squares = float(totals.positive)
     return totals

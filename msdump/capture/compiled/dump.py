@@ -188,7 +188,9 @@ class CompiledDump(DumpWriter):
     def begin(self, run: Run, inputs: Mapping[str, Any]) -> CompiledCapture | WatcherCapture:
         """Return the observer of a dumped run with its numbers and graph inputs."""
         self._process.use(self.plan, self._used)
-        self._warn_of_no_target()
+        if self._layers == (NO_TARGET,) and not self._warned:
+            self._warned = True
+            _log.warning("%s: set_dump has marked no operator of %s", self.plan.source, self.directory)
         if self._watch is not None:
             self._watch.begin(run.iteration)
         self._capture.begin(self._execution(run), run.iteration, dict(inputs))
@@ -215,30 +217,21 @@ class CompiledDump(DumpWriter):
         """Return the directory that a run dumps into; under Ascend O2, write the step's acl.json first."""
         number, step = run.execution, run.iteration
         if self.plan.files.tree is not Tree.STEPS:
-            return self._of_configuration(number)
+            if not self._has_own_time:
+                configured = self._time or self._process.configured(self.plan)
+                self._time = free_time(configured, lambda time: self._layout.execution(time, number))
+                self._has_own_time = True
+            assert self._time
+            return self._layout.execution(self._time, number)
         self._configure(f"{self.plan.files.path.rstrip('/')}/{step}", is_dumped=True)
         # another program may already use the directory named after this second
         time = free_time(CLOCK.seconds(), lambda time: self._layout.execution(time, number, step))
         return self._layout.execution(time, number, step)
 
-    def _of_configuration(self, number: int) -> str:
-        """Return the directory of an execution, below the one named after the time of configuration."""
-        if not self._has_own_time:
-            configured = self._time or self._process.configured(self.plan)
-            self._time = free_time(configured, lambda time: self._layout.execution(time, number))
-            self._has_own_time = True
-        assert self._time
-        return self._layout.execution(self._time, number)
-
     def _configure(self, root: str, *, is_dumped: bool) -> None:
         """Write the acl.json of a step, as MindSpore does before each one."""
         data = content(self.plan, self._layers, root, is_dumped=is_dumped)
         self.sink.replace(Artifact(*os.path.split(self._layout.acl_config()), (data,)))
-
-    def _warn_of_no_target(self) -> None:
-        if self._layers == (NO_TARGET,) and not self._warned:
-            self._warned = True
-            _log.warning("%s: set_dump has marked no operator of %s", self.plan.source, self.directory)
 
 
 def select_compiled(

@@ -166,13 +166,11 @@ def _open_below(parent: int, name: str) -> int:
     try:
         return os.open(name, _OPEN | os.O_NOFOLLOW, dir_fd=parent)
     except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENOTDIR} and _is_link(parent, name):
-            raise OSError(errno.ELOOP, f"the directory {name!r} is a symbolic link") from error
+        if error.errno in {errno.ELOOP, errno.ENOTDIR}:
+            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(mode):
+                raise OSError(errno.ELOOP, f"the directory {name!r} is a symbolic link") from error
         raise
-
-
-def _is_link(parent: int, name: str) -> bool:
-    return stat.S_ISLNK(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
 
 
 _held: Final[dict[str, tuple[int, bool]]] = {}

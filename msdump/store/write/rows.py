@@ -127,18 +127,14 @@ def _open(directory: int, name: str, mode: int) -> int:
     try:
         return _open_as(_APPEND, directory, name)
     except PermissionError:
-        _make_writable(directory, name, mode)
+        # by its descriptor, once it is known to be a plain file: chmod of a name could hit another file
+        fd = _open_as(LOOK, directory, name)
+        try:
+            _check(fd, name)
+            os.fchmod(fd, mode | stat.S_IWUSR)
+        finally:
+            reading.close(fd)
         return _open_as(_APPEND, directory, name)
-
-
-def _make_writable(directory: int, name: str, mode: int) -> None:
-    # by its descriptor, once it is known to be a plain file: chmod of a name could hit another file
-    fd = _open_as(LOOK, directory, name)
-    try:
-        _check(fd, name)
-        os.fchmod(fd, mode | stat.S_IWUSR)
-    finally:
-        reading.close(fd)
 
 
 def _open_as(flags: int, directory: int, name: str) -> int:
