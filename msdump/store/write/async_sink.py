@@ -248,17 +248,22 @@ class AsyncSink(SyncSink):
         """Return when every file is on disk; raise the first failure since the last time."""
         with self._lock:
             self.complete()
+            if self._inline_bytes is None:  # a program that writes files at once keeps no threads
+                self._end_threads()
             self._raise_failures()
 
     def close(self) -> None:
         """Flush, end the threads and close files; a later write opens them again."""
         with self._lock:
             self.complete()
-            self._threads.stop()
-            self._threads = _WriterThreads(self._make_files, self._writer_threads)
+            self._end_threads()
             super().close()
             exits.deactivate(self)
             self._raise_failures()
+
+    def _end_threads(self) -> None:
+        self._threads.stop()
+        self._threads = _WriterThreads(self._make_files, self._writer_threads)
 
     def complete(self) -> None:
         """Return when every file and row is on disk or counted as lost; raises no error for lost ones."""
