@@ -152,14 +152,14 @@ class Capture(Observer):
         self._clock = clock  # vendor: each file has a time of its own, also among the files of one operator
         self._trigger = trigger
         self._watch = watch
-        self._pipeline = pipeline(plan, sink, watch)
+        self._writer = pipeline(plan, sink, watch)
         self._records = operator_records(plan, device)
         slots = [[*refusals.slots(position)] for position in range(len(graph.nodes))]
         self._no_tensors = tuple([sum(why is Reason.NO_TENSOR for _, why in each) for each in slots])
         useless = [{slot for (_, slot), why in each if why is Reason.USELESS} for each in slots]
         self._useless = {position: each for position, each in enumerate(useless) if each}
         # under op_debug_mode 3 each operator decides by itself
-        self._has_sheets = self._pipeline.need is not None and watch is None and trigger is None
+        self._has_sheets = self._writer.need is not None and watch is None and trigger is None
         self._has_sheets &= not plan.what.saves_kernel_args
         self._parts = tuple(node.kernel_graph for node in graph.nodes)
         self._is_cut = len({*self._parts} - {None}) > 1
@@ -193,7 +193,7 @@ class Capture(Observer):
         watched = (position for position, is_watched in enumerate(self._positions) if is_watched)
         if not shows_outputs_as_run(self._plan) or not self._records.has_host_types(watched):
             return None
-        return self._pipeline.need if self._watch is None else self._watch.need
+        return self._writer.need if self._watch is None else self._watch.need
 
     def begin(self, directories: Mapping[int | None, str], iteration: int) -> None:
         """Direct the files of the operators that run from now on into an iteration's directories.
@@ -282,7 +282,7 @@ class Capture(Observer):
         positions = tuple([run[0] for run in shown])
         known = self._sheets.get(positions)
         if known is None or known[0] != kinds:
-            known = self._sheets[positions] = kinds, self._pipeline.sheet(self._records_of(shown))
+            known = self._sheets[positions] = kinds, self._writer.sheet(self._records_of(shown))
         return known[1]
 
     def _write_rows(self, directory: str, sheet: RowSheet, rows: bytes) -> None:
@@ -298,7 +298,7 @@ class Capture(Observer):
             missing = sum(self._no_tensors[run.position] for run in batch)
             skipped = Counter({Reason.USELESS: len(all_tensors) - len(tensors), Reason.NO_TENSOR: missing})
             places = None if is_whole else places_of(tensors, all_tensors)
-            sheet = self._pipeline.sheet(self._records_of(shown)) if self._has_sheets else None
+            sheet = self._writer.sheet(self._records_of(shown)) if self._has_sheets else None
             together = self._measured[first] = MeasuredTogether(batch, shown, places, +skipped, sheet)
         if together.places is not None:
             found = found.at(together.places)
@@ -331,11 +331,11 @@ class Capture(Observer):
                     self._skip(Reason.NO_HIT, len(tensors_of((shown[place],))))
                     continue
                 records = self._records.of(operator, position, () if is_begun else inputs, outputs, now)
-                self._pipeline.take(
+                self._writer.take(
                     directory, operator, _NO_TASK, records, is_saturated=saturated, hits_none=hits_none
                 )
         finally:  # also after an error: earlier operators keep their rows
-            self._pipeline.finish()
+            self._writer.finish()
 
     def _screened(
         self, watch: GraphWatch, shown: Sequence[NodeRun], found: TotalsArray | None = None
@@ -377,9 +377,9 @@ class Capture(Observer):
         operator = self._operators[position]
         records = self._records.of(operator, position, inputs, (), self._clock.now)
         try:
-            self._pipeline.take(self._directory_of(position), operator, _NO_TASK, records)
+            self._writer.take(self._directory_of(position), operator, _NO_TASK, records)
         finally:
-            self._pipeline.finish()
+            self._writer.finish()
 
     def write_parameters(self, arrays: Mapping[str, np.ndarray], number: int | None) -> None:
         """Write weights and graph inputs of a kernel graph as ``Parameter.{name}``."""
@@ -396,9 +396,9 @@ class Capture(Observer):
         try:
             for operator, name, array in values:
                 record = self._records.of_graph_input(operator, name, array, self._clock.now())
-                self._pipeline.take(directory, operator, _NO_TASK, (record,))
+                self._writer.take(directory, operator, _NO_TASK, (record,))
         finally:
-            self._pipeline.finish()
+            self._writer.finish()
 
     def _write_args(self, position: int) -> None:
         # vendor: the name has no time, so that an operator that runs again replaces its file

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.steps import host_format
+from msdump.capture.steps import Step, host_format, walk
 from msdump.device import Task
 from msdump.dtypes import DType, widen
 from msdump.encode import (
@@ -27,6 +27,7 @@ from msdump.encode import (
 from msdump.graph import Graph
 from msdump.graph.files import arguments
 from msdump.plan import OperatorStatistic, Scene
+from msdump.reasons import Reason
 from msdump.record import IO, Artifact, Buffer, DevicePart, OperatorRef, TensorRecord
 from msdump.statistics import StatisticNeed, Totals, measure
 from msdump.store import CLOCK, NameTensor, OperatorFileKind, Style, layouts, operator_names
@@ -34,18 +35,67 @@ from msdump.store.write import Sink
 
 if TYPE_CHECKING:
     from msdump.capture.statistics import RowSheet, Statistics
+    from msdump.capture.watch import GraphWatch
 
 
 class ArtifactWriter:
-    """Writes the files and rows of operators, from the tensors that the steps keep.
+    """Walks the tensors of operators through steps, and writes files and rows of the ones that are kept.
 
     Attributes:
+        steps: The steps of every tensor, in order.
+        watch: Checks rules on tensors before the steps; None: there are no rules.
         need: The statistics of rows, where only rows are written and one pass finds them; else None.
         is_by_operator: Whether an operator is one artifact (``write_operator``), not a tensor.
     """
 
+    steps: tuple[Step, ...] = ()
+    watch: GraphWatch | None = None
     need: StatisticNeed | None = None
     is_by_operator = True
+
+    def __init__(self, sink: Sink) -> None:
+        """Write into a sink."""
+        self._sink = sink
+
+    def take(
+        self,
+        directory: str,
+        operator: OperatorRef,
+        task: Task,
+        records: Sequence[TensorRecord],
+        *,
+        is_saturated: bool = False,
+        hits_none: bool = False,
+    ) -> None:
+        """Write the files and rows of an operator; ``finish`` follows after the last operator of a batch.
+
+        Each tensor walks through the steps and is written before the next one, so that copies by steps are
+        not held for long.
+
+        ``hits_none``: it is certain that no rule hits.
+        """
+        watch = None if hits_none else self.watch
+        if watch is not None and not watch.keeps(records, saturated=is_saturated):
+            self._sink.skip(Reason.NO_HIT, len(records))
+            records = ()
+        together: list[TensorRecord] | None = [] if self.is_by_operator else None
+        for record in records:
+            kept = record
+            for step in self.steps:  # ``walk`` inlined: this loop runs for each dumped tensor
+                shown = step(kept)
+                if isinstance(shown, Reason):
+                    self._sink.skip(shown)
+                    break
+                kept = shown
+            else:
+                if together is None:
+                    self.write_tensor(directory, task, kept)
+                else:
+                    together.append(kept)
+        if together is not None:
+            self.write_operator(directory, operator, task, together)
+        if watch is not None:
+            watch.stop()  # after the operator's files, which show the hit
 
     def write_tensor(self, directory: str, task: Task, record: TensorRecord) -> None:
         """Write the file and the row of a tensor into an absolute directory."""
@@ -58,10 +108,14 @@ class ArtifactWriter:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Write the files held back for operators that have run together."""
+        """Write the rows that the operators of a batch share; also after an error, for earlier operators."""
 
-    def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
-        """Return the part of rows that is the same in every step, None without such rows."""
+    def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:  # noqa: ARG002
+        """Return the part of rows that is the same in all iterations, for tensors of these types and shapes.
+
+        None without such rows, or if a step changes or drops a tensor: steps decide by type, shape, and
+        device type and format.
+        """
         return None
 
 
@@ -88,7 +142,7 @@ class TensorWriter(ArtifactWriter):
 
         With ``measures_saved`` (Ascend O2) tensors are measured as files hold them: bfloat16 as float32.
         """
-        self._sink = sink
+        super().__init__(sink)
         self._has_hashes = statistics is not None and statistics.has_hashes
         self._name = name
         self._statistics = statistics
@@ -142,9 +196,13 @@ class TensorWriter(ArtifactWriter):
             if rows:
                 self._sink.append(self._path, statistics.rows(rows), statistics.header)
 
-    def sheet(self, records: Sequence[TensorRecord]) -> RowSheet | None:
-        """Return the part of rows that is the same in every step."""
-        return None if self._statistics is None or self.need is None else self._statistics.sheet(records)
+    def sheet(self, records: Iterable[TensorRecord]) -> RowSheet | None:
+        """Return the part of rows that is the same in all iterations."""
+        tensors = [*records]
+        if self._statistics is None or self.need is None:
+            return None
+        is_as_shown = all(walk(record, self.steps) is record for record in tensors)
+        return self._statistics.sheet(tensors) if is_as_shown else None
 
     def _write_row(self, statistics: Statistics, path: str, task: Task, record: TensorRecord) -> None:
         finish = statistics.begin(self._measured(record))
@@ -223,7 +281,7 @@ class OperatorWriter(ArtifactWriter):
 
     def __init__(self, sink: Sink, style: Style) -> None:
         """Write into a sink."""
-        self._sink = sink
+        super().__init__(sink)
         self._style = style
 
     def write_operator(
@@ -264,7 +322,7 @@ class OperatorTableWriter(ArtifactWriter):
 
     def __init__(self, sink: Sink, style: Style, statistics: Sequence[str]) -> None:
         """Write into a sink."""
-        self._sink = sink
+        super().__init__(sink)
         self._style = style
         self._statistics = tuple(statistics)
 
@@ -340,7 +398,7 @@ class FailureWriter(ArtifactWriter):
 
     def __init__(self, sink: Sink, directory: str, scene: Scene, graph: Graph) -> None:
         """Write into a directory."""
-        self._sink = sink
+        super().__init__(sink)
         self._directory = directory
         self._is_norm = scene is Scene.NORM_EXCEPTION
         self._graph = graph

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from msdump import dtypes
-from msdump.capture.pipeline import Pipeline, artifact_kind, compile_steps
+from msdump.capture.pipeline import artifact_kind, compile_steps
 from msdump.device import DeviceTensor, Task, formats
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
@@ -69,4 +69,5 @@ def compiled_plan(**fields):
 
 def take(plan, writer, sink, records, *, operator=CONV, task=TASK):
     """Let records walk through the steps of a plan to a writer."""
-    Pipeline(compile_steps(plan, artifact_kind(plan)), writer, sink.skip).take("/d", operator, task, records)
+    writer.steps = compile_steps(plan, artifact_kind(plan))
+    writer.take("/d", operator, task, records)

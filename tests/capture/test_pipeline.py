@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from msdump.capture.pipeline import ArtifactKind, Pipeline, compile_steps
+from msdump.capture.pipeline import ArtifactKind, compile_steps
+from msdump.capture.writers import ArtifactWriter
 from msdump.plan import Tree
 from msdump.reasons import Reason
 from tests.capture.records import CONV, TASK, compiled_plan, record
@@ -14,16 +15,21 @@ TEXT, EMPTY, NUMBER = (
 )
 
 
-class Kept:
+class Kept(ArtifactWriter):
     """A writer that keeps its tensors, and how many were dropped before each."""
+
+    is_by_operator = False
 
     def __init__(self):
         """Keep nothing yet."""
+        super().__init__(self)
         self.records = []
         self.reasons = []
         self.before = []
 
-    need, is_by_operator = None, False
+    def skip(self, reason):
+        """Take the reason why a tensor was dropped."""
+        self.reasons.append(reason)
 
     def write_tensor(self, _directory, _task, record):
         """Take a tensor."""
@@ -34,10 +40,10 @@ class Kept:
 def test_tensors_walk_one_by_one():
     """A writer has a tensor before the next one walks, so that no copies pile up."""
     kept = Kept()
-    steps = compile_steps(compiled_plan(tree=Tree.MODELS), ArtifactKind.OPERATOR)
+    kept.steps = compile_steps(compiled_plan(tree=Tree.MODELS), ArtifactKind.OPERATOR)
 
     records = [NUMBER, TEXT, NUMBER, TEXT]
-    Pipeline(steps, kept, kept.reasons.append).take("/d", CONV, TASK, records)
+    kept.take("/d", CONV, TASK, records)
 
     assert [0, 1] == kept.before
     assert [Reason.TEXT] * 2 == kept.reasons

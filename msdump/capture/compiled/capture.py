@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.capture.compiled.model_selection import ModelSelection
-from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps import OperatorRecords, count_no_tensors, unwritten
 from msdump.capture.triggers import OverflowTrigger
+from msdump.capture.writers import ArtifactWriter
 from msdump.device import Ascend, Task
 from msdump.encode import DebugRecord, OldRecord, Unit, dump_data, ge, op_debug
 from msdump.graph import Graph
@@ -67,12 +67,12 @@ class CompiledCapture(Observer):
         device: Ascend,
         selection: ModelSelection,
         records: OperatorRecords,
-        pipeline: Pipeline,
+        writer: ArtifactWriter,
         *,
         sink: Sink,
         input_tasks: Mapping[str, Task],
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
-        failure: Pipeline | None = None,
+        failure: ArtifactWriter | None = None,
     ) -> None:
         """Compile a plan for a graph."""
         self._no_tensors = _count_no_tensors(plan, device, selection)
@@ -88,7 +88,7 @@ class CompiledCapture(Observer):
         self._blocked = selection.blocked
         self._device = device
         self._records = records
-        self._pipeline = pipeline
+        self._writer = writer
         self._sink = sink
         self._input_tasks = input_tasks
         self._overflow = overflow
@@ -125,7 +125,7 @@ class CompiledCapture(Observer):
             try:
                 self._take_sides(position, task, inputs, ())
             finally:
-                self._pipeline.finish()
+                self._writer.finish()
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
         """Write operators that have just run."""
@@ -134,7 +134,7 @@ class CompiledCapture(Observer):
             for run in batch:
                 self._take(run)
         finally:  # also after an error: earlier operators keep their rows
-            self._pipeline.finish()
+            self._writer.finish()
 
     def _take(self, run: NodeRun) -> None:
         """Write the overflow record of an operator, then its tensors."""
@@ -166,12 +166,12 @@ class CompiledCapture(Observer):
             if isinstance(array, np.ndarray):
                 data = OperatorRef(ge.DATA, name)
                 record = self._records.of_graph_input(data, name, array, CLOCK.now())
-                self._pipeline.take(self._directory, data, self._input_tasks[name], (record,))
+                self._writer.take(self._directory, data, self._input_tasks[name], (record,))
         operator = self._nodes[position].operator
         inputs = self._unblocked(position, IO.INPUT, inputs)
         outputs = self._unblocked(position, IO.OUTPUT, outputs)
         records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-        self._pipeline.take(self._directory, operator, task, records, is_saturated=saturated)
+        self._writer.take(self._directory, operator, task, records, is_saturated=saturated)
 
     def looks_into(self, body: Graph) -> bool:
         """Return whether an operator in a branch or loop body, or deeper, is watched."""

@@ -119,7 +119,7 @@ class CompiledDump(DumpWriter):
         self._devices = tuple(device.walk())
         self._input_tasks = tasks.input_tasks((inner.graph, inner.tasks) for inner in self._devices)
         self._watch = process.watch(plan).graph_watch(inner.graph for inner in self._devices)
-        self._pipeline = pipeline(plan, self.sink, self._watch)
+        self._writer = pipeline(plan, self.sink, self._watch)
         self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
         self._failures = {
             inner.graph.index: failure_pipeline(plan, inner.graph, self.sink) for inner in self._devices
@@ -143,9 +143,7 @@ class CompiledDump(DumpWriter):
         watcher.warn_of_unknown(*_whole(self._devices), self.plan)
         run = WatcherRun()
         captures = {
-            device.graph.index: WatcherCapture(
-                self.plan, device, self._memory_of(device), self._pipeline, run
-            )
+            device.graph.index: WatcherCapture(self.plan, device, self._memory_of(device), self._writer, run)
             for device in self._devices
         }
         for capture in captures.values():
@@ -166,7 +164,7 @@ class CompiledDump(DumpWriter):
             device,
             selections[device],
             operator_records(self.plan, device, self._memory_of(device)),
-            self._pipeline,
+            self._writer,
             sink=self.sink,
             input_tasks=self._input_tasks,
             overflow=self._trigger(device),
@@ -352,7 +350,7 @@ class SingleDump(DumpWriter, Observer):
         self._device = device
         self._single = single
         self._records = operator_records(plan, device, memory)
-        self._pipeline = pipeline(plan, self.sink)
+        self._writer = pipeline(plan, self.sink)
         self._failure = failure_pipeline(plan, device.graph, self.sink)
         place = Key(PathKind.SINGLE, time=single.time, device=plan.context.device_id)
         self._directory = place.below(plan.files.path)
@@ -369,9 +367,9 @@ class SingleDump(DumpWriter, Observer):
             for position, inputs, outputs, _ in batch:
                 for operator in self._operators(position):
                     records = self._records.at_once(operator, position, inputs, outputs, CLOCK.now())
-                    self._pipeline.take(self._directory, operator, self._task(position), records)
+                    self._writer.take(self._directory, operator, self._task(position), records)
         finally:
-            self._pipeline.finish()
+            self._writer.finish()
 
     def failed(self, position: int, inputs: Arrays) -> None:
         """Write the tensors of an operator that has just failed, in an exception scene."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from msdump.capture.compiled import model_selection
 from msdump.capture.compiled.model_selection import warn_of_watch
-from msdump.capture.pipeline import Pipeline
 from msdump.capture.steps import Memory, OperatorRecords
+from msdump.capture.writers import ArtifactWriter
 from msdump.device import Ascend, Task
 from msdump.graph import Graph, Node
 from msdump.observer import Interest, NodeRun, Observer
@@ -107,7 +107,7 @@ class WatcherCapture(Observer):
     """
 
     def __init__(
-        self, plan: DumpPlan, device: Ascend, memory: Memory, pipeline: Pipeline, run: WatcherRun
+        self, plan: DumpPlan, device: Ascend, memory: Memory, writer: ArtifactWriter, run: WatcherRun
     ) -> None:
         """Compile a plan for a graph."""
         self._index = device.graph.index
@@ -118,7 +118,7 @@ class WatcherCapture(Observer):
         self.interest = Interest(shown, outputs=True)
         self._records = OperatorRecords(device, memory)
         self._run = run
-        self._pipeline = pipeline
+        self._writer = writer
         self.bodies: Mapping[int, WatcherCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:
@@ -164,5 +164,5 @@ class WatcherCapture(Observer):
     def _write(self, ref: OperatorRef, task: Task, records: Sequence[TensorRecord]) -> None:
         moment = CLOCK.now()
         shown = [each._replace(operator=ref, timestamp=moment) for each in records]
-        self._pipeline.take(self._run.directory, ref, task, shown)
-        self._pipeline.finish()
+        self._writer.take(self._run.directory, ref, task, shown)
+        self._writer.finish()
