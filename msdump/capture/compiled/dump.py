@@ -25,10 +25,10 @@ from msdump.observer import Arrays, Interest, NodeRun, Observer
 from msdump.plan import DumpLevel, DumpPlan, FileFormat, Scene, Tree, Trigger
 from msdump.reasons import Reason
 from msdump.record import Artifact, OperatorRef
-from msdump.selector import DumpMode, PatternKind, Selector
+from msdump.selector import DumpMode, PatternKind
 from msdump.statistics import TotalsArray
 from msdump.store import CLOCK, Key, ModelLayout, PathKind, free_time, names
-from msdump.store.write import LONGEST_NAME, Sink
+from msdump.store.write import LONGEST_NAME
 
 NO_TARGET: Final = "NoSetDumpTarget"
 """The layer of ``dump_mode`` 2 without a mark: no operator has the name."""
@@ -48,9 +48,20 @@ def content(plan: DumpPlan, layers: tuple[str, ...], root: str, *, is_dumped: bo
 
     The root is the step's directory, or the dump's root for a step that is not dumped.
     """
-    settings = _settings(plan, layers, root)
-    if not is_dumped and plan.when.trigger is Trigger.ALWAYS:
-        settings["dump_step"] = _NEVER
+    settings: dict[str, Any]  # overflow and exception dumps select no operators
+    if plan.when.trigger is Trigger.OVERFLOW:
+        settings = {"dump_debug": "on", "dump_path": root}
+    elif plan.when.trigger is Trigger.EXCEPTION:
+        settings = {"dump_scene": "lite_exception"}
+    else:
+        settings = {
+            "dump_list": [{"layer": list(layers)}] if layers else [],
+            "dump_mode": _MODES[plan.what.keeps_inputs, plan.what.keeps_outputs],
+            "dump_op_switch": "on",
+            "dump_path": root,
+        }
+        if not is_dumped:
+            settings["dump_step"] = _NEVER
     return json.dumps({"dump": settings}, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -69,20 +80,6 @@ def layers(plan: DumpPlan, full_names: Iterable[str], marked: frozenset[str]) ->
     # vendor: regular expressions stand in the list as they were written
     matched = (name for name in full_names if any(pattern.matches(name) for pattern in searched))
     return (*items, *matched)
-
-
-def _settings(plan: DumpPlan, layers: tuple[str, ...], root: str) -> dict[str, Any]:
-    """Return the settings of a step that is dumped; overflow and exception dumps select no operators."""
-    if plan.when.trigger is Trigger.OVERFLOW:
-        return {"dump_debug": "on", "dump_path": root}
-    if plan.when.trigger is Trigger.EXCEPTION:
-        return {"dump_scene": "lite_exception"}
-    return {
-        "dump_list": [{"layer": list(layers)}] if layers else [],
-        "dump_mode": _MODES[plan.what.keeps_inputs, plan.what.keeps_outputs],
-        "dump_op_switch": "on",
-        "dump_path": root,
-    }
 
 
 _log = logging.getLogger("msdump.capture")
@@ -109,7 +106,9 @@ class CompiledDump(DumpWriter):
         """Give the model its number and directory; nothing is written yet."""
         super().__init__(plan, process)
         self.model_id = next(process.counters.model_ids) if model.model_id is None else model.model_id
-        self.directory = _directory(plan, model.file_name, device.graph.name)
+        directory = names.sanitize(model_selection.directory_name(plan, model.file_name, device.graph.name))
+        # models with equal beginnings differ in model_id
+        self.directory = directory[:LONGEST_NAME] or _UNNAMED
         self._layout = ModelLayout(plan.files.path, plan.context.device_id, self.directory, self.model_id)
         self._file_name = model.file_name
         self._time = model.time
@@ -120,7 +119,11 @@ class CompiledDump(DumpWriter):
         self._input_tasks = tasks.input_tasks((inner.graph, inner.tasks) for inner in self._devices)
         self._watch = process.watch(plan).graph_watch(inner.graph for inner in self._devices)
         self._writer = pipeline(plan, self.sink, self._watch)
-        self._op_debug = _op_debug(plan, self._devices, self.sink, self.model_id)
+        self._op_debug = None
+        if plan.when.trigger is Trigger.OVERFLOW:
+            model_tasks = [task for inner in self._devices for task in inner.tasks]
+            is_json = plan.files.file_format is FileFormat.NPY
+            self._op_debug = OpDebugWriter(self.sink, model_tasks, self.model_id, is_json=is_json)
         self._failures = {
             inner.graph.index: failure_pipeline(plan, inner.graph, self.sink) for inner in self._devices
         }
@@ -129,55 +132,42 @@ class CompiledDump(DumpWriter):
 
     def mark(self, marked: frozenset[str]) -> None:
         """Select the dumped operators again, for new full names that ``set_dump`` marked."""
-        self._capture = (
-            self._watcher() if self.plan.compiled.scene is Scene.WATCHER else self._main_capture(marked)
-        )
-        names = [name for device in self._devices for node in device.graph.nodes for name in full_names(node)]
-        self._layers = layers(self.plan, names, marked)
-        self._used = used_items(self.plan, names)
-        self._process.suggest(
-            self.plan, self._used, [node for device in self._devices for node in device.graph.nodes]
-        )
-
-    def _watcher(self) -> WatcherCapture:
-        watcher.warn_of_unknown(*_whole(self._devices), self.plan)
-        run = WatcherRun()
-        captures = {
-            device.graph.index: WatcherCapture(self.plan, device, self._memory_of(device), self._writer, run)
-            for device in self._devices
-        }
-        for capture in captures.values():
-            capture.bodies = captures
-        return captures[self._devices[0].graph.index]
-
-    def _memory_of(self, device: Ascend) -> Memory:
-        return memory_of(device, self._devices[0], self._memory)
-
-    def _main_capture(self, marked: frozenset[str]) -> CompiledCapture:
-        selections = select_compiled(self._devices, self.plan, marked, self._file_name)
-        return self._captures(self._devices[0], dict(zip(self._devices, selections, strict=True)))
-
-    def _captures(self, device: Ascend, selections: Mapping[Ascend, ModelSelection]) -> CompiledCapture:
-        """Return the observer of a graph, with the observers of the branches and loops in it."""
-        capture = CompiledCapture(
-            self.plan,
-            device,
-            selections[device],
-            operator_records(self.plan, device, self._memory_of(device)),
-            self._writer,
-            sink=self.sink,
-            input_tasks=self._input_tasks,
-            overflow=self._trigger(device),
-            failure=self._failures[device.graph.index],
-        )
-        capture.bodies = {index: self._captures(inner, selections) for index, inner in device.bodies.items()}
-        return capture
-
-    def _trigger(self, device: Ascend) -> tuple[OverflowTrigger, OpDebugWriter] | None:
-        if self._op_debug is None:
-            return None
-        limit = self._process.overflow_limit(self.plan)
-        return OverflowTrigger(limit, reader(device)), self._op_debug
+        plan, devices = self.plan, self._devices
+        captures: dict[int, CompiledCapture] = {}
+        watchers: dict[int, WatcherCapture] = {}
+        if plan.compiled.scene is Scene.WATCHER:
+            watcher.warn_of_unknown(*_whole(devices), plan)
+            run = WatcherRun()
+            for device in devices:
+                memory = memory_of(device, devices[0], self._memory)
+                capture = WatcherCapture(plan, device, memory, self._writer, run)
+                watchers[device.graph.index], capture.bodies = capture, watchers
+        else:
+            selections = select_compiled(devices, plan, marked, self._file_name)
+            for device, selection in zip(devices, selections, strict=True):
+                overflow = None
+                if self._op_debug is not None:
+                    trigger = OverflowTrigger(self._process.overflow_limit(plan), reader(device))
+                    overflow = trigger, self._op_debug
+                captures[device.graph.index] = CompiledCapture(
+                    plan,
+                    device,
+                    selection,
+                    operator_records(plan, device, memory_of(device, devices[0], self._memory)),
+                    self._writer,
+                    sink=self.sink,
+                    input_tasks=self._input_tasks,
+                    overflow=overflow,
+                    failure=self._failures[device.graph.index],
+                )
+            for device in devices:
+                captures[device.graph.index].bodies = {index: captures[index] for index in device.bodies}
+        self._capture = (captures or watchers)[devices[0].graph.index]
+        nodes = [node for device in devices for node in device.graph.nodes]
+        names = [name for node in nodes for name in full_names(node)]
+        self._layers = layers(plan, names, marked)
+        self._used = used_items(plan, names)
+        self._process.suggest(plan, self._used, nodes)
 
     def write_graph_files(self) -> None:
         """Complete the files of the compilation; O2 saves no .ir files by itself."""
@@ -244,11 +234,25 @@ def select_compiled(
         file_name: Name of the model's file without suffix.
     """
     graph, runs = _whole(devices)
-    whole = _select(graph, plan, marked, (file_name, runs))
+    # vendor: dump_level kernel is about the kernels of operators that are called alone
+    if plan.compiled.level is DumpLevel.KERNEL:
+        whole = ModelSelection((Reason.KERNEL_LEVEL,) * len(runs), {}, {})
+    elif plan.when.trigger is Trigger.EXCEPTION:
+        whole = ModelSelection((Reason.NO_FAILURE,) * len(runs), {}, {})
+    elif plan.compiled.models is not None:
+        whole = model_selection.select_model(graph, plan, file_name, runs)
+    else:
+        refusal, requested = plan.what.selector.refusal, []
+        for node in graph.nodes:  # an operator is selected by any of its names
+            reasons = [refusal(name, is_marked=name in marked) for name in full_names(node)]
+            requested.append(None if None in reasons else reasons[-1])
+        whole = model_selection.selected(graph, requested, runs)
     parts, start = [], 0
     for device in devices:
         end = start + len(device.graph.nodes)
-        parts.append(_part(whole, range(start, end)))
+        data = {place - start: inputs for place, inputs in whole.data.items() if start <= place < end}
+        blocked = {place - start: slots for place, slots in whole.blocked.items() if start <= place < end}
+        parts.append(ModelSelection(whole.refusals[start:end], data, blocked))
         start = end
     return parts
 
@@ -260,56 +264,9 @@ def _whole(devices: Sequence[Ascend]) -> tuple[Graph, tuple[bool, ...]]:
     return replace(devices[0].graph, nodes=nodes), runs
 
 
-def _select(
-    graph: Graph, plan: DumpPlan, marked: frozenset[str], model: tuple[str, tuple[bool, ...]]
-) -> ModelSelection:
-    file_name, runs = model
-    # vendor: dump_level kernel is about the kernels of operators that are called alone
-    if plan.compiled.level is DumpLevel.KERNEL:
-        return ModelSelection((Reason.KERNEL_LEVEL,) * len(runs), {}, {})
-    if plan.when.trigger is Trigger.EXCEPTION:
-        return ModelSelection((Reason.NO_FAILURE,) * len(runs), {}, {})
-    if plan.compiled.models is not None:
-        return model_selection.select_model(graph, plan, file_name, runs)
-    return model_selection.selected(
-        graph, [_refusal(node, plan.what.selector, marked) for node in graph.nodes], runs
-    )
-
-
-def _refusal(node: Node, selector: Selector, marked: frozenset[str]) -> Reason | None:
-    """Return the reason why none of an operator's names selects it; None if a name does."""
-    refusal = None
-    for name in full_names(node):
-        refusal = selector.refusal(name, is_marked=name in marked)
-        if refusal is None:
-            return None
-    return refusal
-
-
 def full_names(node: Node) -> tuple[str, ...]:
     """Return the names that select an operator: of the operators fused in it, and its own."""
     return (*(part.operator.full_name for part in node.parts), node.operator.full_name)
-
-
-def _part(whole: ModelSelection, nodes: range) -> ModelSelection:
-    """Return the part of a model's selection that belongs to one graph."""
-    return ModelSelection(
-        whole.refusals[nodes.start : nodes.stop],
-        {position - nodes.start: inputs for position, inputs in whole.data.items() if position in nodes},
-        {position - nodes.start: slots for position, slots in whole.blocked.items() if position in nodes},
-    )
-
-
-def _directory(plan: DumpPlan, file_name: str, graph_name: str) -> str:
-    name = names.sanitize(model_selection.directory_name(plan, file_name, graph_name))
-    return name[:LONGEST_NAME] or _UNNAMED  # models with equal beginnings differ in model_id
-
-
-def _op_debug(plan: DumpPlan, devices: Sequence[Ascend], sink: Sink, model_id: int) -> OpDebugWriter | None:
-    if plan.when.trigger is not Trigger.OVERFLOW:
-        return None
-    model_tasks = [task for device in devices for task in device.tasks]
-    return OpDebugWriter(sink, model_tasks, model_id, is_json=plan.files.file_format is FileFormat.NPY)
 
 
 @dataclass(slots=True)
