@@ -24,7 +24,7 @@ from msdump.graph import Node
 from msdump.observer import Observer
 from msdump.plan import DumpPlan, Existing, FileFormat, Tree
 from msdump.selector import DumpMode
-from msdump.store import CLOCK, ExistingFiles, RunPlace, existing
+from msdump.store import CLOCK, RunPlace, existing
 from msdump.store.write import (
     DUMP_MODE,
     FILE_MODE,
@@ -256,17 +256,14 @@ def claim(plan: DumpPlan, process: Process) -> None:
     Raises:
         DumpWriteError: Something lies there and the plan refuses it, or it cannot be removed.
     """
-    place = _place_of(plan)
+    files, first = plan.files, plan.when.initial_iteration
+    if files.tree is Tree.RANKS:
+        place = RunPlace(files.path, current().identity.rank, files.net_name, first=first)
+    else:
+        place = RunPlace(files.path, device=plan.context.device_id, first=first)
     # two spellings of a path are one place
     directory = os.path.realpath(place.directory)
     process.settle(directory, (place.net, place.device), partial(_settle_place, plan, place))
-
-
-def _place_of(plan: DumpPlan) -> RunPlace:
-    if plan.files.tree is Tree.RANKS:
-        rank = current().identity.rank
-        return RunPlace(plan.files.path, rank, plan.files.net_name, first=plan.when.initial_iteration)
-    return RunPlace(plan.files.path, device=plan.context.device_id, first=plan.when.initial_iteration)
 
 
 def _settle_place(plan: DumpPlan, place: RunPlace, is_first: bool) -> None:  # noqa: FBT001 - as settle calls it
@@ -326,29 +323,20 @@ def _settle_earlier(plan: DumpPlan, place: RunPlace) -> None:
     earlier = existing.find(place)
     if not earlier.files:
         return
+    owner = f"device {place.device}" if place.rank is None else f"network {place.net}"
+    found = (
+        f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {owner}"
+        f" in {earlier.iterations:,} {'directory' if earlier.iterations == 1 else 'directories'}"
+    )
     if plan.files.existing is Existing.REFUSE:
         raise DumpWriteError(
-            f"{plan.source}: {_found(plan, earlier)}, and msdump.existing is 'refuse'; choose another path,"
+            f"{plan.source}: {found}, and msdump.existing is 'refuse'; choose another path,"
             " set initial_iteration behind these files, or set msdump.existing to 'keep' or 'replace'"
         )
     _log.warning(
         "%s: %s; this run adds files, and readers keep the executions apart"
         ' ("msdump": {"existing": "replace"} removes the earlier files, "refuse" is an error)',
-        plan.source,
-        _found(plan, earlier),
-    )
-
-
-def _found(plan: DumpPlan, earlier: ExistingFiles) -> str:
-    """Return the path, numbers and owner of the files in a place, for messages."""
-    owner = (
-        f"network {plan.files.net_name}"
-        if plan.files.tree is Tree.RANKS
-        else f"device {plan.context.device_id}"
-    )
-    return (
-        f"{plan.files.path} already holds {earlier.files:,} files ({earlier.bytes:,} bytes) of {owner}"
-        f" in {earlier.iterations:,} {'directory' if earlier.iterations == 1 else 'directories'}"
+        *(plan.source, found),
     )
 
 

@@ -254,26 +254,15 @@ class Recorder:
         self._memory = None
         if device is not None:
             self._memory = RunMemory(device, plan, context.memory_limit)
-        self._dump = None if plan is None else self._open_dump(graph, plan, device, model, variables)
+        self._dump: DumpWriter | None = None
+        if plan is not None:
+            probe(plan.files.path)  # before claim, which may remove files of earlier runs
+            claim(plan, process)
+            parts = graph, plan, process, device
+            self._dump = dump_of(*parts, memory=lambda: self.memory_use, model=model, variables=variables)
+            self._dump.write_graph_files()
         self._watch: RunWatch | None = None  # rules and history of the last dumped run
         self._number = 0 if plan is None else next(process.watch(plan).networks)
-
-    def _open_dump(
-        self, graph: Graph, plan: DumpPlan, device: Ascend | None, model: Model, variables: Variables
-    ) -> DumpWriter:
-        probe(plan.files.path)  # before claim, which may remove files of earlier runs
-        claim(plan, self._process)
-        dump = dump_of(
-            graph,
-            plan,
-            self._process,
-            device,
-            memory=lambda: self.memory_use,
-            model=model,
-            variables=variables,
-        )
-        dump.write_graph_files()
-        return dump
 
     @property
     def memory_use(self) -> MemoryUse | None:
