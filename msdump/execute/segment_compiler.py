@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,12 +19,11 @@ from msdump.execute.kernels import RoundingsOf
 from msdump.execute.moved_weights import moved_input, shared_roundings
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.variants import LEVELS
-from msdump.execute.weights import Bound, Initializers, WeightStore, binds_weights, tells_overflow
+from msdump.execute.weights import Initializers, WeightStore, binds_weights, tells_overflow
 from msdump.graph import (
     WITH_MEMORY,
     Graph,
     Node,
-    Shape,
     ValueType,
     canonical_domain,
     collective_call,
@@ -391,7 +390,10 @@ class SegmentCompiler:
         parts = []
         for number, node in enumerate(nodes):
             roundings = None if node.bodies else self._roundings(node)
-            bound = self._bound(node, roundings)
+            bound = self._initializers.of(node, roundings)
+            if self.optimizes:  # all weights, as the runtime may fold constants
+                fixed = {name: self._weights.array(name) for name in reads(node) if self._is_fixed(name)}
+                bound = replace(bound, arrays=fixed | {**bound.arrays})
             replaceable = self._initializers.defaults(node, roundings, self._overridable)
             bound = bound.with_rounded({name: array for name, (array, _) in replaceable.items()})
             source = moved_input(node)
@@ -403,8 +405,12 @@ class SegmentCompiler:
             for name in reads(node):
                 if name in bound.arrays or name in made or name in feeds or name in defaults:
                     continue
-                if self._is_default(name):
-                    defaults[name] = self._weights.array(name)
+                weight = self._weights.array(name) if self._is_fixed(name) else None
+                # unpacked weights that are copied into the model, not fed in each run
+                if weight is not None and (
+                    weight.nbytes <= _IN_MODEL or weight.dtype == STRING.numpy or weight.dtype.isbuiltin != 1
+                ):
+                    defaults[name] = weight
                 else:
                     value = fed.get(name)
                     if value is None and name in self._weights:
@@ -412,12 +418,23 @@ class SegmentCompiler:
                     if not isinstance(value, values.Native) or not value.is_tensor():
                         raise UnlinkableError(number, f"{name!r} is no tensor of the runtime's")
                     feeds[name] = values.kind_of(value)
-            types = {} if roundings is None else self._types(node, feeds)
+            # of an operator's inputs, actual or else declared, for the device's casts
+            cast = () if roundings is None else reads(node)
+            declared = {name: self._graph.type_of(name).dtype for name in cast}
+            types = {name: feeds.get(name) or type_text(dtype) for name, dtype in declared.items() if dtype}
             rounded = {**bound.rounded, **dict.fromkeys(moved.intersection(node.inputs), False)}
             bindings = Bindings(types, {}, bound.embedded, bound.shared, rounded=rounded)
             ways = {name: rounding for name, (_, rounding) in replaceable.items()}
             parts.append(LinkedOperator(node, bindings, roundings, ways))
-        around = SegmentEdges(feeds, defaults, outputs, self._shapes(feeds), looks)
+        # Shapes let the runtime reuse memory of dead values. Shapes of inputs and weights are certain in
+        # every run; declared shapes of other values are added for optimised sessions only.
+        shapes = {}
+        for name in feeds:
+            kind = self._graph.type_of(name)
+            is_checked = name in self._checked or name in self._weights
+            if kind.shape is not None and (is_checked or (self.optimizes and kind.is_settled)):
+                shapes[name] = kind.shape
+        around = SegmentEdges(feeds, defaults, outputs, shapes, looks)
         return link(self._graph, parts, around, self._runtime.limits)
 
     def _is_fixed(self, name: str) -> bool:
@@ -425,36 +442,3 @@ class SegmentCompiler:
 
     def _is_float32(self, name: str) -> bool:
         return self._graph.type_of(name).dtype is FLOAT32
-
-    def _shapes(self, names: Iterable[str]) -> dict[str, Shape]:
-        """Return the shapes of values that are certain in every run.
-
-        Shapes let the runtime reuse memory of dead values. Shapes of inputs and weights are certain; declared
-        shapes of other values are added for optimised sessions only.
-        """
-        return {name: shape for name in names if (shape := self._shape(name)) is not None}
-
-    def _shape(self, name: str) -> Shape | None:
-        declared = self._graph.type_of(name)
-        is_checked = name in self._checked or name in self._weights
-        return declared.shape if is_checked or (self.optimizes and declared.is_settled) else None
-
-    def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
-        """Return the initializers of an operator: all of its weights if the runtime may fold constants."""
-        bound = self._initializers.of(node, roundings)
-        if not self.optimizes:
-            return bound
-        fixed = {name: self._weights.array(name) for name in reads(node) if self._is_fixed(name)}
-        return replace(bound, arrays=fixed | {**bound.arrays})
-
-    def _is_default(self, name: str) -> bool:
-        """Return whether an unpacked weight is copied into the model, not fed in each run."""
-        if not self._is_fixed(name):
-            return False
-        array = self._weights.array(name)
-        return array.nbytes <= _IN_MODEL or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
-
-    def _types(self, node: Node, feeds: Mapping[str, str]) -> dict[str, str]:
-        """Return the type texts of an operator's inputs (actual, else declared), for the device's casts."""
-        declared = {name: self._graph.type_of(name).dtype for name in reads(node)}
-        return {name: feeds.get(name) or type_text(dtype) for name, dtype in declared.items() if dtype}

@@ -192,12 +192,19 @@ class Initializers:
 
     def of(self, node: Node, roundings: Sequence[Rounding] | None) -> Bound:
         """Return the initializers of an operator's session, given the device's arithmetic."""
-        arrays = {name: self._bound_array(node, name, roundings) for name in self._bound(node, roundings)}
-        rounded = {
-            name: _saturates_inputs(node, name, roundings) and self._weights.overflows(name)
-            for name in arrays
-            if arrays[name] is not self._weights.array(name)
-        }
+        arrays, rounded, reports = {}, {}, tells_overflow(roundings)
+        for name, (part, rounding) in self._single_readers(node, roundings).items():
+            if name in self._changeable:
+                continue
+            # The runtime packs weights of a body only if they belong to the directly enclosing graph. Results
+            # with and without packing may differ in the last bit: distant ones are fed, which prevents it.
+            is_distant = name in self._distant and part.op_type in _PACKING_OPS
+            array = self._rounded(name, part, rounding)
+            if array is not None or (binds_weights(part) and not is_distant):
+                arrays[name] = self._weights.array(name) if array is None else array
+                if arrays[name] is not self._weights.array(name):
+                    saturates = reports and rounding is not None and rounding.reads is FLOAT16
+                    rounded[name] = saturates and self._weights.overflows(name)
         return Bound(arrays, rounded)
 
     def shared(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -209,15 +216,6 @@ class Initializers:
         """
         is_rounded = array is not self._weights.array(name)
         return array if is_rounded else self._weights.contiguous(name)
-
-    def _bound_array(self, node: Node, name: str, roundings: Sequence[Rounding] | None) -> np.ndarray:
-        """Return a weight in the type that the operator reads; rounded copies are cached."""
-        part, rounding = _parts(node, roundings)[_readers(node, name)[0]]
-        array = self._weights.array(name)
-        if rounding is None or not self._is_rounded(name, part, rounding):
-            return array
-        reads = rounding.read_type(dtypes.from_numpy(array.dtype))
-        return self._weights.rounded(name, reads, saturates=rounding.saturates)
 
     def defaults(
         self, node: Node, roundings: Sequence[Rounding] | None, names: Container[str]
@@ -234,52 +232,35 @@ class Initializers:
         """
         found = {}
         for name, (part, rounding) in self._single_readers(node, roundings).items():
-            is_float32 = self._weights.array(name).dtype == FLOAT32.numpy
-            if name in names and is_float32 and rounding and self._is_rounded(name, part, rounding):
-                found[name] = self._bound_array(node, name, roundings), rounding
+            if name in names and rounding and self._weights.array(name).dtype == FLOAT32.numpy:
+                array = self._rounded(name, part, rounding)
+                if array is not None:
+                    found[name] = array, rounding
         return found
-
-    def _bound(self, node: Node, roundings: Sequence[Rounding] | None) -> tuple[str, ...]:
-        """Return the weights that become initializers."""
-        single = self._single_readers(node, roundings)
-        return tuple(
-            name for name, part in single.items() if name not in self._changeable and self._binds(name, *part)
-        )
 
     def _single_readers(
         self, node: Node, roundings: Sequence[Rounding] | None
     ) -> dict[str, tuple[Node, Rounding | None]]:
         """Return the fused part that reads each weight, without weights that several parts read."""
-        readers = {name: _readers(node, name) for name in dict.fromkeys(node.inputs) if name in self._weights}
-        parts = _parts(node, roundings)
-        return {name: parts[indices[0]] for name, indices in readers.items() if len(indices) == 1}
+        parts = [*zip(node.members, roundings or (None,) * len(node.members), strict=True)]
+        names = (name for name in dict.fromkeys(node.inputs) if name in self._weights)
+        readers = {name: [each for each in parts if name in each[0].inputs] for name in names}
+        return {name: found[0] for name, found in readers.items() if len(found) == 1}
 
-    def _binds(self, name: str, part: Node, rounding: Rounding | None) -> bool:
-        """Return whether a weight that an operator reads becomes an initializer.
+    def _rounded(self, name: str, part: Node, rounding: Rounding | None) -> np.ndarray | None:
+        """Return a weight as an operator reads it, rounded or widened; None where it reads it as it is.
 
-        The runtime packs weights of a body only if they belong to the directly enclosing graph. Results with
-        and without packing may differ in the last bit, so ``distant`` weights are fed, which prevents it.
+        Copies are cached. Operators with subgraphs read weights as they are.
         """
-        is_distant = name in self._distant and part.op_type in _PACKING_OPS
-        return (binds_weights(part) and not is_distant) or self._is_rounded(name, part, rounding)
-
-    def _is_rounded(self, name: str, part: Node, rounding: Rounding | None) -> bool:
-        """Return whether an operator reads a weight rounded or widened; False with subgraphs."""
         dtype = dtypes.from_numpy(self._weights.array(name).dtype)
-        return rounding is not None and not any(subgraphs(part.proto)) and is_cast(part, dtype, rounding)
+        if rounding is None or any(subgraphs(part.proto)) or not is_cast(part, dtype, rounding):
+            return None
+        return self._weights.rounded(name, rounding.read_type(dtype), saturates=rounding.saturates)
 
 
 def binds_weights(part: Node) -> bool:
     """Return whether an operator's weights become initializers on every device."""
     return part.op_type in _BOUND_OPS or bool(part.domain)
-
-
-def _parts(node: Node, roundings: Sequence[Rounding] | None) -> tuple[tuple[Node, Rounding | None], ...]:
-    return tuple(zip(node.members, roundings or (None,) * len(node.members), strict=True))
-
-
-def _readers(node: Node, name: str) -> list[int]:
-    return [index for index, part in enumerate(node.members) if name in part.inputs]
 
 
 def _is_small(array: np.ndarray) -> bool:
@@ -288,13 +269,6 @@ def _is_small(array: np.ndarray) -> bool:
     The runtime infers shapes from the values of small weights (axes, sizes), which it must find in the model.
     """
     return array.nbytes <= SMALL_BYTES or array.dtype == STRING.numpy or array.dtype.isbuiltin != 1
-
-
-def _saturates_inputs(node: Node, name: str, roundings: Sequence[Rounding] | None) -> bool:
-    """Return whether casting an operator's input to float16 saturates and reports an overflow."""
-    if roundings is None or not tells_overflow(roundings):
-        return False
-    return roundings[_readers(node, name)[0]].reads is FLOAT16
 
 
 def tells_overflow(roundings: Sequence[Rounding] | None) -> bool:
