@@ -109,7 +109,9 @@ def node_runs(
         ):
             for name in names:
                 if name not in arrays:
-                    arrays[name] = frames.tensor(name, frame)
+                    value = frame[frames.slots[name]] if name else None
+                    is_made = isinstance(value, Native) and value.is_tensor()  # ``Frames.tensor`` inlined
+                    arrays[name] = values.to_array(value) if is_made else frames.tensor(name, frame)
                 side.append(arrays[name])
         batch.append(NodeRun(operator.position, *sides, is_saturated))
     return batch

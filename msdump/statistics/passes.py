@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
 from msdump.dtypes import DType
 from msdump.statistics import compiled
-from msdump.statistics.compiled import CompiledPass, Span
 from msdump.statistics.elements import BLOCK, terms, total, total_of_squares, widened
 from msdump.statistics.totals import NOTHING, StatisticNeed, Totals
 from msdump.threads import map_threads, split_by_size, thread_count
@@ -82,53 +82,28 @@ def measure_all(
     if len(tensors) == 1 or need == NOTHING:
         return [measure(*tensor, need) for tensor in tensors]
     distinct = {(id(array), dtype.name): (array, dtype) for array, dtype in tensors}
-    measured = _in_place(distinct, need)
-    if len(measured) < len(distinct):
-        measured |= _one_by_one({key: each for key, each in distinct.items() if key not in measured}, need)
-    return [measured[id(array), dtype.name] for array, dtype in tensors]
-
-
-def _one_by_one(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
-    """Measure tensors by ``measure``: each long tensor by all threads, short ones spread over threads."""
-    short = {key: tensor for key, tensor in tensors.items() if tensor[0].size < 2 * PART}
-    found = {key: measure(*tensor, need) for key, tensor in tensors.items() if key not in short}
-    shared = split_by_size([*short.values()], lambda tensor: tensor[0].size, PART)
-    measured = map_threads(lambda share: [measure(*tensor, need) for tensor in share], shared)
-    found.update(zip(short, itertools.chain.from_iterable(measured), strict=True))
-    return found
-
-
-def _in_place(tensors: Mapping[_Key, tuple[np.ndarray, DType]], need: StatisticNeed) -> dict[_Key, Totals]:
-    """Measure the tensors that the compiled pass reads without conversion: one call for each thread."""
+    measured: dict[_Key, Totals] = {}
     kernel = compiled.KERNEL
-    if kernel is None or not compiled.finds(need):
-        return {}
-    keys = [key for key, tensor in tensors.items() if _lies_ready(kernel, tensor[0], _known_as(tensor[1]))]
-    spans, counts = _spans(kernel, [tensors[key][0] for key in keys])
-    found = map_threads(lambda share: kernel.of_spans(share, need), split_by_size(spans, _length, PART))
-    each = itertools.chain.from_iterable(found)
-    return {key: _joined([*itertools.islice(each, count)]) for key, count in zip(keys, counts, strict=True)}
-
-
-def _spans(kernel: CompiledPass, arrays: Iterable[np.ndarray]) -> tuple[list[Span], list[int]]:
-    """Return the spans of arrays, long arrays as several spans, and the number of spans of each array."""
-    spans: list[Span] = []
-    counts: list[int] = []
-    for array in arrays:
-        parts = (array,) if array.size < 2 * PART else _parts(array.reshape(-1))
-        spans += [kernel.span(part) for part in parts]
-        counts.append(len(parts))
-    return spans, counts
-
-
-def _length(span: Span) -> int:
-    return span[1]
-
-
-def _lies_ready(kernel: CompiledPass, array: np.ndarray, known_as: np.dtype) -> bool:
-    """Return whether the compiled pass reads an array without conversion or copy."""
-    flags = array.flags
-    return array.dtype == known_as and kernel.takes(known_as) and flags.c_contiguous and flags.aligned
+    if kernel is not None and compiled.finds(need):
+        # tensors that the compiled pass reads without conversion or copy: one call for each thread
+        ready: dict[_Key, Sequence[np.ndarray]] = {}
+        for key, (array, dtype) in distinct.items():
+            known_as, flags = _known_as(dtype), array.flags
+            if array.dtype == known_as and kernel.takes(known_as) and flags.c_contiguous and flags.aligned:
+                ready[key] = (array,) if array.size < 2 * PART else _parts(array.reshape(-1))
+        spans = [kernel.span(part) for parts in ready.values() for part in parts]
+        shares = split_by_size(spans, itemgetter(1), PART)
+        found = itertools.chain(*map_threads(lambda share: kernel.of_spans(share, need), shares))
+        for key, parts in ready.items():
+            measured[key] = _joined([*itertools.islice(found, len(parts))])
+    others = {key: each for key, each in distinct.items() if key not in measured}
+    if others:  # each long tensor is measured by all threads, short ones are spread over threads
+        short = {key: tensor for key, tensor in others.items() if tensor[0].size < 2 * PART}
+        measured |= {key: measure(*tensor, need) for key, tensor in others.items() if key not in short}
+        each = split_by_size([*short.values()], lambda tensor: tensor[0].size, PART)
+        found = itertools.chain(*map_threads(lambda share: [measure(*one, need) for one in share], each))
+        measured |= dict(zip(short, found, strict=True))
+    return [measured[id(array), dtype.name] for array, dtype in tensors]
 
 
 def _joined(parts: Sequence[Totals]) -> Totals:

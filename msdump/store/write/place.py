@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msdump import reading
-from msdump.errors import passing_over
+from msdump.errors import cause_of, passing_over
 from msdump.store.write import rows
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import LOOK, Root, enter, lock, open_directory
@@ -128,9 +128,14 @@ class OpenDirectory:
                 # a disk without that much room is found out before a byte is written
                 os.posix_fallocate(fd, 0, size)
             write_all(fd, buffers, size)
-            self._name(fd, name)
+            # as ``_name`` and ``reading.close``, without a call for each file
+            os.close(os.dup(fd))
+            os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
         finally:
-            reading.close(fd)
+            try:
+                os.close(fd)
+            except OSError as error:
+                cause_of(error)
         return size
 
     def replace(self, name: str, write: Write, mode: int) -> None:
