@@ -65,13 +65,14 @@ def note_of(path, rank=0):
 @pytest.fixture
 def held(monkeypatch):
     """Give the bytes that the history has held whenever it took a file."""
-    found, hold = [], history_module.HistorySink._hold
+    found, makes_room = [], history_module.HistorySink._makes_room
 
     def holding(sink, *arguments):
-        hold(sink, *arguments)
+        is_held = makes_room(sink, *arguments)
         found.append(sink._bytes)
+        return is_held
 
-    monkeypatch.setattr(history_module.HistorySink, "_hold", holding)
+    monkeypatch.setattr(history_module.HistorySink, "_makes_room", holding)
     return found
 
 
