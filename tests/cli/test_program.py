@@ -636,7 +636,7 @@ class TestFailure:
         def fail(self, directory, name, buffers):
             if name.startswith("MatMul"):
                 raise OSError(errno.ENOSPC, "No space left on device")
-            create(self, directory, name, buffers)
+            return create(self, directory, name, buffers)
 
         monkeypatch.setattr(DiskFiles, "create", fail)
         done = cli("run", MINI, "--config", config())
