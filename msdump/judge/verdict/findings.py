@@ -123,12 +123,13 @@ class Report:
     def absent(self) -> list[Finding]:
         """Verdicts on golden operators without files on the other side, if ``findings`` has none on them.
 
-        With two graphs, findings have the ones whose lack a value shows.
+        With two graphs and outputs that were compared, findings have the ones whose lack a value shows.
         """
         judged = {_without_time(each.place) for each in self.findings if each.verdict is Verdict.MISSING}
         missing = (place for place in self.missing if _without_time(place) not in judged)
         verdict, note = Verdict.UNCHECKED, "golden alone has it, and no value shows it"
-        if self.unread_graphs or self.networks:
+        is_blind = all(each.verdict is TensorVerdict.UNCHECKED for each in self.outputs)
+        if self.unread_graphs or self.networks or is_blind:
             verdict, note = Verdict.MISSING, ""
         return [
             *(Finding(place, verdict, note=note) for place in missing),

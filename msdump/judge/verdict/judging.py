@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from msdump.device import INSERTED_PREFIX
+from msdump.graph import CONTROL_FLOW
 from msdump.judge import Fact, FactKind
 from msdump.judge.verdict.evidence import (
     ACCUSING,
@@ -690,7 +691,7 @@ def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
         is_end = bool(each.row.returned) or (not behind and bool(each.bad_outputs))
         if is_end or not lasting.isdisjoint(behind):
             lasting.add(place)
-        elif behind:
+        elif behind and each.row.place.op_type not in CONTROL_FLOW:  # its body has the outputs
             held.add(place)
     return lasting, held
 
