@@ -8,11 +8,11 @@ from .process import Process as Process
 from .recorder import Model as Model
 from .recorder import Recorder as Recorder
 from .recorder import dump_of as dump_of
+from .refusals import dropping as dropping
+from .refusals import refusals as refusals
 from .selection import GraphRefusals as GraphRefusals
-from .selection import dropping as dropping
 from .selection import inside as inside
 from .selection import operators as operators
-from .selection import refusals as refusals
 from .selection import refuse_by_name as refuse_by_name
 from .selection import select as select
 from .selection import similar_names as similar_names
