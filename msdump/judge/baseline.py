@@ -108,7 +108,9 @@ def _keep_graphs(root: str, folder: str) -> None:
             if path is not None and not place.startswith(os.pardir):
                 lines = read_bytes(path).splitlines(keepends=True)
                 # the rows are of one execution, so that each iteration ran once
-                reports.write_bytes(folder, place, dict.fromkeys(lines) if kind is _KEPT[-1] else lines)
+                reports.write_bytes(
+                    folder, place, dict.fromkeys(lines) if kind is PathKind.ITERATIONS_RUN else lines
+                )
 
 
 _KEPT: Final = (PathKind.IR, PathKind.EXECUTION_ORDER, PathKind.ITERATIONS_RUN)

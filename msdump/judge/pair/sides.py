@@ -48,18 +48,17 @@ class TensorContent:
         """Whether the content is distinctive: more than one element, and not all equal."""
         return self.count > 1 and self.largest != self.smallest
 
+    def beside(self, other: TensorContent) -> tuple[tuple[float, float], ...]:
+        """Return the statistics of both tensors in pairs: norm, maximum and minimum."""
+        return (self.norm, other.norm), (self.largest, other.largest), (self.smallest, other.smallest)
+
     def likeness(self, other: TensorContent) -> float | None:
         """Return 1 for equal elements, 0 for entirely different ones, None without statistics to compare."""
         if self.digest is not None and self.digest == other.digest:
             return 1.0
         if self.count != other.count:
             return 0.0
-        pairs = (
-            (self.norm, other.norm),
-            (self.largest, other.largest),
-            (self.smallest, other.smallest),
-        )
-        known = [(one, two) for one, two in pairs if math.isfinite(one) and math.isfinite(two)]
+        known = [(one, two) for one, two in self.beside(other) if math.isfinite(one) and math.isfinite(two)]
         if not known:
             return None
         scale = max(max(abs(one), abs(two)) for one, two in known[-2:])

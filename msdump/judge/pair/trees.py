@@ -187,13 +187,8 @@ class _Pairing:
         mine, golden = self._content(record), self._content(self._samples[key])
         if mine.count != golden.count:
             return 0.0
-        pairs = (
-            (mine.norm, golden.norm),
-            (mine.largest, golden.largest),
-            (mine.smallest, golden.smallest),
-        )
         scale = max(abs(golden.largest), abs(golden.smallest))
-        if all(abs(one - two) <= _SAME * max(abs(two), scale) for one, two in pairs):
+        if all(abs(one - two) <= _SAME * max(abs(two), scale) for one, two in mine.beside(golden)):
             return 2.0
         return float((mine.likeness(golden) or 0.0) >= LIKE)
 
@@ -241,14 +236,9 @@ class _Pairing:
 
     def _leaving(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
         names = {each.full_name for each in operators}
-        values = (
-            ValueSource(SourceKind.OPERATOR, each.full_name, slot)
-            for each in operators
-            for slot in range(max(1, len(each.outputs)))
-        )
         return [
             value
-            for value in values
+            for value in _results(operators)
             if value in self._graph.outputs
             or any(each.full_name not in names for each in self._graph.used_by(value.name, value.slot))
         ]
@@ -262,12 +252,7 @@ class _Pairing:
     def _pair_gradients(self, name: str) -> None:
         """Pair the gradients of a module by their statistics: scopes do not tell where their sums belong."""
         operators = self._operators(name)
-        made = (
-            ValueSource(SourceKind.OPERATOR, each.full_name, slot)
-            for each in operators
-            for slot in range(max(1, len(each.outputs)))
-        )
-        values = [*dict.fromkeys((*made, *self._entering(operators)))]
+        values = [*dict.fromkeys((*_results(operators), *self._entering(operators)))]
         for key in (*self._keys_of(name, IO.OUTPUT), *self._keys_of(name, IO.INPUT)):
             like = (each for each in values if each not in self._written and self._likeness(key, each) > 1)
             value = None if key in self._value_of else next(like, None)
@@ -389,11 +374,10 @@ class _Pairing:
         is_named = not self._calls[name].is_backward and _is_named(self._calls[name].kind, operator.op_type)
         return 2.0 * is_named + likeness if is_named or likeness > 1 else 0.0
 
-    def _pair_arguments(self, name: str, operator: GraphOperator) -> None:
+    def _pair_arguments(self, name: str, operator: GraphOperator, weights: AbstractSet[_Key]) -> None:
         kind = self._calls[name].kind
         if kind in _SEVERAL or not _is_named(kind, operator.op_type):
             return
-        weights = {self._key(each) for each in self._parameters.values()}
         given = [key for key in self._keys_of(name, IO.INPUT) if key not in weights]
         read = [each for each in operator.inputs if each.kind in _VALUES]
         for key, value in zip(given, read, strict=False) if len(given) == len(read) else ():
@@ -456,8 +440,9 @@ class _Pairing:
         for name in by_depth:
             if not self._calls[name].is_backward:
                 self._pair_inputs(name)
+        weights = {self._key(each) for each in self._parameters.values()} if self._functions else set[_Key]()
         for name, operator in self._functions.items():
-            self._pair_arguments(name, operator)
+            self._pair_arguments(name, operator, weights)
 
     def _fold(self, name: str) -> None:
         """Take the output of a normalisation without operators as that of the operator before it."""
@@ -612,6 +597,13 @@ class _Pairing:
                 if name.rpartition(".")[0] in self._folded
                 else "no operator of its module reads a weight of its name or its shape"
             )
+
+
+def _results(operators: Iterable[GraphOperator]) -> Iterator[ValueSource]:
+    """Yield the outputs of operators."""
+    for each in operators:
+        for slot in range(max(1, len(each.outputs))):
+            yield ValueSource(SourceKind.OPERATOR, each.full_name, slot)
 
 
 def _is_named(kind: str, op_type: str) -> bool:

@@ -687,7 +687,7 @@ def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
         if each.outputs and all(map(_is_number_that_agrees, each.outputs)):
             continue
         behind = readers.get(each.row.place.shown_name, [])
-        # graphs skip casts: the reader of one reads what it casts
+        # a graph has no casts: the operator behind a cast reads the cast's input
         is_end = bool(each.row.returned) or (not behind and bool(each.bad_outputs))
         if is_end or not lasting.isdisjoint(behind):
             lasting.add(place)
