@@ -528,7 +528,7 @@ def _before_moves(
 ) -> Iterator[tuple[Output, tuple[int, ...] | None, bool]]:
     """Yield a group's output, and the ones that it is a moved form of: each with shape, and if it is turned.
 
-    What one side moves by an operator the other side's reader may move by an argument.
+    One side may move elements by an operator, the other by an argument of its reader.
     """
     chain = [value]
     while _is_moving(item := side[chain[-1][0]]) and item.sources and item.sources[0].place in inside:

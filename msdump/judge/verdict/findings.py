@@ -123,7 +123,7 @@ class Report:
     def absent(self) -> list[Finding]:
         """Verdicts on golden operators without files on the other side, if ``findings`` has none on them.
 
-        With two graphs and outputs that were compared, findings have the ones whose lack a value shows.
+        With two graphs and outputs that were compared, a value shows the lack of each one in findings.
         """
         judged = {_without_time(each.place) for each in self.findings if each.verdict is Verdict.MISSING}
         missing = (place for place in self.missing if _without_time(place) not in judged)
