@@ -1,4 +1,4 @@
-"""Pairs the tensors of a tree of msprobe with the tensors of a dump: by modules, then by the calls inside of them.
+"""Pairs the tensors of a tree of msprobe with the tensors of a dump: by modules, then by calls in them.
 
 The scope of an operator is the path of its module: ``Default/h.0-Block/ln_1-LayerNorm/LayerNorm-op0``
 belongs to ``Module.h.0.ln_1.LayerNorm.forward.0``. Values that leave a scope are the module's outputs,
@@ -421,7 +421,7 @@ class _Pairing:
         return Identities(identify, lambda *place: golden.get(place), told)
 
     def _pair_calls(self) -> None:
-        """Pair results of modules, the innermost first, then results of functions, then the inputs of both."""
+        """Pair results of modules, innermost first, then results of functions, then the inputs of both."""
         modules = [name for name, call in self._calls.items() if call.module and not call.parameter]
         by_depth = sorted(modules, key=lambda name: -self._calls[name].module.count("."))
         for name in by_depth:
