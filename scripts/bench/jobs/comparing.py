@@ -101,7 +101,8 @@ def _compare(
     comparison = DumpComparison(mine, golden, Limits(), executor=executor or ExecutorChoice())
     comparison.measure(map(comparison.add, pair_folders(mine, golden).pairs))
     if model is not None:
-        rerunning = Rerunning(str(model), Arithmetic.of(models.parse("float32").context))
+        context = models.parse("float32").context
+        rerunning = Rerunning(str(model), Arithmetic.of(context), context)
         comparison.explain = rerunning.explain
         for folders in comparison.runs():
             rerunning.run(folders)
