@@ -32,12 +32,7 @@ FORMS: Final[Mapping[str, _Form]] = {
 
 
 def write_graph_file(graph: Graph, path: str, context: Context) -> None:
-    """Compile a model for Ascend O2 and write its graph, which has the operator names that dumps use.
-
-    Raises:
-        InputError: The suffix is unknown.
-        DumpWriteError: The file cannot be written.
-    """
+    """Compile a model for Ascend O2 and write its graph, which has the operator names that dumps use."""
     file = Path(path)
     if file.suffix not in FORMS:
         raise InputError(f"graph file {path!r}: its name must end in {', '.join(FORMS)}")

@@ -74,8 +74,7 @@ _STARTED: Final = "msdump.has_started"
 def mark_started(has_run: Callable[[], bool] = lambda: False) -> None:
     """From now on treat a file that cannot be written as a failure of the run (exit code 1).
 
-    Args:
-        has_run: Returns whether an operator has run: then every error is a failure of the run.
+    Once ``has_run`` returns that an operator has run, every error is one.
     """
     click.get_current_context().meta[_STARTED] = has_run
 

@@ -127,11 +127,7 @@ def command(
 
 
 def _by_name(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Return values by the names in front of them, ``fc1=float16``, and by "" the one for the network.
-
-    Raises:
-        InputError: A name is given twice.
-    """
+    """Return values by the names in front of them, ``fc1=float16``, and by "" the one for the network."""
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

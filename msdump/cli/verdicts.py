@@ -114,25 +114,15 @@ _EXAMPLES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """Rows of a comparison to list.
+    """Rows of a comparison to list."""
 
-    Attributes:
-        by: How operators are arranged, None: in the order of execution.
-        scope: The scope or module path to which the list is limited, "" for none.
-        top: Largest number of rows, the largest own errors; None: all that differ.
-    """
-
-    by: Arrangement | None = None
-    scope: str = ""
-    top: int | None = None
+    by: Arrangement | None = None  # how operators are arranged, None: in the order of execution
+    scope: str = ""  # the scope or module path to which the list is limited, "" for none
+    top: int | None = None  # largest number of rows, the largest own errors; None: all that differ
 
 
 def print_listing(report: Report, view: ComparisonView) -> int:
-    """Print a table of operators or of their groups; return the number of operators in it.
-
-    Raises:
-        ToolError: No operator lies in the scope.
-    """
+    """Print a table of operators or of their groups; return the number of operators in it."""
     findings = report.below(view.scope) if view.scope else report.findings
     if view.scope and not findings:
         scopes = sorted({finding.place.scope for finding in report.findings if finding.place.scope})

@@ -72,34 +72,23 @@ _STEPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The files and the variant that a command compared, for the commands of next steps.
+    """The files and the variant that a command compared, for the commands of next steps."""
 
-    Attributes:
-        model: File of MINE's model, "" if unknown.
-        variant: Variant that MINE ran in, "" if unknown.
-        options: Further options of ``msdump diff``: inputs and the reference variant.
-        dump: Folder of MINE's dump; "" without a dump.
-        has_rerun: Whether the operators ran again, or both sides ran in lockstep.
-        are_models: Whether two models were compared.
-    """
-
-    model: str = ""
-    variant: str = ""
-    options: tuple[str, ...] = ()
-    dump: str = ""
-    has_rerun: bool = False
-    are_models: bool = False
+    model: str = ""  # file of MINE's model, "" if unknown
+    variant: str = ""  # variant that MINE ran in, "" if unknown
+    options: tuple[str, ...] = ()  # further options of msdump diff: inputs and the reference variant
+    dump: str = ""  # folder of MINE's dump; "" without a dump
+    has_rerun: bool = False  # whether the operators ran again, or both sides ran in lockstep
+    are_models: bool = False  # whether two models were compared
 
 
 def keep_step(compared: Compared, error: float = 0.0) -> str:
     """Return the command that finds the operators to keep; "" if MINE ran on no emulated device.
 
+    The bound lies below ``error``, the error of the outputs; 0 or infinite: unknown.
+
     >>> keep_step(Compared("model.onnx", "Ascend:force_fp16"), 0.0017)
     'run msdump diff model.onnx --mine Ascend:force_fp16 --advise 0.0008 to find the operators to keep'
-
-    Args:
-        compared: The compared files.
-        error: Error of the outputs; the bound lies below. 0 or infinite: unknown.
     """
     if compared.variant and not compared.variant.lower().startswith("ascend"):
         return ""
@@ -223,12 +212,7 @@ def meaning(report: Report) -> str:
 
 
 def next_step(report: Report, compared: Compared) -> str:  # noqa: PLR0911 - one for each kind
-    """Return a next step for the user; "" where nothing is left to do.
-
-    Args:
-        report: The verdicts.
-        compared: The compared files.
-    """
+    """Return a next step for the user; "" where nothing is left to do."""
     verdict = report.verdict
     if report.inputs:
         return _STEPS[Verdict.INHERITED]
@@ -261,13 +245,7 @@ def _own_step(report: Report, compared: Compared) -> str:
 def group_alike(
     faults: Sequence[_Fault], name_of: Callable[[_Fault], str], kind_of: Callable[[_Fault], Hashable]
 ) -> list[list[_Fault]]:
-    """Return faults in groups: of one operator, or of one kind for three operators or more.
-
-    Args:
-        faults: The faults, in the order of execution.
-        name_of: Returns the name of the operator.
-        kind_of: Returns the kind of a fault, as ``kind_of_fault`` does.
-    """
+    """Return faults in groups: of one operator, or of one kind for three operators or more."""
     names: dict[Hashable, set[str]] = {}
     for each in faults:
         names.setdefault(kind_of(each), set()).add(name_of(each))

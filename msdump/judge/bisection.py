@@ -48,14 +48,9 @@ from msdump.judge.diff import Engine, ModelPairs, Side, as_real, golden_inputs, 
 
 @dataclass(frozen=True, slots=True)
 class OperatorArithmetic:
-    """Arithmetic of the operators of a model.
+    """Arithmetic of the operators of a model."""
 
-    Attributes:
-        roundings: The emulated device's casts.
-        kernels: Compiler of the kernels.
-    """
-
-    roundings: RoundingsOf = as_the_model_says
+    roundings: RoundingsOf = as_the_model_says  # the emulated device's casts
     kernels: type[KernelFactory] = KernelFactory
 
     @property
@@ -172,14 +167,7 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The exchanged part, or its golden counterpart, as a model of its own.
-
-    Attributes:
-        file: Name of the model's file.
-        graph: The graph that has the operators.
-        nodes: The operators of the part.
-        arithmetic: Arithmetic of the operators.
-    """
+    """The exchanged part, or its golden counterpart, as a model of its own."""
 
     file: str
     graph: Graph

@@ -121,57 +121,35 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class LastPlace:
-    """Units of the last place (ulp) of an element type.
+    """Units of the last place (ulp) of an element type."""
 
-    Attributes:
-        epsilon: The unit at 1.
-        smallest: The smallest unit of any number.
-    """
-
-    epsilon: float
-    smallest: float
+    epsilon: float  # the unit at 1
+    smallest: float  # the smallest unit of any number
 
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums and extremes over the elements of two tensors x and y, and the numbers that follow from them.
+    """Sums and extremes over the elements of two tensors x and y, and the numbers that follow from them."""
 
-    Attributes:
-        count: Number of elements of each; a complex one counts twice.
-        x: Sums of the tensor that is examined.
-        y: Sums of the golden one.
-        is_same: Whether every element has the same bits.
-        products: Sum of ``x * y``.
-        differences: Sum of ``(x - y)^2``.
-        largest: Largest ``|x - y|``.
-        misplaced: As in ``TensorError``.
-        nonfinite: As in ``TensorError``.
-        masked: As in ``TensorError``.
-        changed: As in ``TensorError``.
-        units: Largest difference in multiples of the power of two at or below the golden element.
-        unit: Units of the last place; None for types that do not round, such as integers.
-        peak: Largest finite golden magnitude outside of masked lanes.
-        power: A power of two near the largest magnitude, by which float64 elements are divided, as their
-            squares could overflow or vanish; 1 for other types, with squares that fit into float64.
-        has_masks: Whether large elements are masks.
-    """
-
-    count: int
-    x: Side = field(default_factory=Side)
-    y: Side = field(default_factory=Side)
+    count: int  # number of elements of each; a complex one counts twice
+    x: Side = field(default_factory=Side)  # sums of the tensor that is examined
+    y: Side = field(default_factory=Side)  # sums of the golden one
     is_same: bool = False
-    products: float = 0.0
-    differences: float = 0.0
-    largest: float = 0.0
+    products: float = 0.0  # sum of x * y
+    differences: float = 0.0  # sum of (x - y)^2
+    largest: float = 0.0  # largest |x - y|
     misplaced: int = 0
     nonfinite: int = 0
     masked: int = 0
     changed: int = 0
-    units: float = 0.0
+    units: float = 0.0  # largest difference in multiples of the power of two at or below the golden element
+    # units of the last place; None for types that do not round, such as integers
     unit: LastPlace | None = None
-    peak: float = 0.0
+    peak: float = 0.0  # largest finite golden magnitude outside of masked lanes
+    # A power of two near the largest magnitude, by which float64 elements are divided, as their squares
+    # could overflow or vanish; 1 for other types, with squares that fit into float64
     power: float = 1.0
-    has_masks: bool = False
+    has_masks: bool = False  # whether large elements are masks
 
     @property
     def distance(self) -> float:

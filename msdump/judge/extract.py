@@ -43,17 +43,11 @@ from msdump.store import PARAMETER, sanitize
 
 @dataclass(frozen=True)
 class OperatorRun:
-    """One run of an operator in a dump, with its tensors.
-
-    Attributes:
-        directory: The iteration that it ran in.
-        records: Its tensors.
-        passes: Number of runs of the operator in this iteration.
-    """
+    """One run of an operator in a dump, with its tensors."""
 
     directory: Iteration
     records: tuple[Record, ...] = field(repr=False)
-    passes: int = 1
+    passes: int = 1  # number of runs of the operator in this iteration
 
     @property
     def first(self) -> Record:
@@ -164,11 +158,7 @@ _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
 
 
 def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
-    """Return the elements of a tensor in the host's layout, where its shape is ``shape`` (None: not known).
-
-    Raises:
-        InputError: Its layout cannot be undone, or it holds text.
-    """
+    """Return the elements of a tensor in the host's layout, where its shape is ``shape`` (None: not known)."""
     is_formatted = not isinstance(record, OperatorRecord) and record.format not in _ON_HOST
     if is_formatted and shape is None:
         raise InputError(
@@ -194,21 +184,13 @@ def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) 
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """A tensor that an operator read or wrote.
+    """A tensor that an operator read or wrote."""
 
-    Attributes:
-        name: ``input_0``, ``output_0`` or the like.
-        io: Input or output.
-        dtype: Its element type on the device.
-        array: Its elements.
-        layout: Memory format of the elements; "" for the host's row-major order.
-    """
-
-    name: str
+    name: str  # input_0, output_0 or the like
     io: IO
-    dtype: str
+    dtype: str  # its element type on the device
     array: np.ndarray
-    layout: str
+    layout: str  # memory format of the elements; "" for the host's row-major order
 
 
 def tensors_of(run: OperatorRun) -> tuple[KeptTensor, ...]:
@@ -409,11 +391,7 @@ class _FromModel:
 
 
 def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
-    """Return an operator of a dump, and the graph or body that holds it, in the form that the device ran.
-
-    Raises:
-        InputError: The model has no such operator.
-    """
+    """Return an operator of a dump, and the graph or body that holds it, in the form that the device ran."""
     dumped = {record.op_name: "" for record in run.directory.records if not record.is_parameter}
     models = [model] if model.step is model else [model, model.step]
     compiled = fitting(models, dumped)
@@ -428,17 +406,11 @@ def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
 
 @dataclass(frozen=True, slots=True)
 class Repro:
-    """Model and tensors that reproduce one run of an operator.
+    """Model and tensors that reproduce one run of an operator."""
 
-    Attributes:
-        model: The operator's model, serialised.
-        inputs: Inputs of the model, by name.
-        outputs: Its dumped outputs, by name in the model.
-    """
-
-    model: bytes
-    inputs: Mapping[str, np.ndarray]
-    outputs: Mapping[str, np.ndarray]
+    model: bytes  # the operator's model, serialised
+    inputs: Mapping[str, np.ndarray]  # inputs of the model, by name
+    outputs: Mapping[str, np.ndarray]  # its dumped outputs, by name in the model
 
 
 def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:

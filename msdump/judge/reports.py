@@ -102,10 +102,6 @@ def csv_lines(rows: Iterable[Iterable[object]], end: str = "\n") -> Iterator[str
 
 
 def check_empty(folder: str) -> None:
-    """Refuse a directory that has files.
-
-    Raises:
-        ToolError: The directory has files.
-    """
+    """Refuse a directory that has files."""
     if os.path.isdir(folder) and os.listdir(folder):  # noqa: PTH208
         raise ToolError(ReturnCode.PATH, f"{folder}: holds files already; remove them first")

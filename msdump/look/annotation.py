@@ -21,9 +21,6 @@ def node_texts(report: DumpReport) -> dict[str, dict[str, str]]:
 
     A node that a fused operator was made of has the texts of that operator. Of several ranks and graphs with
     the node the first one counts.
-
-    Raises:
-        ToolError: The dump has no graph file with names of nodes.
     """
     texts: dict[int, dict[str, str]] = defaultdict(dict)
     for name, values in _metrics(report):

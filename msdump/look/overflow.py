@@ -91,11 +91,7 @@ RecordFile = tuple[str, OperatorName]
 
 
 def find(directory: str) -> list[RecordFile]:
-    """Return the files of records in a directory and everything below, oldest first.
-
-    Raises:
-        ToolError: There is no such directory, or one below cannot be listed.
-    """
+    """Return the files of records in a directory and everything below, oldest first."""
     if not os.path.isdir(directory):
         raise ToolError(ReturnCode.PATH, f"{directory}: no such directory")
 
@@ -120,9 +116,6 @@ def reporting_units(path: str, record_json: Mapping[str, Any]) -> list[OverflowU
     >>> fields = {"task_id": 9, "stream_id": 2, "status": 2048}
     >>> print(*reporting_units("", {"AI Core": fields, "L2 Atomic Add": {"status": 0}}))
     [AI Core][TaskId:9][StreamId:2][Status:2048]
-
-    Raises:
-        ToolError: No unit reports one; the message names the file at ``path``.
     """
     # vendor: records of older devices have no magic number but a section for each unit.
     if "magic" not in record_json:

@@ -81,9 +81,6 @@ def category(text: str) -> str:
 
     >>> category("max"), category("mean"), category("nan")
     ('max', 'avg', 'nan count')
-
-    Raises:
-        ToolError: There is no such number.
     """
     name = text.strip().lower()
     known = name if name in _CATEGORIES else _SHORT.get(name) or _OTHER.get(name, name)
@@ -95,11 +92,7 @@ def category(text: str) -> str:
 
 
 def slot(text: str) -> Slot:
-    """Return an input or output by its name, ``output:0``.
-
-    Raises:
-        ToolError: The text is none.
-    """
+    """Return an input or output by its name, ``output:0``."""
     match = _SLOT.fullmatch(text)
     if match is None:
         raise ToolError(ReturnCode.PARAMETER, f"{text!r} is not an input or output such as output:0")

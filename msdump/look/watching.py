@@ -184,12 +184,7 @@ def elements(record: Record) -> np.ndarray:
 
 
 def _row(folder: DumpedFolder, record: Record, rules: Sequence[WatchRule]) -> dict[str, float]:
-    """Return the statistics of a tensor that rules need: saved ones of a row, else measured ones.
-
-    Raises:
-        DumpReadError: The file cannot be read.
-        FormatError: Its layout or its type is not known.
-    """
+    """Return the statistics of a tensor that rules need: saved ones of a row, else measured ones."""
     if isinstance(record, MeasuredRecord):
         saved = record.stats.saved
         row = {name: float(cell) for name, cell in saved.items() if isinstance(cell, int | float)}
@@ -299,11 +294,7 @@ class WatchReport:
 
 
 def _check(rules: tuple[WatchRule, ...], groups: Sequence[Sequence[DumpedFolder]]) -> list[WatchReport]:
-    """Return the findings of the rules in the iterations of one rank, each of them in some directories.
-
-    Raises:
-        ConfigValueError: Matching the regular expression of a rule takes too long.
-    """
+    """Return the findings of the rules in the iterations of one rank, each of them in some directories."""
     watch = RuleWatch(rules)
     rules_for = functools.cache(watch.rules_for)
     reports = []

@@ -31,21 +31,13 @@ from msdump.judge.advise.variants import DeviceRuns, Example, Values, Variants, 
 
 @dataclass(frozen=True, slots=True)
 class TensorRounding:
-    """One rounding.
+    """One rounding."""
 
-    Attributes:
-        guards: Positions of the candidates that must all be kept to avoid the rounding.
-        position: The operator that reads the rounded tensor; the number of operators for an output.
-        name: The tensor, "" for the weights of the operator, or for all roundings inside.
-        dtype: The type that it is rounded to.
-        origin: The operator that writes the tensor, -1 for inputs and moved tensors.
-    """
-
-    guards: frozenset[int]
-    position: int
-    name: str
+    guards: frozenset[int]  # positions of the candidates that must all be kept to avoid the rounding
+    position: int  # the operator that reads the rounded tensor; the number of operators for an output
+    name: str  # the tensor, "" for the weights of the operator, or for all roundings inside
     dtype: DType
-    origin: int = -1
+    origin: int = -1  # the operator that writes the tensor, -1 for inputs and moved tensors
 
 
 def list_roundings(variants: Variants) -> list[TensorRounding]:
@@ -101,34 +93,22 @@ def _of_operator(
 
 @dataclass(slots=True)
 class _Growth:
-    """Summed errors of the roundings that change one value at a border, propagated to the outputs.
+    """Summed errors of the roundings that change one value at a border, propagated to the outputs."""
 
-    Attributes:
-        values: The value with these errors in it; behind the border, the values computed from it.
-        squares: Squared error of each rounding at the border, by the rounding's index.
-        whole: Squared error of all these roundings together at the border.
-    """
-
-    values: Values
+    values: Values  # the value with these errors in it; behind the border, the values computed from it
+    # squared error of each rounding at the border, by the rounding's index
     squares: dict[int, float] = field(default_factory=dict)
-    whole: float = 0.0
+    whole: float = 0.0  # squared error of all these roundings together at the border
 
 
 @dataclass(slots=True)
 class RoundingMeter:
-    """Measures the errors of the roundings of a network on one input.
-
-    Attributes:
-        variants: The network.
-        example: The input.
-        stretches: Number of parts that the network is divided into.
-        clipped_only: Whether roundings within the type's range, and of weights, count as 0.
-    """
+    """Measures the errors of the roundings of a network on one input."""
 
     variants: Variants
     example: Example
-    stretches: int
-    clipped_only: bool = False
+    stretches: int  # number of parts that the network is divided into
+    clipped_only: bool = False  # whether roundings within the type's range, and of weights, count as 0
 
     def energies(self, singles: Sequence[TensorRounding]) -> np.ndarray:
         """Return the squared error of each output (columns) for each rounding; infinite for NaN and inf.
@@ -277,19 +257,12 @@ _SECTIONS: Final = 4  # sets of a series tried side by side
 
 @dataclass(slots=True)
 class SetSearch:
-    """Searches a small set of operators to keep, again whenever inputs are added.
-
-    Attributes:
-        runs: The network and its inputs.
-        limit: The largest error of any output of any input.
-        best: The smallest set so far that held for the inputs of its time.
-        is_minimal: Whether no operator of the set that was found last can go, for its inputs.
-    """
+    """Searches a small set of operators to keep, again whenever inputs are added."""
 
     runs: DeviceRuns
-    limit: float
-    best: frozenset[int] | None = None
-    is_minimal: bool = False
+    limit: float  # the largest error of any output of any input
+    best: frozenset[int] | None = None  # the smallest set so far that held for the inputs of its time
+    is_minimal: bool = False  # whether no operator of the set that was found last can go, for its inputs
     _energies: dict[str, np.ndarray] = field(default_factory=dict)
     _wide: np.ndarray | None = None
     _most: float | None = None

@@ -48,25 +48,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Example:
-    """An input of the network with the true outputs.
+    """An input of the network with the true outputs."""
 
-    Attributes:
-        name: Name in messages: a file, or how the input was made up.
-        feeds: The inputs by name, as they are fed.
-        golden: The true outputs, by name.
-    """
-
-    name: str
+    name: str  # name in messages: a file, or how the input was made up
     feeds: Values
-    golden: Values
+    golden: Values  # the true outputs, by name
 
 
 def golden(name: str, feeds: Values, truth: Truth) -> Example:
-    """Compute the true outputs of an input.
-
-    Raises:
-        InputError: They are not finite: nothing can be near them.
-    """
+    """Compute the true outputs of an input."""
     outputs = truth(feeds)
     for output, array in outputs.items():
         count = int(np.size(array) - np.isfinite(array).sum()) if _is_float(array) else 0
@@ -84,10 +74,6 @@ class DeviceRuns:
 
     The runs of several sets go through the network side by side, and as one as long as the sets agree: each
     operator is compiled once for all of them, and packed weights of a large network are dropped behind them.
-
-    Attributes:
-        variants: The network.
-        examples: The inputs.
     """
 
     variants: Variants

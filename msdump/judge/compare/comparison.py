@@ -320,11 +320,7 @@ def _of_rewired(found: RewiredInput) -> Fact:
 
 
 def pair_with_tree(dumped: Folder, known: FolderSurroundings, golden: Folder) -> tuple[Identities, Folder]:
-    """Return the identities of a dump and of one process of a tree of msprobe, and the tree's tensors.
-
-    Raises:
-        ToolError: The dump has no graph; scopes of operators name modules.
-    """
+    """Return the identities of a dump and of one process of a tree of msprobe, and the tree's tensors."""
     if is_process(dumped.path):
         return Identities(), golden
     if known.graph is None:

@@ -46,29 +46,19 @@ from msdump.store import SUFFIX, operator_names
 
 @dataclass(frozen=True, slots=True)
 class OperatorExecution:
-    """One execution of an operator in one directory, with the counterparts of its tensors.
+    """One execution of an operator in one directory, with the counterparts of its tensors."""
 
-    Attributes:
-        tensors: Its tensors by time, or a ``TensorlessFile``.
-        number: Number among the executions of its operator, from 0; None where there is only one.
-        name: The operator as the names of files have it.
-        op_type: Its type.
-        time: Time at which it ran: microseconds since the epoch, 0 if the names of its files lack it.
-        fault: Why its file cannot be read, "" if it can.
-        counterparts: The counterpart of each input or output that has one, by its number.
-        replaces: Name of the golden operator that it replaces, "" if both sides have the same operator.
-        note: How its counterpart was found, "" if it has the same name.
-    """
-
-    tensors: tuple[Record, ...]
-    number: int | None
+    tensors: tuple[Record, ...]  # its tensors by time, or a TensorlessFile
+    number: int | None  # number among the executions of its operator, from 0; None where there is only one
     name: str
     op_type: str
-    time: int
-    fault: str = ""
+    time: int  # time at which it ran: microseconds since the epoch, 0 if the names of its files lack it
+    fault: str = ""  # why its file cannot be read, "" if it can
+    # the counterpart of each input or output that has one, by its number
     counterparts: Mapping[tuple[IO, int], Record] = field(default_factory=dict)
+    # name of the golden operator that it replaces, "" if both sides have the same operator
     replaces: str = ""
-    note: str = ""
+    note: str = ""  # how its counterpart was found, "" if it has the same name
 
     def tensor(self, io: IO, slot: int) -> Record | None:
         """Return an input or output, None if no file has it."""
@@ -86,20 +76,14 @@ class OperatorExecution:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The executions of the examined directory, and the golden operators beyond them.
-
-    Attributes:
-        executions: The executions, in the order in which they ran.
-        missing: Golden operators without any tensor that is a counterpart, in the order of execution.
-        unreadable: Messages about golden files that cannot be read.
-        uneven: Operators that did not run equally often.
-        by_graphs: Pairs of operators by the graphs of both dumps.
-    """
+    """The executions of the examined directory, and the golden operators beyond them."""
 
     executions: tuple[OperatorExecution, ...]
+    # golden operators without any tensor that is a counterpart, in the order of execution
     missing: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    uneven: tuple[Uneven, ...] = ()
+    unreadable: tuple[str, ...] = ()  # messages about golden files that cannot be read
+    uneven: tuple[Uneven, ...] = ()  # operators that did not run equally often
+    # pairs of operators by the graphs of both dumps
     by_graphs: MatchedNames = MatchedNames()  # noqa: RUF009 - frozen
 
 
@@ -214,22 +198,16 @@ _FAR: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MeasuredExecution:
-    """An operator of one execution, and the pairs of its tensors to be measured.
-
-    Attributes:
-        kinds: Kinds of the two directories.
-        execution: The execution, from ``match_executions``.
-        weights: Numbers of its inputs that are weights or constants.
-        held: Element types that a device may have rounded its weights to, beside the tensors' own.
-        apart: Shortest float type of each side's device; empty if both compute in the same types.
-        reshaped: Inputs and outputs that a view may have left in the shape of the view's input.
-    """
+    """An operator of one execution, and the pairs of its tensors to be measured."""
 
     kinds: tuple[FolderKind, FolderKind]
     execution: OperatorExecution
-    weights: frozenset[int] = frozenset()
+    weights: frozenset[int] = frozenset()  # numbers of its inputs that are weights or constants
+    # element types that a device may have rounded its weights to, beside the tensors' own
     held: frozenset[str] = frozenset(errors.SHORTER)
+    # shortest float type of each side's device; empty if both compute in the same types
     apart: tuple[str, ...] = ()
+    # inputs and outputs that a view may have left in the shape of the view's input
     reshaped: frozenset[tuple[IO, int]] = frozenset()
 
     @property
@@ -257,11 +235,7 @@ def measure_executions(
 
 
 def read_file(path: str) -> np.ndarray:
-    """Return the tensor of a .npy file.
-
-    Raises:
-        ToolError: It is missing, has another name, or is no .npy file.
-    """
+    """Return the tensor of a .npy file."""
     if not path.endswith(SUFFIX):
         raise ToolError(ReturnCode.FILE_TYPE, f"{path}: only .npy files can be compared")
     try:
@@ -431,11 +405,7 @@ def _measured(
     is_weight: bool = False,
     io: IO = IO.OUTPUT,
 ) -> dict[str, Any]:
-    """Return the fields of a tensor's evidence that two arrays show.
-
-    Raises:
-        FormatError: The arrays hold text or differ in their number of elements.
-    """
+    """Return the fields of a tensor's evidence that two arrays show."""
     for side, array in (("mine", dumped), ("golden", golden)):
         if array.dtype.kind in "OSUM":
             raise FormatError(f"{side} holds {array.dtype}; only numbers and truth values can be compared")

@@ -244,9 +244,6 @@ class Rerunning:
         """Return the pairs with the model's operators by directory, where it has a graph of the model.
 
         A dump may have other graphs beside the model's.
-
-        Raises:
-            ToolError: No directory has one.
         """
         assert self._model is not None
         pairs: dict[str, dict[str, OperatorPair]] = {}

@@ -406,11 +406,7 @@ def _in_words(category: str, shared: Mapping[str, Pair]) -> str:
 
 
 def read_pair(dumped: str, golden: str, executions: Executions) -> tuple[Folder, Folder]:
-    """Return the rows of two directories; without rows, tensors are measured as for the other side's rows.
-
-    Raises:
-        DumpReadError: A table cannot be read, or there was no such execution.
-    """
+    """Return the rows of two directories; without rows, tensors are measured as for the other side's rows."""
     mine, theirs = read_rows(dumped, executions[0]), read_rows(golden, executions[1])
     if mine.operators and not theirs.operators:
         return mine, measured_like(mine, golden, executions[1])
@@ -424,9 +420,6 @@ def measured_like(side: Folder, path: str, execution: int | None) -> Folder:
 
     No file of a dump records whether a device computed the rows (``stat_calc_mode``), with other rounding
     than on the host: each way is tried, and the one with the most equal sums is taken.
-
-    Raises:
-        DumpReadError: The directory cannot be read, or there was no such execution.
     """
     known = categories(side)
     hosted = measure_tensors(path, execution, StatisticSpec(known), side)

@@ -100,18 +100,12 @@ gradient reads output 2 and makes no use of it.
 
 @dataclass(frozen=True)
 class FolderSurroundings:
-    """The surroundings of one directory.
+    """The surroundings of one directory."""
 
-    Attributes:
-        rank: Number of the rank, None if the path does not contain it.
-        iteration: Number of the iteration, None if the path does not contain it.
-        expectation: The files that the directory should have.
-        directory: The directory in its dump, None outside of a dump.
-    """
-
-    rank: int | None = None
-    iteration: int | None = None
+    rank: int | None = None  # number of the rank, None if the path does not contain it
+    iteration: int | None = None  # number of the iteration, None if the path does not contain it
     expectation: DumpExpectation = field(default=DumpExpectation(), repr=False, compare=False)
+    # the directory in its dump, None outside of a dump
     directory: Iteration | None = field(default=None, repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
 

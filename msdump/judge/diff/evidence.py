@@ -152,28 +152,19 @@ class Observations:
 
     A tensor is measured once, where it is written; operators that read it share the measurement. An input of
     a body is looked up in the graphs around it, too.
-
-    Attributes:
-        pairing: Paired operators and values.
-        limits: The limits of agreement.
-        count_overflows: Returns how many elements of a weight become infinite when an operator reads it.
-        is_first: Whether this is the first run, in which variables have the model's initial values.
-        weights: Evidence of weights, which is the same in every run.
     """
 
     pairing: Pairing
     limits: Limits
+    # returns how many elements of a weight become infinite when an operator reads it
     count_overflows: Callable[[Node, np.ndarray], int]
-    is_first: bool = True
+    is_first: bool = True  # whether this is the first run, in which variables have the model's initial values
+    # evidence of weights, which is the same in every run
     weights: WeightEvidence = field(default_factory=dict)
     _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
 
     def tensors(self, ran: Sequence[tuple[Ran, Ran | None]]) -> Iterator[tuple[TensorEvidence, ...]]:
-        """Yield the evidence of each operator's tensors, inputs first; all outputs are measured together.
-
-        Args:
-            ran: Operators of the leading side in their order, with their counterparts (None: none).
-        """
+        """Yield the evidence of each operator's tensors, inputs first; all outputs are measured together."""
         steps = [self._step(*each) for each in ran]
         outputs = [
             ArrayPair(array, golden, _limit(array, golden, self.limits))

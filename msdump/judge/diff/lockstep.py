@@ -38,19 +38,11 @@ Key = tuple[Scope, str]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An operator that has just run; its tensors are views.
+    """An operator that has just run; its tensors are views."""
 
-    Attributes:
-        scope: The bodies that it ran in.
-        graph: Its graph.
-        node: The operator, or control flow after its bodies.
-        inputs: Its inputs after the run.
-        outputs: Its outputs.
-    """
-
-    scope: Scope
+    scope: Scope  # the bodies that it ran in
     graph: Graph
-    node: Node
+    node: Node  # the operator, or control flow after its bodies
     inputs: Arrays
     outputs: Arrays
 
@@ -67,18 +59,12 @@ Run = Callable[[Observer], Any]
 
 @dataclass(slots=True)
 class OperatorWatch(Observer):
-    """Observes every operator of a graph and its bodies, control flow too.
-
-    Attributes:
-        graph: The graph.
-        show: Called with each operator that has run.
-        scope: The bodies around the graph.
-        quantised: Scales of values, by graph index and name; such values are shown as real numbers.
-    """
+    """Observes every operator of a graph and its bodies, control flow too."""
 
     graph: Graph
-    show: Show
-    scope: Scope = ()
+    show: Show  # called with each operator that has run
+    scope: Scope = ()  # the bodies around the graph
+    # scales of values, by graph index and name; such values are shown as real numbers
     quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
     interest: Interest = field(init=False)
     _passes: Counter[int] = field(default_factory=Counter)
@@ -150,11 +136,7 @@ class Follower:
     ) -> None:
         """Wait for the first request.
 
-        Args:
-            run: Runs the network.
-            graph: The graph that it runs.
-            is_wanted: Returns whether an operator may be requested later; others are dropped when they ran.
-            quantised: Scales of values, as of ``OperatorWatch``.
+        Operators that ``is_wanted`` refuses are dropped when they ran.
         """
         self._run, self._graph, self._is_wanted = run, graph, is_wanted
         self._quantised = quantised

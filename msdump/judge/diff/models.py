@@ -46,24 +46,16 @@ Sources = tuple[ValueSource, ...]
 
 @dataclass(slots=True)
 class Places:
-    """Makes the place (name, pass, order) of each operator that runs; names and scopes are prepared once.
-
-    Attributes:
-        graph: The graph that runs.
-        iteration: Number of the run.
-        before: Number of operators in the runs before.
-        count: Number of operators so far.
-        results: The sources of the network's results, by name.
-        masking: Full names of operators with outputs that reach nothing but a softmax.
-        control: The graph and the node of the branch or loop around each body, by the body's index.
-    """
+    """Makes the place (name, pass, order) of each operator that runs; names and scopes are prepared once."""
 
     graph: Graph
     iteration: int = 0
-    before: int = 0
-    count: int = 0
-    results: dict[str, ValueSource] = field(init=False)
+    before: int = 0  # number of operators in the runs before
+    count: int = 0  # number of operators so far
+    results: dict[str, ValueSource] = field(init=False)  # the sources of the network's results, by name
+    # full names of operators with outputs that reach nothing but a softmax
     masking: frozenset[str] = field(init=False)
+    # the graph and the node of the branch or loop around each body, by the body's index
     control: dict[int, tuple[Graph, Node]] = field(init=False)
     _passes: Counter[str] = field(default_factory=Counter)
     _looping: frozenset[int] = field(init=False)
@@ -348,9 +340,6 @@ def parse(text: str) -> Variant:
     >>> variant = parse("Ascend:O1:force_fp16")
     >>> variant.context.jit_level, variant.context.precision_mode
     (<JitLevel.O1: 'O1'>, <PrecisionMode.FORCE_FP16: 'force_fp16'>)
-
-    Args:
-        text: As ``GRAMMAR`` has it.
 
     Raises:
         InputError: Another text; the message lists the allowed ones.

@@ -62,11 +62,6 @@ class GoldenOperators:
 
         The propagated error is the relative distance from the golden output to the output of the golden
         operator on the leading side's inputs. If the operator cannot run again: no own errors, and None.
-
-        Args:
-            mine: The operator.
-            golden: Its counterpart.
-            outputs: The evidence of its outputs.
         """
         pair = self.pairing.graphs[mine.graph.index]
         ran, theirs = self._runs_again(mine, golden, pair)

@@ -35,20 +35,15 @@ _FLOAT: Final = "f"  # numpy's kind of floating point types
 
 @dataclass(frozen=True, slots=True)
 class ModelValues:
-    """Paired values of a graph, or body, of two models before compilation.
+    """Paired values of a graph, or body, of two models before compilation."""
 
-    Attributes:
-        values: The golden value of each paired value of the examined model.
-        casts: The golden value of each output of a cast that golden lacks.
-        weights: The arrays of paired weights, by the examined model's name of the weight or of its cast.
-        origins: The input of a quantised product, by the names of its integers and scaled results.
-        kernels: By operator: full names of the fused golden operators that compute its results internally.
-    """
-
-    values: Mapping[str, str]
-    casts: Mapping[str, str]
+    values: Mapping[str, str]  # the golden value of each paired value of the examined model
+    casts: Mapping[str, str]  # the golden value of each output of a cast that golden lacks
+    # the arrays of paired weights, by the examined model's name of the weight or of its cast
     weights: Mapping[str, tuple[np.ndarray, np.ndarray]]
+    # the input of a quantised product, by the names of its integers and scaled results
     origins: Mapping[str, str]
+    # by operator: full names of the fused golden operators that compute its results internally
     kernels: Mapping[str, str]
 
 
@@ -75,43 +70,32 @@ class ModelPairs:
 
 @dataclass(frozen=True, slots=True)
 class GraphPairing:
-    """A compiled graph, or body, of the leading side paired with its counterpart.
+    """A compiled graph, or body, of the leading side paired with its counterpart."""
 
-    Attributes:
-        partners: Name of the counterpart of each operator and control flow node that has one, by name.
-        values: The name that both sides share for a value, by the leading side's name.
-        golden_values: The name that both sides share for a value, by golden's name.
-        kernels: By operator: full name of the fused golden kernel that computes its results internally.
-        weights: The arrays of paired weights in the models, by the leading side's names; no folded constants.
-        origins: As of ``ModelValues``.
-    """
-
+    # name of the counterpart of each operator and control flow node that has one, by name
     partners: Mapping[str, str]
-    values: Mapping[str, str]
-    golden_values: Mapping[str, str]
+    values: Mapping[str, str]  # the name that both sides share for a value, by the leading side's name
+    golden_values: Mapping[str, str]  # the name that both sides share for a value, by golden's name
+    # by operator: full name of the fused golden kernel that computes its results internally
     kernels: Mapping[str, str]
+    # the arrays of paired weights in the models, by the leading side's names; no folded constants
     weights: Mapping[str, tuple[np.ndarray, np.ndarray]]
     origins: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """Two paired networks.
+    """Two paired networks."""
 
-    Attributes:
-        graphs: The graph and the bodies that have a counterpart, by the leading side's index.
-        bodies: Index of the golden body of each body.
-        models: Pairs of the two models.
-        is_one_model: Whether both sides are compiled from one model: weights of one name are one array, and
-            operators without counterpart were fused, folded or added.
-        alike: The golden model compiled as the leading side is, and its pairing; None for one model, or if
-            the leading side has no fused kernels.
-    """
-
+    # the graph and the bodies that have a counterpart, by the leading side's index
     graphs: Mapping[int, GraphPairing]
-    bodies: Mapping[int, int]
+    bodies: Mapping[int, int]  # index of the golden body of each body
     models: ModelPairs
+    # whether both sides are compiled from one model: weights of one name are one array, and operators
+    # without counterpart were fused, folded or added
     is_one_model: bool
+    # the golden model compiled as the leading side is, and its pairing; None for one model, or if the
+    # leading side has no fused kernels
     alike: tuple[Graph, Pairing] | None = None
 
     @property
@@ -126,10 +110,8 @@ def pair_graphs(mine: SideGraphs, golden: SideGraphs, models: ModelPairs | None)
     A value keeps its name through compilation: operators that write the same value are a pair. Values that
     fusion hides or folding computes beforehand have no counterpart, and are no fault.
 
-    Args:
-        mine: The leading side's model, and the compiled graph.
-        golden: The other side's.
-        models: Pairs of the two models; None: they are one.
+    ``mine`` and ``golden`` are models and their compiled graphs; ``models`` is None if they are one
+    model.
     """
     weights = {graph.index: graph.weights for graph in mine[0].walk()}
     graphs: dict[int, GraphPairing] = {}

@@ -54,10 +54,7 @@ def fewest_bits(*models: Graph) -> int:
 def steps(graph: Graph, node: Node, name: str) -> float | None:
     """Return the mean step of a quantised weight that an operator reads; None of other inputs.
 
-    Args:
-        graph: The graph of the operator.
-        node: The operator.
-        name: The input: a weight that was converted to real numbers before, or is in the operator.
+    ``name`` is a weight that was converted to real numbers before, or is in the operator.
     """
     maker: Node | None = node if node.op_type == _PACKED else None
     if maker is None:

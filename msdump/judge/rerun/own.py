@@ -275,12 +275,6 @@ def overflowed_part(node: Node, run: Run, slot: int, dumped: np.ndarray) -> str:
     Every wrong element must equal the result of later parts for an infinity, and belong to a larger number of
     this part than all correct elements. Parts with numbers beyond float16 are preferred. Parts count only if
     later ones do not move elements.
-
-    Args:
-        node: The kernel.
-        run: Runs it.
-        slot: Number of the output.
-        dumped: The output, all of it finite.
     """
     if not node.parts:
         return ""

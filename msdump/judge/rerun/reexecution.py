@@ -40,13 +40,7 @@ def each(work: Callable[[int], _R], count: int, size: float) -> Iterator[_R]:
     Python's lock is free while kernels run, files are read and tensors are compared. If these are small,
     threads mostly wait for the lock: one alone is faster.
 
-    Args:
-        work: The function; called from several threads at the same time if the tensors are large.
-        count: Number of calls.
-        size: Mean number of elements of the tensors that a call reads.
-
-    Raises:
-        Exception: As raised by ``work``; running calls are awaited first, and waiting ones cancelled.
+    ``size`` is the mean number of elements that a call reads. After an error waiting calls are cancelled.
     """
     threads = min(thread_count(), _MOST_THREADS, count)
     if threads <= 1 or size < _LEAST_SIZE:

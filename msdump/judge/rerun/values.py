@@ -47,34 +47,21 @@ class UnfitError(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A dumped tensor that holds a value.
-
-    Attributes:
-        tensor: The tensor.
-        operator: Position of its operator in the run.
-        node: The node that reads or writes it; None for a file of a graph input itself.
-    """
+    """A dumped tensor that holds a value."""
 
     tensor: Record
-    operator: int
-    node: Node | None
+    operator: int  # position of its operator in the run
+    node: Node | None  # the node that reads or writes it; None for a file of a graph input itself
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A state of a loop of the main graph, which each pass reads and writes.
-
-    Attributes:
-        around: The graph of the loop.
-        node: The loop.
-        start: The value before the first pass, in the graph around.
-        next: The value that a pass writes, in the body.
-    """
+    """A state of a loop of the main graph, which each pass reads and writes."""
 
     around: Graph
     node: Node
-    start: str
-    next: str
+    start: str  # the value before the first pass, in the graph around
+    next: str  # the value that a pass writes, in the body
 
 
 def _states(graph: Graph) -> Iterator[tuple[tuple[int, str], _State]]:

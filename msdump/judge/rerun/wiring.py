@@ -27,19 +27,12 @@ SWAPPED: Final = "are swapped"
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A dumped input of an operator.
+    """A dumped input of an operator."""
 
-    Attributes:
-        value: The value of the model that it holds.
-        tensor: The dumped input.
-        holder: The dumped output of its producer; None without one.
-        read_type: The type to which the operator rounds the input.
-    """
-
-    value: str
+    value: str  # the value of the model that it holds
     tensor: Record
-    holder: Holder | None
-    read_type: DType
+    holder: Holder | None  # the dumped output of its producer; None without one
+    read_type: DType  # the type to which the operator rounds the input
 
 
 class DumpedInputs:

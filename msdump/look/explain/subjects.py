@@ -29,29 +29,18 @@ from msdump.store import names, operator_names
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """An operator's entry in graph files of a dump.
-
-    Attributes:
-        graph: Number of its graph.
-        is_inner: Whether the graph is a branch or a loop body.
-        tensors: Its inputs and outputs, None where no .ir file lists them.
-    """
+    """An operator's entry in graph files of a dump."""
 
     graph: int
-    is_inner: bool
-    tensors: ListedForms | None
+    is_inner: bool  # whether the graph is a branch or a loop body
+    tensors: ListedForms | None  # its inputs and outputs, None where no .ir file lists them
 
 
 @dataclass(frozen=True)
 class DumpedIteration:
-    """A dumped iteration of a network, or one execution of a compiled model.
+    """A dumped iteration of a network, or one execution of a compiled model."""
 
-    Attributes:
-        number: Number of the iteration, None for operators that were called alone.
-        directories: Its directories: one for each graph of a network.
-    """
-
-    number: int | None
+    number: int | None  # number of the iteration, None for operators that were called alone
     directories: tuple[Iteration, ...]
 
     @cached_property
@@ -121,23 +110,16 @@ def file_of(record: Record) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An operator of a model or a dump, or a weight, graph input or constant.
+    """An operator of a model or a dump, or a weight, graph input or constant."""
 
-    Attributes:
-        operator: Its type, "" where it is not known, and its full name.
-        node_name: Name of its ONNX node, "" without a model.
-        table: Operators and tensors that the configuration leaves out of its graph, None without a model.
-        position: Its place among the nodes of that graph, None for a subject that is no operator there.
-        reason: Reason why it has no files at all, where that does not depend on its place.
-        listing: Its entry in graph files of the dump, which stand in for the model.
-    """
-
-    operator: OperatorRef
-    node_name: str = ""
+    operator: OperatorRef  # its type, "" where it is not known, and its full name
+    node_name: str = ""  # name of its ONNX node, "" without a model
+    # operators and tensors that the configuration leaves out of its graph, None without a model
     table: GraphRefusals | None = None
+    # its place among the nodes of that graph, None for a subject that is no operator there
     position: int | None = None
-    reason: Reason | None = None
-    listing: Listing | None = None
+    reason: Reason | None = None  # reason why it has no files at all, where that does not depend on its place
+    listing: Listing | None = None  # its entry in graph files of the dump, which stand in for the model
 
     @property
     def node(self) -> Node | None:

@@ -20,17 +20,11 @@ from msdump.statistics import STATISTICS, Nature, Statistic
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a view.
-
-    Attributes:
-        name: Its name in SQL.
-        type: Its type in DuckDB's words.
-        meaning: Its contents, for the page of the reference.
-    """
+    """A column of a view."""
 
     name: str
     type: str
-    meaning: str
+    meaning: str  # its contents, for the page of the reference
 
 
 TEXT: Final = "VARCHAR"

@@ -76,18 +76,12 @@ _REAL: Final = "case {0} when 'True' then 1.0 when 'False' then 0.0 else cast({0
 
 @dataclass(frozen=True)
 class Table:
-    """A file of statistics, or the rows of one.
+    """A file of statistics, or the rows of one."""
 
-    Attributes:
-        path: The file in the dump.
-        readable: The path that DuckDB reads: ``path``, or a rewritten copy in memory for an irregular table.
-        titles: The titles of its columns.
-        place: Cells that follow from the file's place in the dump, such as rank and iteration, by column.
-    """
-
-    path: str
-    readable: str
+    path: str  # the file in the dump
+    readable: str  # the path that DuckDB reads: path, or a rewritten copy in memory for an irregular table
     titles: tuple[str, ...]
+    # cells that follow from the file's place in the dump, such as rank and iteration, by column
     place: Mapping[str, Any] = field(repr=False)
 
 

@@ -27,11 +27,7 @@ _GLOB: Final = str.maketrans({character: f"[{character}]" for character in "*?["
 
 
 def library() -> Any:
-    """Return the module duckdb.
-
-    Raises:
-        NotAvailableError: It is not installed.
-    """
+    """Return the module duckdb."""
     try:
         return importlib.import_module("duckdb")
     except ModuleNotFoundError as error:

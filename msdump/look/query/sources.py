@@ -97,12 +97,8 @@ def select_pack(
 ) -> str | None:
     """Return the SQL that reads a view of a pack, None where the pack has no row of it.
 
-    Args:
-        folder: The pack.
-        view: The view.
-        fault: Gets messages about files that are left out: files that are not regular (DuckDB would
-            wait for the writer of a pipe), and damaged ones.
-        find_fault: Returns why the rows of a SELECT cannot be read; None: no file is damaged.
+    ``fault`` gets messages about files that are left out: irregular ones (DuckDB would wait for the
+    writer of a pipe), and damaged ones, of which ``find_fault`` returns the fault of a SELECT.
     """
     columns = ", ".join(f'"{column.name}"' for column in VIEWS[view])
     select = f"select {columns} from read_parquet([{{}}], hive_partitioning = false)"
@@ -131,11 +127,7 @@ _OF_ERROR: Final = "distance cosine largest=max_error scaled=scaled_error ulps m
 
 
 def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
-    """Yield a row for each compared tensor, and for each operator that one side lacks.
-
-    Raises:
-        DumpReadError: The file cannot be read, or is no result of a comparison.
-    """
+    """Yield a row for each compared tensor, and for each operator that one side lacks."""
     try:
         for operator in read_json(path)["operators"]:
             cells = {"comparison": label} | _renamed(operator, _OF_OPERATOR)

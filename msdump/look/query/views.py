@@ -26,19 +26,12 @@ Row = dict[str, Any]
 
 @dataclass
 class OpenedDump:
-    """A dump with its label.
+    """A dump with its label."""
 
-    Attributes:
-        label: Value of the column ``dump``.
-        path: Its directory, as the user names it.
-        dump: The dump.
-        faults: Messages about unreadable parts, to which views add.
-    """
-
-    label: str
-    path: str
+    label: str  # value of the column dump
+    path: str  # its directory, as the user names it
     dump: Dump
-    faults: dict[str, None]
+    faults: dict[str, None]  # messages about unreadable parts, to which views add
 
     def fault(self, message: str) -> None:
         """Add a message to the faults; a repeated one is kept once."""

@@ -409,11 +409,7 @@ def _folders(dump: Dump) -> list[DumpedFolder]:
 
 
 def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
-    """Return the report on a dump.
-
-    Raises:
-        ConfigValueError: Matching the regular expression of a rule takes too long.
-    """
+    """Return the report on a dump."""
     return _Collector(dump, question).report()
 
 

@@ -69,10 +69,6 @@ def compare_dumps(
     """Return the verdicts on two dumps, and directories without a counterpart in the other dump.
 
     Where one of the dumps holds statistics alone, they are compared by their statistics.
-
-    Raises:
-        ToolError: A dump cannot be used, or nothing in it has a counterpart.
-        DumpReadError: A directory cannot be read.
     """
     if is_measured_alone(dumped, golden):
         report, alone = compare_statistics(dumped, golden, limits, executions)
@@ -139,20 +135,14 @@ def fault_words(finding: Finding) -> str:
 
 @dataclass(slots=True)
 class Outbreak:
-    """An operator in which NaN or infinities begin.
+    """An operator in which NaN or infinities begin."""
 
-    Attributes:
-        operator: Its place in the list of operators.
-        state: Contents of its outputs.
-        has_struck_input: Whether an input of unknown origin already has NaN or infinities.
-        iterations: Numbers of the iterations in which NaN or infinities begin at this operator.
-        victims: Places of the operators that these NaN or infinities reach, in the order of execution.
-    """
-
-    operator: int
-    state: TensorState
-    has_struck_input: bool
+    operator: int  # its place in the list of operators
+    state: TensorState  # contents of its outputs
+    has_struck_input: bool  # whether an input of unknown origin already has NaN or infinities
+    # numbers of the iterations in which NaN or infinities begin at this operator
     iterations: list[int] = field(default_factory=list)
+    # places of the operators that these NaN or infinities reach, in the order of execution
     victims: dict[int, None] = field(default_factory=dict)
 
 

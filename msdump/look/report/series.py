@@ -69,21 +69,14 @@ _INFINITE: Final = {"max": (TensorState.INF, np.inf), "min": (TensorState.NEGATI
 
 @dataclass(frozen=True, slots=True)
 class MeasuredColumns:
-    """Tensors of one directory and their statistics, column by column.
+    """Tensors of one directory and their statistics, column by column."""
 
-    Attributes:
-        names: Keys of the tensors.
-        times: Microseconds since the epoch, 0 where it is not known.
-        forms: Element type and shape of each, ``("float32", "2x3")``.
-        numbers: The statistics by category, float64; NaN also for a statistic that was not computed.
-        states: ``TensorState`` of each, uint8.
-    """
-
-    names: Sequence[MeasuredName]
-    times: Sequence[int]
-    forms: Sequence[tuple[str, str]]
+    names: Sequence[MeasuredName]  # keys of the tensors
+    times: Sequence[int]  # microseconds since the epoch, 0 where it is not known
+    forms: Sequence[tuple[str, str]]  # element type and shape of each, ("float32", "2x3")
+    # the statistics by category, float64; NaN also for a statistic that was not computed
     numbers: Mapping[str, np.ndarray]
-    states: np.ndarray
+    states: np.ndarray  # TensorState of each, uint8
 
 
 def _measured_columns(
@@ -257,23 +250,14 @@ _Key = tuple[OperatorKey, str, int]
 
 @dataclass(frozen=True, slots=True)
 class ReportedTensor:
-    """An input or output of an operator.
+    """An input or output of an operator."""
 
-    Attributes:
-        operator: Place of its operator in the list.
-        io: Input or output.
-        slot: Its number.
-        dtype: Element type, "" where it is not known.
-        shape: Its shape, ``2x3``; "" of a scalar.
-        is_shown: Whether it is listed: outputs, and inputs that are not another operator's dumped output.
-    """
-
-    operator: int
+    operator: int  # place of its operator in the list
     io: IO
     slot: int
-    dtype: str
-    shape: str
-    is_shown: bool
+    dtype: str  # element type, "" where it is not known
+    shape: str  # its shape, 2x3; "" of a scalar
+    is_shown: bool  # whether it is listed: outputs, and inputs that are not another operator's dumped output
 
 
 @dataclass(frozen=True)
