@@ -107,7 +107,17 @@ def _lines(answer: Answer, seconds: float) -> Iterator[str]:
             noun = plural(count, "name")
             yield f"{noun} not in the model file; give other tools the file that --output writes"
         yield _SIZES[advice.is_smallest].format(f"{advice.limit:.3g}")
-    yield from _errors(advice)
+    examples = [error.example for error in advice.errors]
+    width = max(map(len, examples), default=0)
+    after = "with them kept" if advice.kept is not None else "with all kept"
+    yield from (
+        legend for start, legend in _MADE_UP.items() if any(example.startswith(start) for example in examples)
+    )
+    for error in advice.errors:
+        yield (
+            f"{error.example:<{width}}  {error.output}: error {error.before:.3g},"
+            f" {after} {error.after:.3g}{_USES[error.use].format(f'{advice.bound:g}')}"
+        )
     if advice.outcome in _CONFIRMATIONS:
         unseen = {error.example for error in advice.errors if error.is_unseen}
         yield _CONFIRMATIONS[advice.outcome].format(f"{advice.bound:g}", plural(len(unseen), "input"))
@@ -131,21 +141,6 @@ _USES: Final = {
     InputUse.JOINED: "  (held out, exceeded {}, joined the search)",
     InputUse.HELD_OUT: "  (held out)",
 }
-
-
-def _errors(advice: KeepAdvice) -> Iterator[str]:
-    """Yield the errors of the inputs in the order search, joined, held out."""
-    examples = [error.example for error in advice.errors]
-    width = max(map(len, examples), default=0)
-    after = "with them kept" if advice.kept is not None else "with all kept"
-    yield from (
-        legend for start, legend in _MADE_UP.items() if any(example.startswith(start) for example in examples)
-    )
-    for error in advice.errors:
-        yield (
-            f"{error.example:<{width}}  {error.output}: error {error.before:.3g},"
-            f" {after} {error.after:.3g}{_USES[error.use].format(f'{advice.bound:g}')}"
-        )
 
 
 _SEED: Final = "seed "

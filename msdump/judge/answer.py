@@ -19,7 +19,6 @@ from msdump.judge.verdict import (
     TYPES,
     Finding,
     Report,
-    Stop,
     TensorEvidence,
     TensorVerdict,
     Verdict,
@@ -104,7 +103,10 @@ def tell(report: Report) -> str:
     >>> tell(Report())
     ''
     """
-    stopped = _tell_stops(report.stops)
+    sides = [*dict.fromkeys(each.side for each in report.stops)]
+    operators = first_of([*dict.fromkeys(each.operator for each in report.stops if each.operator)])
+    who = "both sides" if len(sides) > 1 else "".join(sides)
+    stopped = f"{who} stopped{f' at {operators}' if operators else ''}" if report.stops else ""
     compared = [each for each in report.outputs if each.error is not None]
     bad: dict[str, TensorEvidence] = {}  # by output, the worst of its runs
     for each in compared:
@@ -143,13 +145,6 @@ def _beside(report: Report) -> str:
     if report.unreadable or report.tensors[TensorVerdict.UNREADABLE]:
         return "files cannot be read"
     return "inner tensors differ" if report.is_strict and report.bad else "not every output was compared"
-
-
-def _tell_stops(stops: Sequence[Stop]) -> str:
-    sides = [*dict.fromkeys(each.side for each in stops)]
-    operators = first_of([*dict.fromkeys(each.operator for each in stops if each.operator)])
-    who = "both sides" if len(sides) > 1 else "".join(sides)
-    return f"{who} stopped{f' at {operators}' if operators else ''}" if stops else ""
 
 
 def _name(output: TensorEvidence) -> str:
@@ -353,10 +348,30 @@ def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
         lambda each: kind_of_fault(each.place.shown_name, each.place.op_type, each.verdict),
     )
     for group in groups[:_MOST]:
-        yield from _fault(group)
+        first, place = group[0], group[0].place
+        op_type = f" ({place.op_type})" if place.op_type else ""
+        outputs = {True: ", reaches an output", False: ", reaches no output", None: ""}[first.reaches_output]
+        reason = f", {first.note}" if first.note else ""
+        yield f"fault     {place.shown_name}{op_type}: {first.verdict}{reason}{outputs}"
+        same = [each for each in group if each.place.shown_name == place.shown_name]
+        names = list(dict.fromkeys(each.place.shown_name for each in group))[1:]
+        where = [f"rank {place.rank}"] if place.rank else []
+        if place.iteration is not None and len(same) > 1:
+            where.append(f"iteration {place.iteration}, and {plural(len(same) - 1, 'more time')}")
+        alike = ""
+        if names:
+            more = alike_text(place.shown_name, place.op_type, len(names))
+            alike = f"and {more} with the same fault, such as {names[0]}"
+        for line in filter(None, (place.source, ", ".join(where), alike)):
+            yield f"          {line}"
     if len(groups) > _MOST:
         yield f"          and {plural(len(groups) - _MOST, 'more operator')}"
-    yield from _facts(report)
+    told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
+    facts = [each for each in report.facts if (each.operator, each.text) not in told]
+    for fact in facts[:_MOST]:
+        yield f"fact      {fact.operator} ({fact.op_type}): {fact.kind}, {fact.text}"
+    if len(facts) > _MOST:
+        yield f"          ... {len(facts) - _MOST:,} more"
     if report.widened:
         yield f"limits    {report.widened}"
     if means := meaning(report):
@@ -367,36 +382,6 @@ def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
     yield from _runs(report)
     if step := next_step(report, compared):
         yield f"next      {step}"
-
-
-def _facts(report: Report) -> Iterator[str]:
-    """Yield lines on differences of the two graphs, without the ones in notes of accused operators."""
-    told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
-    facts = [each for each in report.facts if (each.operator, each.text) not in told]
-    for fact in facts[:_MOST]:
-        yield f"fact      {fact.operator} ({fact.op_type}): {fact.kind}, {fact.text}"
-    if len(facts) > _MOST:
-        yield f"          ... {len(facts) - _MOST:,} more"
-
-
-def _fault(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the lines on one operator at fault, or on several that are at fault in the same way."""
-    first, place = findings[0], findings[0].place
-    op_type = f" ({place.op_type})" if place.op_type else ""
-    outputs = {True: ", reaches an output", False: ", reaches no output", None: ""}[first.reaches_output]
-    reason = f", {first.note}" if first.note else ""
-    yield f"fault     {place.shown_name}{op_type}: {first.verdict}{reason}{outputs}"
-    same = [each for each in findings if each.place.shown_name == place.shown_name]
-    names = list(dict.fromkeys(each.place.shown_name for each in findings))[1:]
-    where = [f"rank {place.rank}"] if place.rank else []
-    if place.iteration is not None and len(same) > 1:
-        where.append(f"iteration {place.iteration}, and {plural(len(same) - 1, 'more time')}")
-    alike = ""
-    if names:
-        more = alike_text(place.shown_name, place.op_type, len(names))
-        alike = f"and {more} with the same fault, such as {names[0]}"
-    for line in filter(None, (place.source, ", ".join(where), alike)):
-        yield f"          {line}"
 
 
 def _counted(verdicts: Counter[Verdict]) -> str:

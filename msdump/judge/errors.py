@@ -234,7 +234,11 @@ def _error(x: np.ndarray, y: np.ndarray, unit: LastPlace | None, *, drops_masks:
     sums = PairSums(len(x), unit=unit)
     with np.errstate(all="ignore"):
         _find_scale(sums, x, y, drops_masks=drops_masks)
-        _add_blocks(sums, x, y)
+        _MEMORY.least[: len(x)] = sums.least_power
+        for a, b in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
+            _add_block(sums, a, b)
+            if sums.unit is None:
+                sums.changed += int(np.count_nonzero(a != b))
     return sums.error
 
 
@@ -455,11 +459,6 @@ def _blocks(elements: np.ndarray, row: int = 0) -> Iterator[np.ndarray]:
         yield block
 
 
-def _extremes(elements: np.ndarray) -> tuple[float, float]:
-    lows, highs = zip(*((block.min(), block.max()) for block in _blocks(elements)), strict=True)
-    return float(np.min(lows)), float(np.max(highs))
-
-
 def _largest(block: np.ndarray, chosen: np.ndarray) -> float:
     """Return the largest magnitude of chosen elements, 0 of none."""
     # numpy's abs with ``where`` is slow: one element at a time
@@ -471,7 +470,8 @@ def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray, *, drops_masks: bo
     """Set the golden tensor's scale, and the power of two for elements of float64."""
 
     def peak(side: Side, elements: np.ndarray) -> float:
-        side.low, side.high = _extremes(elements)
+        lows, highs = zip(*((block.min(), block.max()) for block in _blocks(elements)), strict=True)
+        side.low, side.high = float(np.min(lows)), float(np.max(highs))
         if side.is_finite:
             return max(-side.low, side.high)
         return max(_largest(block, np.isfinite(block)) for block in _blocks(elements))
@@ -486,15 +486,6 @@ def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray, *, drops_masks: bo
     outside = max(_largest(b, np.isfinite(b) & ~are_masked(a, b)) for a, b in pairs)
     if (drops_masks or may_be_masks(outside)) and any(np.any(block <= MASK) for block in _blocks(y)):
         sums.has_masks, sums.peak = True, outside
-
-
-def _add_blocks(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
-    """Add all elements, after the extremes of the sides and the scale are known."""
-    _MEMORY.least[: len(x)] = sums.least_power
-    for a, b in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
-        _add_block(sums, a, b)
-        if sums.unit is None:
-            sums.changed += int(np.count_nonzero(a != b))
 
 
 def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
@@ -514,7 +505,13 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
     squares = total_of_squares(a), total_of_squares(b)
     # NaN and infinities show in the sums of squares, so only blocks that hold some are searched for them.
     if not math.isfinite(sum(squares)):
-        _leave_out(sums, a, b)
+        is_finite = np.isfinite(a)
+        finite = is_finite & np.isfinite(b)
+        alike = (a == b) | (np.isnan(a) & np.isnan(b))
+        misplaced = ~finite & ~alike
+        sums.misplaced += int(np.count_nonzero(misplaced))
+        sums.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
+        a[~finite] = b[~finite] = 0
         squares = total_of_squares(a), total_of_squares(b)
     sums.x.squares += squares[0]
     sums.y.squares += squares[1]
@@ -528,14 +525,3 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         powers = np.bitwise_and(b.view(np.uint64), _EXPONENT, out=spare.view(np.uint64)).view(np.float64)
         np.maximum(powers, _MEMORY.least[: len(powers)], out=powers)
         sums.units = max(sums.units, float(np.divide(apart, powers, out=apart).max()))
-
-
-def _leave_out(sums: PairSums, a: np.ndarray, b: np.ndarray) -> None:
-    """Zero the elements that are not finite, and count the ones that differ between the sides."""
-    is_finite = np.isfinite(a)
-    finite = is_finite & np.isfinite(b)
-    alike = (a == b) | (np.isnan(a) & np.isnan(b))
-    misplaced = ~finite & ~alike
-    sums.misplaced += int(np.count_nonzero(misplaced))
-    sums.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
-    a[~finite] = b[~finite] = 0

@@ -158,7 +158,7 @@ _ON_HOST: Final = frozenset({DEFAULT_FORMAT, "NCHW", "ND", ""})
 
 
 def _host_array(record: Record, shape: tuple[int, ...] | None, groups: int = 1) -> np.ndarray:
-    """Return the elements of a tensor in the host's layout, where its shape is ``shape`` (None: not known)."""
+    """Return the elements of a tensor in the host's layout, in a shape (None: not known)."""
     is_formatted = not isinstance(record, OperatorRecord) and record.format not in _ON_HOST
     if is_formatted and shape is None:
         raise InputError(

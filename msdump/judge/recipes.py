@@ -163,7 +163,11 @@ def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
     expressions = {name: tree for name, tree in trees.items() if tree is not None}
     channels = _channels(graph) if named else {}
     fixed = {**_forced(graph, expressions.values(), named, channels), **given}
-    free = _free(graph, {*fixed, *expressions}, channels)
+    free: dict[str, str] = {}  # "batch", "image" or "sequence" for each dimension that nothing else decides
+    for name, value, axis in _dimensions(graph):
+        if name not in {*fixed, *expressions} and free.get(name) != "batch":
+            kind = _kind(value, axis, name, channels)
+            free[name] = kind if kind == "batch" else free.get(name, kind)
 
     def candidate(sequence: int, image: int) -> dict[str, int]:
         sizes = {name: {"sequence": sequence, "image": image}.get(kind, 1) for name, kind in free.items()}
@@ -172,7 +176,15 @@ def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
 
     if not {"sequence", "image"} & {*free.values()}:
         return candidate(_SEQUENCES[0], _IMAGES[0])
-    shortest, kinds = _longest_kernel(graph), {*free.values()}
+    # the longest kernel of the 1-D convolutions that read an input of the network, 1 without any
+    graphs, shortest = [*graph.walk()], 1
+    origins, fed = _origins(graphs), {value.name for value in graph.inputs}
+    for inner, node in _nodes(graphs):
+        shape = inner.type_of(node.inputs[1]).sizes if _has_kernel(node) else None
+        is_series = shape is not None and len(shape) == _SERIES_RANK
+        if shape is not None and is_series and not fed.isdisjoint(_traced(node, 0, origins)):
+            shortest = max(shortest, shape[-1])
+    kinds = {*free.values()}
     images = _IMAGES if "image" in kinds else _IMAGES[:1]
     first, *others = [size for size in _SEQUENCES if size >= shortest] or [shortest]
     candidates = [candidate(first, image) for image in images]
@@ -204,33 +216,6 @@ def _dimensions(graph: Graph) -> Iterator[tuple[str, Value, int]]:
         for axis, size in enumerate(value.type.shape or ()):
             if not isinstance(size, int):
                 yield dimension_name(value.name, axis, size), value, axis
-
-
-def _longest_kernel(graph: Graph) -> int:
-    """Return the longest kernel of the 1-D convolutions that read an input of the network, 1 without any."""
-    graphs = [*graph.walk()]
-    origins, names = _origins(graphs), {value.name for value in graph.inputs}
-    longest = 1
-    for inner, node in _nodes(graphs):
-        shape = inner.type_of(node.inputs[1]).sizes if _has_kernel(node) else None
-        if (
-            shape is not None
-            and len(shape) == _SERIES_RANK
-            and not names.isdisjoint(_traced(node, 0, origins))
-        ):
-            longest = max(longest, shape[-1])
-    return longest
-
-
-def _free(graph: Graph, settled: Iterable[str], channels: Mapping[str, int]) -> dict[str, str]:
-    """Return "batch", "image" or "sequence" for each dimension that nothing else decides."""
-    kinds: dict[str, str] = {}
-    others = set(settled)
-    for name, value, axis in _dimensions(graph):
-        if name not in others and kinds.get(name) != "batch":
-            kind = _kind(value, axis, name, channels)
-            kinds[name] = kind if kind == "batch" else kinds.get(name, kind)
-    return kinds
 
 
 def _kind(value: Value, axis: int, name: str, channels: Mapping[str, int]) -> str:
@@ -396,7 +381,14 @@ class _Roles:
         elif key == ("", "OneHot"):
             self._note_index(node, 0, _single(graph, node, 1), "indices")
         elif key == ("", "Equal"):
-            self._note_constant(graph, node)
+            for slot, other in ((0, 1), (1, 0)):
+                for name in self._inputs(node, other):
+                    array = graph.weights.get(name)
+                    if array is not None and array.dtype.kind in "iu" and array.size > 1:
+                        self._note_index(node, slot, int(array.max()) + 1, "indices")
+                number, shape = _single(graph, node, other), graph.type_of(node.inputs[slot]).shape
+                if shape is not None and all(size == 1 for size in shape):
+                    self._fill(node, slot, number, "the constant that it is compared with")
         elif key in _MASKS:
             self._masks |= {*self._inputs(node, _MASKS[key])}
         elif key in _RECURRENT:
@@ -406,17 +398,6 @@ class _Roles:
             total = (self._size(graph, node, 0, 1) or 1) + (self._size(graph, node, 3, 2) or 0)
             self._fill(node, 5, total - 1, "the last position")
             self._fill(node, 6, total, "the total length")
-
-    def _note_constant(self, graph: Graph, node: Node) -> None:
-        """Note a single number that is compared with a constant (a sampling rate), and one-hot indices."""
-        for slot, other in ((0, 1), (1, 0)):
-            for name in self._inputs(node, other):
-                array = graph.weights.get(name)
-                if array is not None and array.dtype.kind in "iu" and array.size > 1:
-                    self._note_index(node, slot, int(array.max()) + 1, "indices")
-            number, shape = _single(graph, node, other), graph.type_of(node.inputs[slot]).shape
-            if shape is not None and all(size == 1 for size in shape):
-                self._fill(node, slot, number, "the constant that it is compared with")
 
     def _fill(self, node: Node, slot: int, number: int | None, why: str) -> None:
         """Note the value of the inputs of a slot; the first one that is noted counts."""

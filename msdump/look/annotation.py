@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -22,8 +22,26 @@ def node_texts(report: DumpReport) -> dict[str, dict[str, str]]:
     A node that a fused operator was made of has the texts of that operator. Of several ranks and graphs with
     the node the first one counts.
     """
+    verdicts = {place: verdict for place, verdict in report.verdicts.items() if place >= 0}
+    states = np.bitwise_or.reduce(report.series.of_operators(len(report.operators)), axis=1, initial=0)
+    words = {place: TensorState(state).words for place, state in enumerate(states.tolist()) if state}
+    metrics: dict[str, Mapping[int, float | str]] = {
+        "verdict": {place: str(each.worst.verdict) for place, each in verdicts.items()},
+        "note": {place: each.worst.note for place, each in verdicts.items() if each.worst.note},
+        "distance": {place: each.distance for place, each in verdicts.items()},
+        "own error": {place: each.own_error for place, each in verdicts.items()},
+        "state": {place: " and ".join(each).lower() or "finite" for place, each in words.items()},
+    }
+    # of the outputs over all iterations: the smallest min, of everything else the largest finite number
+    for name, table in report.series.numbers.items():
+        known: dict[int, list[float]] = defaultdict(list)
+        for numbers, tensor in zip(table, report.series.tensors, strict=True):
+            if tensor.io is IO.OUTPUT:
+                known[tensor.operator] += numbers[np.isfinite(numbers)].tolist()
+        join = min if name == "min" else max
+        metrics[name] = {place: join(numbers) for place, numbers in known.items() if numbers}
     texts: dict[int, dict[str, str]] = defaultdict(dict)
-    for name, values in _metrics(report):
+    for name, values in metrics.items():
         for place, value in values.items():
             if isinstance(value, str) or np.isfinite(value):
                 texts[place][f"{_PREFIX}{name}"] = value if isinstance(value, str) else f"{value:.6g}"
@@ -38,35 +56,3 @@ def node_texts(report: DumpReport) -> dict[str, dict[str, str]]:
             f"{report.dump}: no graph file names the ONNX nodes; the dumps of msdump have such a file",
         )
     return nodes
-
-
-def _metrics(report: DumpReport) -> Iterator[tuple[str, Mapping[int, float | str]]]:
-    """Yield the metrics of operators by place.
-
-    Statistics are of the outputs over all iterations: the smallest ``min``, of everything else the largest.
-    They are finite; ``state`` names the others.
-    """
-    verdicts = {place: verdict for place, verdict in report.verdicts.items() if place >= 0}
-    yield "verdict", {place: str(each.worst.verdict) for place, each in verdicts.items()}
-    yield "note", {place: each.worst.note for place, each in verdicts.items() if each.worst.note}
-    yield "distance", {place: each.distance for place, each in verdicts.items()}
-    yield "own error", {place: each.own_error for place, each in verdicts.items()}
-    joined = (
-        np.bitwise_or.reduce(each, initial=0) for each in report.series.of_operators(len(report.operators))
-    )
-    states = {place: TensorState(int(state)) for place, state in enumerate(joined)}
-    yield (
-        "state",
-        {
-            place: " and ".join(state.words).lower() or "finite"
-            for place, state in states.items()
-            if TensorState.THERE in state
-        },
-    )
-    for name, table in report.series.numbers.items():
-        known: dict[int, list[float]] = defaultdict(list)
-        for numbers, tensor in zip(table, report.series.tensors, strict=True):
-            if tensor.io is IO.OUTPUT:
-                known[tensor.operator] += numbers[np.isfinite(numbers)].tolist()
-        join = min if name == "min" else max
-        yield name, {place: join(numbers) for place, numbers in known.items() if numbers}

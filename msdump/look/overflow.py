@@ -292,12 +292,23 @@ def _overflow(record: RecordFile, results: _Results, beside: _Beside) -> Operato
     units = reporting_units(path, read_overflow(path))
     if not path.endswith(operator_names.OVERFLOW_JSON):  # else it is in JSON already
         results.convert(path)
-    runs = _runs(beside.get(units[-1].task, ()), units[-1])
-    if not runs:
+    numbers = [units[-1].fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
+    # If several operators have this task and stream, the first one that ran is taken.
+    operators: dict[tuple[object, ...], list[Record]] = {}
+    for part, each in beside.get(units[-1].task, ()):
+        # context and thread are the overflow's, or stand for none
+        if not part or all(number in {_NO_PART, own} for number, own in zip(numbers, part[1:], strict=False)):
+            operators.setdefault((each.op_name, part), []).append(each)
+    passes: dict[int, list[Record]] = {}
+    for each in next(iter(operators.values()), ()):
+        passes.setdefault(each.pass_number, []).append(each)
+    if not passes:
         return OperatorOverflow(units, time)
     # In a loop the operator left files of several passes. A device records an overflow before it dumps the
     # operator: take the nearest later files, else the nearest earlier ones.
-    tensors = min(runs, key=lambda each: (each[-1].timestamp < time, abs(each[-1].timestamp - time)))
+    tensors = min(
+        passes.values(), key=lambda each: (each[-1].timestamp < time, abs(each[-1].timestamp - time))
+    )
     last = tensors[-1]
     if not last.path.endswith(SUFFIX):
         results.convert(last.path)
@@ -308,7 +319,7 @@ def _overflow(record: RecordFile, results: _Results, beside: _Beside) -> Operato
         time,
         last.op_type,
         (last.full_name if isinstance(last, OperatorRecord) else None) or last.op_name,
-        last.pass_number if len(runs) > 1 else None,
+        last.pass_number if len(passes) > 1 else None,
         tuple(
             _summary(results, each)
             for each in sorted(tensors, key=lambda each: (each.io, each.slot))
@@ -332,21 +343,6 @@ def _beside(path: str) -> _Beside:
             part = parts.get(each.path, ())
             by_task.setdefault((each.name.task_id, each.name.stream_id), []).append((part, each))
     return by_task
-
-
-def _runs(tensors: Iterable[tuple[tuple[int, ...], Record]], fault: OverflowUnit) -> list[list[Record]]:
-    """Return the tensors of each pass of the operator that overflowed; none where it was not dumped."""
-    numbers = [fault.fields.get(name, _NO_PART) for name in ("context_id", "thread_id")]
-    # If several operators have this task and stream, the first one that ran is taken.
-    operators: dict[tuple[object, ...], list[Record]] = {}
-    for part, each in tensors:
-        # context and thread are the overflow's, or stand for none
-        if not part or all(number in {_NO_PART, own} for number, own in zip(numbers, part[1:], strict=False)):
-            operators.setdefault((each.op_name, part), []).append(each)
-    passes: dict[int, list[Record]] = {}
-    for each in next(iter(operators.values()), ()):
-        passes.setdefault(each.pass_number, []).append(each)
-    return list(passes.values())
 
 
 _NO_PART: Final = 65535  # vendor: number that stands for no context or no thread

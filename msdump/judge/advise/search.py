@@ -46,29 +46,22 @@ def list_roundings(variants: Variants) -> list[TensorRounding]:
     written: dict[str, TensorRounding] = {}
     for position, node in enumerate(variants.graph.nodes):
         singles += _of_operator(variants, written, position, node)
-        written |= _of_outputs(variants, written, position, node)
+        usual, is_candidate = variants.narrow(node)[-1], position in variants.candidates
+        guards, dtype, origin = frozenset[int](), usual.writes, position
+        if keeps_types(node) and not node.bodies:
+            moved = [written[name] for name in node.inputs if name in written]
+            guards = frozenset[int]().union(*(each.guards for each in moved))
+            dtype, origin = (moved[0].dtype if moved else usual.reads), -1
+            if is_candidate:
+                guards, dtype = guards | {position}, usual.reads
+        elif is_candidate and (usual.writes is not FLOAT32 or node.bodies):
+            guards = frozenset({position})
+            dtype = FLOAT16 if usual.writes is FLOAT32 else usual.writes
+        names = filter(variants.is_float, node.outputs) if guards else ()
+        written |= {name: TensorRounding(guards, position, name, dtype, origin) for name in names}
     end = len(variants.graph.nodes)
     outputs = (value.name for value in variants.graph.outputs if value.name in written)
     return singles + [replace(written[name], position=end) for name in outputs]
-
-
-def _of_outputs(
-    variants: Variants, written: Mapping[str, TensorRounding], position: int, node: Node
-) -> dict[str, TensorRounding]:
-    """Return the rounding of each output of an operator by its name, without guards of its readers."""
-    usual, is_candidate = variants.narrow(node)[-1], position in variants.candidates
-    guards, dtype, origin = frozenset[int](), usual.writes, position
-    if keeps_types(node) and not node.bodies:
-        moved = [written[name] for name in node.inputs if name in written]
-        guards = frozenset[int]().union(*(each.guards for each in moved))
-        dtype, origin = (moved[0].dtype if moved else usual.reads), -1
-        if is_candidate:
-            guards, dtype = guards | {position}, usual.reads
-    elif is_candidate and (usual.writes is not FLOAT32 or node.bodies):
-        guards = frozenset({position})
-        dtype = FLOAT16 if usual.writes is FLOAT32 else usual.writes
-    names = filter(variants.is_float, node.outputs) if guards else ()
-    return {name: TensorRounding(guards, position, name, dtype, origin) for name in names}
 
 
 def _of_operator(
@@ -170,7 +163,15 @@ class RoundingMeter:
         for index, single in enumerate(singles):
             if single.position not in stretch:
                 continue
-            changed = self._spread(self._changed(single, values), values, single.position + 1, stretch.stop)
+            # propagated up to the border
+            changed = dict(self._changed(single, values))
+            self.variants.drop(single.position, changed)
+            for position in range(single.position + 1, stretch.stop):
+                if not changed:
+                    break
+                if any(name in changed for name in self.variants.needed(position)):
+                    changed |= differing(self.variants.wide(position, values | changed), values)
+                self.variants.drop(position, changed)
             if is_last:
                 found[index] = self._squares(changed)
                 continue
@@ -231,18 +232,6 @@ class RoundingMeter:
             return array
         narrow = rounded(array, single.dtype, saturates=self.variants.saturates).astype(np.float32)
         return array if np.array_equal(narrow, array, equal_nan=True) else narrow
-
-    def _spread(self, changed: Values, values: Values, start: int, stop: int) -> Values:
-        """Propagate changed values up to a border; return the changed ones that are read behind it."""
-        changed = dict(changed)
-        self.variants.drop(start - 1, changed)
-        for position in range(start, stop):
-            if not changed:
-                break
-            if any(name in changed for name in self.variants.needed(position)):
-                changed |= differing(self.variants.wide(position, values | changed), values)
-            self.variants.drop(position, changed)
-        return changed
 
 
 MOST_EXACT: Final = 16

@@ -130,7 +130,20 @@ class DumpComparison:
         own = self._read(self._mine, pair.dumped, self.execution)
         other = self._read(self._theirs, pair.golden, self.golden_execution)
         if pair.is_united:
-            return self._add_united(pair, own, other)
+            matched, shown = [], []
+            for dump, side, paths, execution in (
+                (self._mine, own, pair.dumped_inner, self.execution),
+                (self._theirs, other, pair.golden_inner, self.golden_execution),
+            ):
+                self.joined |= {*paths}
+                inner = [self._read(dump, path, execution) for path in paths]
+                whole = join_folders(side[0], [folder for folder, _ in inner])
+                graphs = [known.graph for _, known in (side, *inner) if known.graph is not None]
+                is_known = len(graphs) == len(inner) + 1
+                matched.append((whole, unite_graphs(graphs, has_calls=False) if is_known else None))
+                # for listing executions: branches and loops inlined at their operators
+                shown.append((whole, side[1].with_graph(unite_graphs(graphs) if is_known else None)))
+            return self._matched(pair.label, match_identities(*matched), *shown)
         if is_process(other[0].path):
             identities, tensors = pair_with_tree(own[0], own[1], other[0])
             return self._matched(pair.label, identities, own, (tensors, other[1]))
@@ -150,22 +163,6 @@ class DumpComparison:
         folder = ComparedFolder(label, dumped, golden, matched, mine, theirs)
         self.folders.append(folder)
         return folder
-
-    def _add_united(self, pair: FolderPair, own: _Side, other: _Side) -> ComparedFolder:
-        matched, shown = [], []
-        for dump, side, paths, execution in (
-            (self._mine, own, pair.dumped_inner, self.execution),
-            (self._theirs, other, pair.golden_inner, self.golden_execution),
-        ):
-            self.joined |= {*paths}
-            inner = [self._read(dump, path, execution) for path in paths]
-            whole = join_folders(side[0], [folder for folder, _ in inner])
-            graphs = [known.graph for _, known in (side, *inner) if known.graph is not None]
-            is_known = len(graphs) == len(inner) + 1
-            matched.append((whole, unite_graphs(graphs, has_calls=False) if is_known else None))
-            # for listing executions: branches and loops inlined at their operators
-            shown.append((whole, side[1].with_graph(unite_graphs(graphs) if is_known else None)))
-        return self._matched(pair.label, match_identities(*matched), *shown)
 
     @staticmethod
     def _read(dump: SurroundedDump, path: str, execution: int | None) -> _Side:
@@ -449,25 +446,21 @@ def findings_table(report: Report) -> Iterator[Sequence[object]]:
     """
     yield _TITLES
     for finding in report.findings:
-        yield from _rows(finding)
+        place = finding.place
+        number = "" if place.pass_number is None else place.pass_number
+        for tensor in finding.tensors:
+            yield (
+                *(place.label, place.order, place.name, place.op_type, number),
+                *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), tensor.dtype, tensor.golden_dtype),
+                tensor.verdict,
+                *(("",) * len(SCORES) if tensor.error is None else errors.scores(tensor.error)),
+                "" if tensor.error is None else f"{tensor.error.distance:.6g}",
+                "" if tensor.limit is None else f"{tensor.limit:.6g}",
+                tensor_reason(finding, tensor),
+                *(finding.verdict, finding.note, *_numbers(finding, tensor)),
+                *_where(place),
+            )
     yield from map(_absent, report.absent)
-
-
-def _rows(finding: Finding) -> Iterator[Sequence[object]]:
-    place = finding.place
-    number = "" if place.pass_number is None else place.pass_number
-    for tensor in finding.tensors:
-        yield (
-            *(place.label, place.order, place.name, place.op_type, number),
-            *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), tensor.dtype, tensor.golden_dtype),
-            tensor.verdict,
-            *(("",) * len(SCORES) if tensor.error is None else errors.scores(tensor.error)),
-            "" if tensor.error is None else f"{tensor.error.distance:.6g}",
-            "" if tensor.limit is None else f"{tensor.limit:.6g}",
-            tensor_reason(finding, tensor),
-            *(finding.verdict, finding.note, *_numbers(finding, tensor)),
-            *_where(place),
-        )
 
 
 def _where(place: OperatorPlace) -> tuple[object, ...]:

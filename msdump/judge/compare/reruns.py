@@ -215,20 +215,17 @@ class Rerunning:
         The two are counterparts if they are made of the same operators of the model.
         """
         present = self._present.get(folder.label, {})
-        model = self._of_golden(folder)
+        operators = folder.golden.operators.items()
+        listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
+        if listed not in self._golden_models:
+            self._golden_models[listed] = fitting(self._models, dict.fromkeys(listed, ""))
+        model = self._golden_models[listed]
         found: dict[str, str] = {}
         for name in map(names.sanitize, missing_operators(folder)):
             parts = [part for site in model.sites.get(name, ()) for part in _parts(site)]
             if parts and all(part in present for part in parts):
                 found[name] = present[parts[0]]
         return found
-
-    def _of_golden(self, folder: ComparedFolder) -> CompiledModel:
-        operators = folder.golden.operators.items()
-        listed = frozenset(name for name, files in operators if files[-1].op_type not in INPUTS)
-        if listed not in self._golden_models:
-            self._golden_models[listed] = fitting(self._models, dict.fromkeys(listed, ""))
-        return self._golden_models[listed]
 
     def left_out(self) -> list[tuple[RerunOperator, str]]:
         """Return the operators that did not run again, and why."""
@@ -336,7 +333,9 @@ def _pairs(
     """
     operators = [each for each in folder.matched.executions if each.op_type not in INPUTS]
     named = {each.name for each in operators}
-    is_unlike = _is_unlike(named, model)
+    own = [node for node in model.graph.operators if model.is_dumped(node) and not node.is_added]
+    lacks = any(not any(name in named for name in file_names(node)) for node in own)
+    is_unlike = lacks or any(not (name in model.sites or name.startswith(INSERTED_PREFIX)) for name in named)
     if graph is None or not (is_unlike or _unlike_reads(graph, model.bare_graphs[number], {})):
         return {}
     whole = model.operator_graphs[number]
@@ -385,13 +384,6 @@ def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
     """
     graphs = model.bare_graphs
     return max(graphs, key=lambda number: len(graphs[number].operators.keys() & {*operators}), default=0)
-
-
-def _is_unlike(dumped: Collection[str], model: CompiledModel) -> bool:
-    """Return whether a dump or a model has operators that the other one lacks, except for inserted ones."""
-    own = [node for node in model.graph.operators if model.is_dumped(node) and not node.is_added]
-    lacks = any(not any(name in dumped for name in file_names(node)) for node in own)
-    return lacks or any(not (name in model.sites or name.startswith(INSERTED_PREFIX)) for name in dumped)
 
 
 def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:

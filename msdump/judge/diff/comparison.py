@@ -180,7 +180,15 @@ class _Run:
         self._is_continued = has_differed
         sides = comparison.mine, comparison.golden
         self._again = GoldenOperators(*sides, comparison.runners, comparison.limits, comparison.pairing)
-        self._follower = _following(comparison, inputs)
+        wanted, golden = comparison.pairing.wanted, comparison.golden
+        if not comparison.pairing.is_one_model:
+            inputs = golden_inputs(comparison.mine.model, golden.model, inputs)
+        self._follower = Follower(
+            lambda observer: golden.run(inputs, observer, trains=comparison.trains),
+            golden.graph,
+            lambda ran: ran.node.name in wanted,
+            comparison.pairing.models.golden_quantised,
+        )
         self._block = RanBlock()
         self._results: Mapping[str, Any] = {}
         self._entered: set[tuple[Scope, str]] = set()
@@ -275,7 +283,11 @@ class _Run:
             self._enter(mine.scope[:depth], *self._comparison.places.control[body])
         if mine.node.bodies:
             self._enter(mine.scope, mine.graph, mine.node)
-            self._leave(mine)
+            scope = self._golden_scope(mine.scope)
+            for inner in mine.node.bodies.values():  # they have ended: their values are dropped
+                self._observations.leave(mine.scope, inner.index)
+                if scope is not None and inner.index in self._pairing.bodies:
+                    self._count_extra(self._follower.give_up(scope, self._pairing.bodies[inner.index]))
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
@@ -342,14 +354,6 @@ class _Run:
         tensors = tuple(self._observations.control_inputs(scope, graph, control))
         if tensors:
             self._rows.append(Finding(place, tensors=tensors, reads=reads))
-
-    def _leave(self, control: Ran) -> None:
-        """Drop the values of the branches or loop bodies of a control flow node that ended."""
-        scope = self._golden_scope(control.scope)
-        for body in control.node.bodies.values():
-            self._observations.leave(control.scope, body.index)
-            if scope is not None and body.index in self._pairing.bodies:
-                self._count_extra(self._follower.give_up(scope, self._pairing.bodies[body.index]))
 
     def _own_errors(
         self, mine: Ran, golden: Ran | None, tensors: Tensors
@@ -461,15 +465,3 @@ def _is_random(mine: Node, golden: Node) -> bool:
 
 def _by_full_name(model: Graph) -> dict[str, Node]:
     return {node.operator.full_name: node for graph in model.walk() for node in graph.nodes}
-
-
-def _following(both: LockstepComparison, inputs: Mapping[str, Any]) -> Follower:
-    wanted, golden = both.pairing.wanted, both.golden
-    if not both.pairing.is_one_model:
-        inputs = golden_inputs(both.mine.model, golden.model, inputs)
-    return Follower(
-        lambda observer: golden.run(inputs, observer, trains=both.trains),
-        golden.graph,
-        lambda ran: ran.node.name in wanted,
-        both.pairing.models.golden_quantised,
-    )

@@ -64,7 +64,14 @@ def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
 
     def measure(share: list[int]) -> None:
         for place in share:
-            found[place] = _measure_fully(pairs[place], looks.get(place))
+            pair = pairs[place]
+            look = looks.get(place)
+            settled = None
+            if look is not None and look.most >= -errors.MASK:
+                settled = _agreement_beside_masks(pair)
+            # only a sum above 0 proves that bits differ: NaN may be equal in bits, and 0 hides -0 beside 0
+            is_unlike = look is not None and look.differences > 0
+            found[place] = settled or errors.measure(pair.mine, pair.golden, is_unlike=is_unlike)
 
     unsettled = [place for place in range(len(pairs)) if place not in found]
     map_threads(measure, split_by_size(unsettled, lambda place: pairs[place].mine.size, _PART))
@@ -74,15 +81,6 @@ def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
 def measure_pair(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
     """Return the error of two tensors of one shape; arguments as of ``ArrayPair``."""
     return measure_pairs((ArrayPair(mine, golden, limit),))[0]
-
-
-def _measure_fully(pair: ArrayPair, look: Distance | None) -> TensorError:
-    settled = None
-    if look is not None and look.most >= -errors.MASK:
-        settled = _agreement_beside_masks(pair)
-    # only a sum above 0 proves that bits differ: NaN may be equal in bits, and 0 hides -0 beside 0
-    is_unlike = look is not None and look.differences > 0
-    return settled or errors.measure(pair.mine, pair.golden, is_unlike=is_unlike)
 
 
 def _is_one(mine: np.ndarray, golden: np.ndarray) -> bool:

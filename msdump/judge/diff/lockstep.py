@@ -177,21 +177,17 @@ class Follower:
         while not self._ready:
             if self._is_over:
                 return None
-            self._run_on()
+            if not self._thread.is_alive():
+                self._thread.start()
+            self._permits.put(True)
+            block, self._is_over = self._shown.get()
+            self._ready.extend(block)
+            if self._is_over:
+                self._thread.join()
         ran = self._ready.popleft()
         if ran.node.bodies:
             self._closed |= {(ran.scope, body.index) for body in ran.node.bodies.values()}
         return ran
-
-    def _run_on(self) -> None:
-        """Let the network run one more block."""
-        if not self._thread.is_alive():
-            self._thread.start()
-        self._permits.put(True)
-        block, self._is_over = self._shown.get()
-        self._ready.extend(block)
-        if self._is_over:
-            self._thread.join()
 
     def until(self, key: Key) -> Ran | None:
         """Return an execution of an operator, running on to it if necessary.
@@ -200,7 +196,7 @@ class Follower:
             None where it does not run: another branch was taken, a loop ended sooner, or the run failed.
         """
         held = self._held.pop(key, None)
-        while held is None and not self._is_past(key[0]):
+        while held is None and not _lies_in(key[0], self._closed):
             ran = self._next()
             if ran is None:
                 return None
@@ -209,9 +205,6 @@ class Follower:
             if self._is_wanted(ran) and not _lies_in(ran.scope, self._given_up):
                 self._held[ran.key] = ran
         return held
-
-    def _is_past(self, scope: Scope) -> bool:
-        return _lies_in(scope, self._closed)
 
     def give_up(self, scope: Scope, body: int) -> list[Ran]:
         """Return the operators of a body that ran without being requested; later ones of it are dropped."""

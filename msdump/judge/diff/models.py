@@ -213,7 +213,20 @@ def make_side(
         UnsupportedOpError: It describes one that cannot run.
     """
     if variant.engine is Engine.OPTIMISED:
-        return _optimised_side(graph, variant, copies, trains=trains, seed=seed)
+        if trains:
+            raise InputError(f"variant {variant.text}: onnxruntime cannot optimise training steps")
+        if graph.source == IN_MEMORY:
+            raise InputError(f"variant {variant.text}: it needs a model file")
+        with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
+            source = graph.source
+            if loader.is_mindir(source):
+                (source, *_) = write_step(loader.standard(source), f"{folder}/model.onnx")
+            optimised = loader.load(optimise(source, variant.optimisation, folder), seed=seed)
+        state = TrainingState(optimised)
+        # weights that the optimiser left unchanged are shared with the model: one array for both sides
+        optimised = sharing_weights(replace(optimised, source=graph.source), graph)
+        runs = Runs(Program(optimised, copies=copies), state)
+        return Side(variant, graph, optimised, state, copies, cpu_runtime(), runs)
     is_wide = variant.engine is Engine.FLOAT64
     state = TrainingState(graph, doubled) if is_wide else TrainingState(graph)
     if trains:
@@ -232,25 +245,6 @@ def make_side(
 
 def _draws_nothing(node: Node) -> bool:
     return WITH_MEMORY.isdisjoint(part.op_type for part in node.members)
-
-
-def _optimised_side(
-    graph: Graph, variant: Variant, copies: WeightCopies, *, trains: bool, seed: int | None
-) -> Side:
-    if trains:
-        raise InputError(f"variant {variant.text}: onnxruntime cannot optimise training steps")
-    if graph.source == IN_MEMORY:
-        raise InputError(f"variant {variant.text}: it needs a model file")
-    with tempfile.TemporaryDirectory(prefix="msdump_") as folder:
-        source = graph.source
-        if loader.is_mindir(source):
-            (source, *_) = write_step(loader.standard(source), f"{folder}/model.onnx")
-        optimised = loader.load(optimise(source, variant.optimisation, folder), seed=seed)
-    state = TrainingState(optimised)
-    # weights that the optimiser left unchanged are shared with the model: one array for both sides
-    optimised = sharing_weights(replace(optimised, source=graph.source), graph)
-    runs = Runs(Program(optimised, copies=copies), state)
-    return Side(variant, graph, optimised, state, copies, cpu_runtime(), runs)
 
 
 def pair_sides(mine: Side, golden: Side, *, is_one_model: bool) -> Pairing:

@@ -19,7 +19,6 @@ from msdump.judge.pair import (
     Alignment,
     DigestOf,
     GraphSide,
-    OperatorPair,
     align,
     lost_clamps,
     operator_graphs,
@@ -145,7 +144,9 @@ def _pair_compiled(
             hidden |= {name: node for part in node.parts for name in part.outputs}
     partners, kernels = {}, {} if model is None else dict(model.kernels)
     for node in mine.nodes:
-        if node.is_added or (model is not None and _only_casts(node, model)):
+        if node.is_added or (
+            model is not None and all(model.casts.keys() >= set(part.outputs) for part in node.members)
+        ):
             continue
         written = [common[name] for name in node.outputs if name and names[name] in known]
         partner = next((writers[name] for name in written if name in writers), None)
@@ -165,10 +166,6 @@ def _common_bodies(pairs: Iterable[tuple[Node, Node]]) -> Iterator[tuple[Graph, 
     for node, golden in pairs:
         for name in node.bodies.keys() & golden.bodies.keys():
             yield node.bodies[name], golden.bodies[name]
-
-
-def _only_casts(node: Node, model: ModelValues) -> bool:
-    return all(model.casts.keys() >= set(part.outputs) for part in node.members)
 
 
 def pair_models(mine: Graph, golden: Graph) -> ModelPairs:
@@ -232,9 +229,27 @@ class _AlignedModels:
         self._cast_of = {node.outputs[0]: node.inputs[0] for node in alone if self._is_float_cast(node)}
         self._values: dict[str, str] = {}
         for pair in alignment.pairs:
-            self._add_outputs(pair)
+            for (own, slot), (other, other_slot) in pair.outputs:
+                value = _output(self._nodes[own], slot)
+                counterpart = _output(self._golden_nodes[other], other_slot)
+                if value and counterpart and self._may_be_same(value, counterpart):
+                    self._values[value] = counterpart
         for node, partner in self.singles:
-            self._add_inputs(node, partner)
+            taken = set(self._values.values())
+            for name, other in zip(map(self._before_casts, node.inputs), partner.inputs, strict=False):
+                if not name or not other or name in self._values or other in taken:
+                    continue
+                array, golden_array = self._mine.weights.get(name), self._golden.weights.get(other)
+                if (array is None) is not (golden_array is None):
+                    continue
+                if self._kind(name, self._mine) != self._kind(other, self._golden):
+                    continue
+                if (
+                    array is None
+                    or golden_array is None
+                    or np.squeeze(array).shape == np.squeeze(golden_array).shape
+                ):
+                    self._values[name] = other
         for other, name in input_names(mine, golden).items():
             self._values.setdefault(name, other)
         if alignment.is_one_network:
@@ -288,13 +303,6 @@ class _AlignedModels:
             name = self._cast_of[name]
         return name
 
-    def _add_outputs(self, pair: OperatorPair) -> None:
-        for (own, slot), (other, other_slot) in pair.outputs:
-            value = _output(self._nodes[own], slot)
-            counterpart = _output(self._golden_nodes[other], other_slot)
-            if value and counterpart and self._may_be_same(value, counterpart):
-                self._values[value] = counterpart
-
     def _kind(self, name: str, graph: Graph) -> str:
         """Return numpy's kind of a value's elements (float for quantised ones); "" for an unknown type."""
         if name in self._scales[id(graph)]:
@@ -311,24 +319,6 @@ class _AlignedModels:
             return True
         sizes = zip(shape, golden, strict=True)
         return all(one == two for one, two in sizes if isinstance(one, int) and isinstance(two, int))
-
-    def _add_inputs(self, node: Node, golden: Node) -> None:
-        """Pair inputs of two operators: weights of one shape, up to ones, and values not yet in a pair."""
-        taken = set(self._values.values())
-        for name, other in zip(map(self._before_casts, node.inputs), golden.inputs, strict=False):
-            if not name or not other or name in self._values or other in taken:
-                continue
-            array, golden_array = self._mine.weights.get(name), self._golden.weights.get(other)
-            if (array is None) is not (golden_array is None):
-                continue
-            if self._kind(name, self._mine) != self._kind(other, self._golden):
-                continue
-            if (
-                array is None
-                or golden_array is None
-                or np.squeeze(array).shape == np.squeeze(golden_array).shape
-            ):
-                self._values[name] = other
 
 
 def _in_shape(golden: np.ndarray, mine: np.ndarray) -> np.ndarray:

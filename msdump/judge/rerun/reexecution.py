@@ -280,7 +280,9 @@ class Reexecution:
 
     def _share(self, positions: Sequence[int], reruns: Sequence[Rerun], arithmetic: Arithmetic) -> float:
         """Return the share of a sample of operators with results that an arithmetic explains."""
-        sample = _sample(positions, reruns)
+        overflowing = [each for each in positions if any(own.error.misplaced for own in reruns[each].own)]
+        spread = positions[:: max(1, len(positions) // _SAMPLE)]
+        sample = [*dict.fromkeys((*overflowing[:2], *spread))]
         return sum(_are_near(self._again(position, arithmetic)) for position in sample) / max(len(sample), 1)
 
     def _rounding(self, reruns: Sequence[Rerun]) -> Arithmetic:
@@ -388,10 +390,3 @@ class Reexecution:
 
 def _are_near(again: Sequence[tuple[RerunOutput, TensorError]]) -> bool:
     return bool(again) and all(is_near(error) for _, error in again)
-
-
-def _sample(suspects: Sequence[int], reruns: Sequence[Rerun]) -> list[int]:
-    """Return a sample of suspects, evenly spaced in the network, and up to two that overflow."""
-    overflowing = [each for each in suspects if any(own.error.misplaced for own in reruns[each].own)]
-    spread = suspects[:: max(1, len(suspects) // _SAMPLE)]
-    return [*dict.fromkeys((*overflowing[:2], *spread))]

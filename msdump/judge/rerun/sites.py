@@ -236,7 +236,16 @@ def fitting(models: Sequence[Graph], dumped: Mapping[str, str]) -> CompiledModel
     for graph, source, is_compiled in _forms(models):
         model = CompiledModel(graph, source, likeness(graph, dumped), is_compiled, tuple(models))
         # of two with the same fit, the one with fewer operators
-        by_kind = _share_of_kinds(graph, fused) + _share_of_types(graph, dumped)
+        there = Counter(
+            (_unnumbered(name), dtype) for name, dtype in dumped.items() if name.startswith(INSERTED_PREFIX)
+        )
+        known = Counter(
+            (_unnumbered(node.operator.full_name), written_type(inner, node))
+            for inner in graph.walk()
+            for node in inner.operators
+            if node.is_added
+        )
+        by_kind = _share_of_kinds(graph, fused) + _overlap(there, known)
         merit = model.fit + by_kind / 2, -model.size
         if merit > most or not best.fit:
             best, most = model, merit
@@ -251,11 +260,6 @@ def likeness(graph: Graph, dumped: Mapping[str, str]) -> float:
     It is the mean of the shares with and without numbers: an operator that was left out moves the numbers of
     all of its kind behind it.
     """
-    return (_share(graph, dumped) + _share_of_kinds(graph, dumped)) / 2
-
-
-def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of the dump's names that a graph has; inserted casts must have the same type, too."""
     known = {
         name: written_type(inner, node) if node.is_added else ""
         for inner in graph.walk()
@@ -266,27 +270,13 @@ def _share(graph: Graph, dumped: Mapping[str, str]) -> float:
         (name in known and "" in {known[name], dtype}) or known.get(name) == dtype
         for name, dtype in dumped.items()
     )
-    return fit / max(len(dumped), 1)
+    return (fit / max(len(dumped), 1) + _share_of_kinds(graph, dumped)) / 2
 
 
 def _share_of_kinds(graph: Graph, dumped: Collection[str]) -> float:
     there = Counter(map(_unnumbered, dumped))
     named = [file_names(node) for each in graph.walk() for node in each.operators]
     return max(_overlap(there, Counter(_unnumbered(each[place]) for each in named)) for place in (0, -1))
-
-
-def _share_of_types(graph: Graph, dumped: Mapping[str, str]) -> float:
-    """Return the share of inserted operators of which a graph has one of this type, under any number."""
-    there = Counter(
-        (_unnumbered(name), dtype) for name, dtype in dumped.items() if name.startswith(INSERTED_PREFIX)
-    )
-    known = Counter(
-        (_unnumbered(node.operator.full_name), written_type(inner, node))
-        for inner in graph.walk()
-        for node in inner.operators
-        if node.is_added
-    )
-    return _overlap(there, known)
 
 
 def _overlap(there: Counter[Any], known: Counter[Any]) -> float:

@@ -121,8 +121,25 @@ class DumpedValues:
             site = operator.site
             if site is not None:
                 if not operator.replaces:  # a replacing operator may have its inputs in another order
-                    self._note_inputs(position, operator, site)
-                self._note_outputs(position, operator, site)
+                    node = site.node
+                    for slot, name in enumerate(node.inputs):
+                        tensor = operator.tensors.get((IO.INPUT, slot))
+                        if name and tensor is not None:
+                            after = node.inputs_after_run[slot]
+                            # the file of an input written in place holds the new value
+                            held = self._written if after != name else self._read
+                            held[self._key(site.graph, after)].append(Holder(tensor, position, node))
+                node = site.node
+                # vendor: MindSpore's kernels leave outputs that they write in place as the memory was
+                shown = {
+                    output
+                    for slot, output in node.update.new_values.items()
+                    if (IO.INPUT, slot) in operator.tensors
+                }
+                for slot, name in enumerate(node.declared_outputs):
+                    tensor = operator.tensors.get((IO.OUTPUT, slot))
+                    if name and tensor is not None and slot not in shown:
+                        self._written[self._key(site.graph, name)].append(Holder(tensor, position, node))
             elif operator.op_type in INPUTS and (IO.OUTPUT, 0) in operator.tensors:
                 self._inputs[operator.name] = Holder(operator.tensors[IO.OUTPUT, 0], position, None)
             elif not operator.is_inserted:
@@ -138,27 +155,6 @@ class DumpedValues:
         """Mean number of elements of the run's tensors."""
         tensors = [tensor for operator in self.operators for tensor in operator.tensors.values()]
         return sum(math.prod(tensor.shape) for tensor in tensors) / max(len(tensors), 1)
-
-    def _note_inputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
-        node = site.node
-        for slot, name in enumerate(node.inputs):
-            tensor = operator.tensors.get((IO.INPUT, slot))
-            if name and tensor is not None:
-                after = node.inputs_after_run[slot]
-                # the file of an input written in place holds the new value
-                held = self._written if after != name else self._read
-                held[self._key(site.graph, after)].append(Holder(tensor, position, node))
-
-    def _note_outputs(self, position: int, operator: RerunOperator, site: ModelOperator) -> None:
-        node = site.node
-        # vendor: MindSpore's kernels leave outputs that they write in place as the memory was
-        shown = {
-            output for slot, output in node.update.new_values.items() if (IO.INPUT, slot) in operator.tensors
-        }
-        for slot, name in enumerate(node.declared_outputs):
-            tensor = operator.tensors.get((IO.OUTPUT, slot))
-            if name and tensor is not None and slot not in shown:
-                self._written[self._key(site.graph, name)].append(Holder(tensor, position, node))
 
     def is_folded(self, name: str) -> bool:
         """Return whether a constant was folded: computed from others by the compiler."""

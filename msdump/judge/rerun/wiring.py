@@ -81,7 +81,18 @@ class DumpedInputs:
     def _unlike(self) -> Sequence[_Read]:
         unlike = [read for read in self._reads if self._is_of(read, read) is False]
         if is_commutative(canonical_type(self._site.node.operator.op_type)):
-            unlike = self._in_no_order(unlike)
+            # only the inputs with producers that no input matches, in any order of the inputs
+            free, left = (
+                [each for each in self._reads if each.holder is None or each in unlike],
+                list[_Read](),
+            )
+            for expected in unlike:
+                found = next((read for read in free if self._is_of(read, expected)), None)
+                if found is None:
+                    left.append(expected)
+                else:
+                    free.remove(found)
+            return left
         return unlike
 
     def _is_of(self, read: _Read, expected: _Read) -> bool | None:
@@ -111,18 +122,6 @@ class DumpedInputs:
         """Return an input in the shape and type that the model declares."""
         holder = Holder(read.tensor, self._position, self._site.node)
         return self._values.array(self._site.graph, value, holder)
-
-    def _in_no_order(self, unlike: Sequence[_Read]) -> list[_Read]:
-        """Return the inputs with producers that no input matches, in any order of the inputs."""
-        free = [read for read in self._reads if read.holder is None or read in unlike]
-        left = []
-        for expected in unlike:
-            found = next((read for read in free if self._is_of(read, expected)), None)
-            if found is None:
-                left.append(expected)
-            else:
-                free.remove(found)
-        return left
 
     def _swapped(self) -> tuple[int, int] | None:
         for one, other in itertools.combinations(self._unlike, 2):

@@ -106,20 +106,19 @@ class Explainer:
         if failed:  # files of failures lie outside of the iterations' directories
             held = [*held, (None, failed)]
         constants = subjects.constants(self.dump, names_in_files) if subject.is_parameter else ()
-        return Explanation(subject, tuple(self._slots(subject, held)), tuple(constants))
-
-    def _slots(self, subject: Subject, held: Held) -> Iterator[SlotAccount]:
         # Files of compiled graphs number an operator's tensors without gaps: an absent or left out tensor
         # shifts the numbers of the later ones.
         is_numbered_anew = subject.node is not None and self.plan.files.tree is not Tree.RANKS
         counts: Counter[IO] = Counter()
+        slots = []
         for slot in self._known_slots(subject, [tensor for _, tensors in held for tensor in tensors]):
             number = slot.slot
             if is_numbered_anew:
                 is_counted = bool(slot.value) and slot.reason in _COUNTED
                 number = counts[slot.io] if is_counted else None
                 counts[slot.io] += is_counted
-            yield self._account(subject, slot, number, held)
+            slots.append(self._account(subject, slot, number, held))
+        return Explanation(subject, tuple(slots), tuple(constants))
 
     def _known_slots(self, subject: Subject, tensors: Collection[Record]) -> Iterator[SlotAccount]:
         """Yield the inputs and outputs of an operator, with the reasons that hold before a run."""

@@ -46,7 +46,13 @@ class DumpedIteration:
     @cached_property
     def op_names(self) -> frozenset[str]:
         """Names of its operators as files spell them."""
-        return frozenset(name for each in self.directories for name in _op_names(each))
+        found: set[str] = set()
+        for each in self.directories:
+            found |= {record.op_name for record in each.tensor_files}
+            found |= {file.name.op_name for file in each.files}
+            found |= {str(row.get("Op Name")) for row in each.rows}
+            found |= {name.op_name for name in each.operator_statistics}
+        return frozenset(found)
 
     def tensors(self, op_names: Collection[str]) -> Iterator[Record]:
         """Yield the tensors of an operator, in the order of time, by the spellings of its name in files."""
@@ -80,13 +86,6 @@ def failures(dump: Dump, op_names: Collection[str]) -> Iterator[Record]:
         # vendor: names of brief exception dumps hold no operator, only the header does.
         if file.name.op_name in op_names or names.sanitize(file.header.op_name) in op_names:
             yield from file.records
-
-
-def _op_names(iteration: Iteration) -> Iterator[str]:
-    yield from (record.op_name for record in iteration.tensor_files)
-    yield from (file.name.op_name for file in iteration.files)
-    yield from (str(row.get("Op Name")) for row in iteration.rows)
-    yield from (name.op_name for name in iteration.operator_statistics)
 
 
 def _tensors(iteration: Iteration, op_names: Collection[str]) -> Iterator[Record]:

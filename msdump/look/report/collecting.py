@@ -40,6 +40,10 @@ from msdump.watch import WatchRule
 
 _EXAMPLES: Final = 5
 _UNKNOWN: Final = "unknown"
+_TRIGGERS: Final = {
+    Trigger.OVERFLOW: "it did not overflow (op_debug_mode 3)",
+    Trigger.EXCEPTION: "it did not fail (op_debug_mode 4)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,14 +351,20 @@ class _Collector:
     def _left_out(self) -> list[UndumpedOperators]:
         """Return the operators and tensors of the graphs that were not dumped, by reason."""
         names: dict[tuple[str, str], list[str]] = {}
-        for operator in self._operators:
-            if not operator.is_dumped:
-                names.setdefault(("operators", self._refusal(operator)), []).append(operator.name)
+        plan, reason = self._plan, f"{_UNKNOWN}; give the configuration with --config"
+        for operator in (each for each in self._operators if not each.is_dumped):
+            if plan is not None:
+                is_named = plan.compiled.models is None
+                refusal = plan.what.selector.refusal(operator.name) if is_named else None
+                reason = _TRIGGERS.get(plan.when.trigger) or (
+                    _UNKNOWN if refusal is None else str(refusal.value)
+                )
+            names.setdefault(("operators", reason), []).append(operator.name)
         present: dict[int, set[IO]] = {}
         for tensor in self._series.tensors:
             present.setdefault(tensor.operator, set()).add(tensor.io)
         for side in IO:
-            what = None if self._plan is None else self._plan.what
+            what = None if plan is None else plan.what
             is_kept = what is None or (what.keeps_inputs if side is IO.INPUT else what.keeps_outputs)
             reason = _UNKNOWN if is_kept else "not selected (input_output)"
             for number, sides in present.items():
@@ -366,18 +376,6 @@ class _Collector:
             UndumpedOperators(noun, reason, len(group), tuple(group[:_EXAMPLES]))
             for (noun, reason), group in names.items()
         ]
-
-    def _refusal(self, operator: ReportedOperator) -> str:
-        plan = self._plan
-        if plan is None:
-            return f"{_UNKNOWN}; give the configuration with --config"
-        reasons = {
-            Trigger.OVERFLOW: "it did not overflow (op_debug_mode 3)",
-            Trigger.EXCEPTION: "it did not fail (op_debug_mode 4)",
-        }
-        is_named = plan.compiled.models is None
-        refusal = plan.what.selector.refusal(operator.name) if is_named else None
-        return reasons.get(plan.when.trigger) or (_UNKNOWN if refusal is None else str(refusal.value))
 
     def _histograms(self, found: Sequence[ReportedProblem]) -> Iterator[TensorHistogram]:
         """Yield the histograms of operators with the first problems, and of the chosen ones."""

@@ -459,6 +459,8 @@ def hit_problems(
         groups.setdefault(key, []).append(hit)
     for (rule, name, io, slot, rank), group in groups.items():
         first = group[0]
+        # lists of numbers, such as ranks, as ranges: 0-1, 3-5
+        words = _LISTED.sub(lambda each: spans(map(int, each[0].split(", "))), str(first))
         yield ReportedProblem(
             kind,
             places.get((rank, name), places.get((None, name), _ABSENT)),
@@ -466,11 +468,6 @@ def hit_problems(
             first.subject.op_type,
             rank,
             tuple(sorted({each.moment.iteration for each in group})),
-            f"{rule}: {io} {slot}: {_LISTED.sub(_ranges, str(first))}",
+            f"{rule}: {io} {slot}: {words}",
             files=tuple(dict.fromkeys(each.moment.path for each in group))[:1],
         )
-
-
-def _ranges(numbers: re.Match[str]) -> str:
-    """Return a list of numbers, such as ranks, as ranges: ``0-1, 3-5``."""
-    return spans([int(number) for number in numbers[0].split(", ")])

@@ -286,7 +286,7 @@ class StatisticSeries:
         return states
 
 
-def spans(numbers: Sequence[int]) -> str:
+def spans(numbers: Iterable[int]) -> str:
     """Return numbers in words.
 
     >>> spans([0, 1, 2, 5])
@@ -351,16 +351,12 @@ class SeriesTable:
             place, new_rows = columns[column], rows[old_rows]
             np.bitwise_or.at(states[:, place], new_rows, part_states)
             for category, values in numbers.items():
-                _put(category, tables[category][:, place], new_rows, values)
+                table = tables[category][:, place]  # of several values of a row: smallest, sum or largest
+                if category.endswith("count"):
+                    is_known = ~np.isnan(values)
+                    known = new_rows[is_known]
+                    table[known[np.isnan(table[known])]] = 0
+                    np.add.at(table, known, values[is_known])
+                else:
+                    (np.fmin if category == "min" else np.fmax).at(table, new_rows, values)
         return StatisticSeries(tuple(iterations), tuple(tensors[each] for each in order), states, tables)
-
-
-def _put(category: str, table: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-    """Put values into a column: several of one row become the smallest, sum or largest, without NaN."""
-    if category.endswith("count"):
-        is_known = ~np.isnan(values)
-        rows, values = rows[is_known], values[is_known]
-        table[rows[np.isnan(table[rows])]] = 0
-        np.add.at(table, rows, values)
-    else:
-        (np.fmin if category == "min" else np.fmax).at(table, rows, values)
