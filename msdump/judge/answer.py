@@ -180,17 +180,10 @@ def _limit(output: TensorEvidence) -> str:
         return ""
     if math.isinf(output.limit):
         return "no limit: it is computed of nothing but rounding"
-    return f"limit {output.limit:.2g}{_type(output)}"
-
-
-def _type(output: TensorEvidence) -> str:
-    """Return " of " and the element type that sets an output's limit; "" if it is no type's own limit.
-
-    Types of 8 bits are never named: devices do not compute in them, so a limit as wide was widened.
-    """
+    # Types of 8 bits are never named: devices do not compute in them, so a limit as wide was widened.
     types = {*_COMPUTED, output.dtype, output.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
-    return next((f" of {name}" for name in known), "")
+    return f"limit {output.limit:.2g}{next((f' of {name}' for name in known), '')}"
 
 
 def meaning(report: Report) -> str:
@@ -305,12 +298,9 @@ def lines_below(report: Report, shown: int) -> Iterator[str]:
     if hidden:
         verb = "is" if hidden == 1 else "are"
         more = plural(hidden, "more operator" if shown else "operator")
-        yield f"          {more} {verb} not shown{_folded(report)}; -v shows all"
-
-
-def _folded(report: Report) -> str:
-    inherited = sum(each.verdict is Verdict.INHERITED for each in report.findings)
-    return f" ({inherited:,} inherit{'s' * (inherited == 1)})" if inherited else ""
+        inherited = sum(each.verdict is Verdict.INHERITED for each in report.findings)
+        heirs = f" ({inherited:,} inherit{'s' * (inherited == 1)})" if inherited else ""
+        yield f"          {more} {verb} not shown{heirs}; -v shows all"
 
 
 def _first(report: Report) -> Iterator[str]:
@@ -396,7 +386,17 @@ def _runs(report: Report) -> Iterator[str]:
     if len(runs) < 2:  # noqa: PLR2004 - the table shows a single run
         return
     for rank in dict.fromkeys(rank for rank, _ in runs):
-        yield _part(rank, {iteration: each for (other, iteration), each in runs.items() if other == rank})
+        prefix = "" if rank is None else f"rank {rank}: "
+        of_rank = [(iteration, each) for (other, iteration), each in runs.items() if other == rank]
+        said = f"no difference in {plural(len(of_rank), 'iteration')}"
+        for iteration, findings in of_rank:
+            accused = [each for each in findings if each.is_accused]
+            if differing := accused or [each for each in findings if each.is_bad]:
+                first = min(differing, key=lambda each: each.place.time)
+                where = f"in iteration {iteration}, at {first.place.shown_name}: {first.verdict}"
+                said = f"first difference {where}"
+                break
+        yield f"runs      {prefix}{said}"
     bad = [(run, findings) for run, findings in runs.items() if any(each.is_bad for each in findings)]
     for (rank, iteration), findings in bad[:_MOST]:
         place = f"{'' if rank is None else f'rank {rank}, '}iteration {iteration}"
@@ -404,17 +404,6 @@ def _runs(report: Report) -> Iterator[str]:
     rest = len(runs) - len(bad[:_MOST])
     if rest and bad:
         yield f"          {plural(rest, 'more run')}{' without a difference' * (len(bad) <= _MOST)}"
-
-
-def _part(rank: int | None, runs: dict[int | None, list[Finding]]) -> str:
-    prefix = "" if rank is None else f"rank {rank}: "
-    for iteration, findings in runs.items():
-        accused = [each for each in findings if each.is_accused]
-        if bad := accused or [each for each in findings if each.is_bad]:
-            first = min(bad, key=lambda each: each.place.time)
-            where = f"in iteration {iteration}, at {first.place.shown_name}: {first.verdict}"
-            return f"runs      {prefix}first difference {where}"
-    return f"runs      {prefix}no difference in {plural(len(runs), 'iteration')}"
 
 
 def pass_text(finding: Finding) -> str:

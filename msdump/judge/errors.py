@@ -12,7 +12,7 @@ import functools
 import math
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import ml_dtypes
@@ -94,31 +94,6 @@ def scores(error: TensorError) -> tuple[str, ...]:
     return tuple(f"{number:.6f}" for number in (error.cosine, error.largest, error.distance))
 
 
-@dataclass(slots=True)
-class Side:
-    """Sums and extremes of one of the two tensors.
-
-    Attributes:
-        low: Smallest element, NaN if any element is.
-        high: Largest element, NaN if any element is.
-        squares: Sum of the squares.
-    """
-
-    low: float = math.nan
-    high: float = math.nan
-    squares: float = 0.0
-
-    @property
-    def norm(self) -> float:
-        """Euclidean norm."""
-        return math.sqrt(self.squares)
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether no element is NaN or infinite."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
-
 @dataclass(frozen=True, slots=True)
 class LastPlace:
     """Units of the last place (ulp) of an element type."""
@@ -129,12 +104,18 @@ class LastPlace:
 
 @dataclass(slots=True)
 class PairSums:
-    """Sums and extremes over the elements of two tensors x and y, and the numbers that follow from them."""
+    """Sums and extremes over the elements of two tensors x and y, and the error that follows from them."""
 
-    count: int  # number of elements of each; a complex one counts twice
-    x: Side = field(default_factory=Side)  # sums of the tensor that is examined
-    y: Side = field(default_factory=Side)  # sums of the golden one
-    is_same: bool = False
+    unit: LastPlace | None  # None for types that do not round, such as integers
+    low: float  # smallest element of y, NaN if any element is
+    high: float  # largest element of y, NaN if any element is
+    peak: float  # largest finite magnitude of y, outside of masked lanes
+    # A power of two near the largest magnitude, by which float64 elements are divided, as their squares
+    # could overflow or vanish; 1 for other types, with squares that fit into float64
+    power: float
+    has_masks: bool = False  # whether large elements are masks
+    x_squares: float = 0.0
+    y_squares: float = 0.0
     products: float = 0.0  # sum of x * y
     differences: float = 0.0  # sum of (x - y)^2
     largest: float = 0.0  # largest |x - y|
@@ -143,29 +124,6 @@ class PairSums:
     masked: int = 0
     changed: int = 0
     units: float = 0.0  # largest difference in multiples of the power of two at or below the golden element
-    # units of the last place; None for types that do not round, such as integers
-    unit: LastPlace | None = None
-    peak: float = 0.0  # largest finite golden magnitude outside of masked lanes
-    # A power of two near the largest magnitude, by which float64 elements are divided, as their squares
-    # could overflow or vanish; 1 for other types, with squares that fit into float64
-    power: float = 1.0
-    has_masks: bool = False  # whether large elements are masks
-
-    @property
-    def distance(self) -> float:
-        """Norm of the difference, divided by that of y."""
-        if not self.differences:
-            return 0.0
-        return math.sqrt(self.differences / self.y.squares) if self.y.squares else math.inf
-
-    @property
-    def cosine(self) -> float:
-        """Cosine similarity; NaN where one of the two is zero."""
-        norms = self.x.norm * self.y.norm  # a product of squares could overflow
-        if norms:
-            return float(np.clip(self.products / norms, -1, 1))
-        # The cosine of two zero tensors is 1 by convention, of one zero tensor it is undefined.
-        return 1.0 if self.x.squares == self.y.squares else math.nan
 
     @property
     def least_power(self) -> float:
@@ -178,18 +136,20 @@ class PairSums:
     @property
     def error(self) -> TensorError:
         """The numbers that verdicts are drawn from."""
-        if self.is_same:
-            return SAME
-        largest = self.largest * self.power
+        norms = math.sqrt(self.x_squares) * math.sqrt(self.y_squares)  # a product of squares could overflow
+        # The cosine of two zero tensors is 1 by convention, of one zero tensor it is undefined.
+        cosine = 1.0 if self.x_squares == self.y_squares else math.nan
+        far, largest = math.inf, self.largest * self.power
+        ratio = self.differences / self.y_squares if self.y_squares else far
         error = TensorError(
             is_same=False,
-            distance=self.distance,
-            cosine=self.cosine,
+            distance=math.sqrt(ratio) if self.differences else 0.0,
+            cosine=float(np.clip(self.products / norms, -1, 1)) if norms else cosine,
             largest=largest,
             misplaced=self.misplaced,
             nonfinite=self.nonfinite,
             norm=math.sqrt(self.differences) * self.power,
-            scaled=(largest / self.peak if self.peak else math.inf) if largest else 0.0,
+            scaled=(largest / self.peak if self.peak else far) if largest else 0.0,
             ulps=self.units / self.unit.epsilon if self.unit is not None else 0.0,
             masked=self.masked,
             changed=self.changed,
@@ -197,7 +157,6 @@ class PairSums:
         if not self.misplaced:
             return error
         # one misplaced NaN makes every distance infinite
-        far = math.inf
         return replace(error, distance=far, cosine=math.nan, largest=far, norm=far, scaled=far, ulps=far)
 
 
@@ -231,9 +190,17 @@ def measure(
 
 
 def _error(x: np.ndarray, y: np.ndarray, unit: LastPlace | None, *, drops_masks: bool = False) -> TensorError:
-    sums = PairSums(len(x), unit=unit)
     with np.errstate(all="ignore"):
-        _find_scale(sums, x, y, drops_masks=drops_masks)
+        low, high, peak = _extremes(y)
+        largest = max(peak, _extremes(x)[2]) if y.dtype == np.float64 else 0.0
+        power = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
+        sums = PairSums(unit, low, high, peak, power)
+        is_finite = math.isfinite(low) and math.isfinite(high)
+        if y.dtype.kind not in "iub" and not (is_finite and low > MASK):
+            pairs = zip(_blocks(x, 0), _blocks(y, 1), strict=True)
+            outside = max(_largest(b, np.isfinite(b) & ~are_masked(a, b)) for a, b in pairs)
+            if (drops_masks or may_be_masks(outside)) and any(np.any(block <= MASK) for block in _blocks(y)):
+                sums.has_masks, sums.peak = True, outside
         _MEMORY.least[: len(x)] = sums.least_power
         for a, b in zip(_blocks(x, 0), _blocks(y, 1), strict=True):
             _add_block(sums, a, b)
@@ -466,26 +433,13 @@ def _largest(block: np.ndarray, chosen: np.ndarray) -> float:
     return max(float(kept.max(initial=0)), -float(kept.min(initial=0)))
 
 
-def _find_scale(sums: PairSums, x: np.ndarray, y: np.ndarray, *, drops_masks: bool) -> None:
-    """Set the golden tensor's scale, and the power of two for elements of float64."""
-
-    def peak(side: Side, elements: np.ndarray) -> float:
-        lows, highs = zip(*((block.min(), block.max()) for block in _blocks(elements)), strict=True)
-        side.low, side.high = float(np.min(lows)), float(np.max(highs))
-        if side.is_finite:
-            return max(-side.low, side.high)
-        return max(_largest(block, np.isfinite(block)) for block in _blocks(elements))
-
-    sums.peak = peak(sums.y, y)
-    if y.dtype == np.float64:
-        largest = max(sums.peak, peak(sums.x, x))
-        sums.power = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest else 1.0
-    if y.dtype.kind in "iub" or (sums.y.is_finite and sums.y.low > MASK):
-        return
-    pairs = zip(_blocks(x, 0), _blocks(y, 1), strict=True)
-    outside = max(_largest(b, np.isfinite(b) & ~are_masked(a, b)) for a, b in pairs)
-    if (drops_masks or may_be_masks(outside)) and any(np.any(block <= MASK) for block in _blocks(y)):
-        sums.has_masks, sums.peak = True, outside
+def _extremes(elements: np.ndarray) -> tuple[float, float, float]:
+    """Return the smallest and largest element, NaN if any is, and the largest finite magnitude."""
+    lows, highs = zip(*((block.min(), block.max()) for block in _blocks(elements)), strict=True)
+    low, high = float(np.min(lows)), float(np.max(highs))
+    if math.isfinite(low) and math.isfinite(high):
+        return low, high, max(-low, high)
+    return low, high, max(_largest(block, np.isfinite(block)) for block in _blocks(elements))
 
 
 def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
@@ -497,7 +451,7 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         sums.masked += int(np.count_nonzero(masked))
         a[masked] = b[masked] = 0
     # a kernel that saturates writes float16's largest number in place of an infinity
-    if sums.unit is not None and max(-sums.y.low, sums.y.high) > _BEYOND:
+    if sums.unit is not None and max(-sums.low, sums.high) > _BEYOND:
         np.copyto(a, _unsaturated(a, b))
     if sums.power != 1:
         np.divide(a, sums.power, out=a)
@@ -513,8 +467,8 @@ def _add_block(sums: PairSums, x: np.ndarray, y: np.ndarray) -> None:
         sums.nonfinite += int(np.count_nonzero(misplaced & ~is_finite))
         a[~finite] = b[~finite] = 0
         squares = total_of_squares(a), total_of_squares(b)
-    sums.x.squares += squares[0]
-    sums.y.squares += squares[1]
+    sums.x_squares += squares[0]
+    sums.y_squares += squares[1]
     sums.products += total_of_products(a, b)
     np.subtract(a, b, out=apart)
     sums.differences += total_of_squares(apart)

@@ -41,7 +41,6 @@ from msdump.judge.pair import (
 from msdump.judge.verdict import (
     Finding,
     Limits,
-    OperatorPlace,
     Report,
     TensorEvidence,
     Verdict,
@@ -69,18 +68,6 @@ from msdump.return_codes import ReturnCode
 _TORN: Final = "the file of a graph breaks off, and names alone do not tell"
 
 
-def _without_doubt(finding: Finding, folder: ComparedFolder) -> Finding:
-    """Return a finding, as ``unchecked`` if names alone accuse the operator because a graph file is cut off.
-
-    vendor: MindSpore 2.10 numbers operators of one scope and type differently in files and in graphs, gives
-    files of views the shape of the view's input, cuts elements, and does not write outputs that nothing
-    reads. The graph file shows all that; names alone do not.
-    """
-    if not (finding.is_accused and folder.is_torn) or folder.is_ours:
-        return finding
-    return replace(finding, verdict=Verdict.UNCHECKED, note=joined(_TORN, finding.note))
-
-
 @dataclass(slots=True)
 class DumpComparison:
     """A comparison of two dumps, directory by directory.
@@ -98,6 +85,8 @@ class DumpComparison:
         explain: Adds evidence that is not in the files, such as the results of an operator when it runs
             again.
         is_strict: Whether inner tensors count beside the outputs of the network.
+        mine: Directories of the examined dump.
+        theirs: Directories of the other dump.
     """
 
     dumped: str
@@ -113,12 +102,12 @@ class DumpComparison:
     is_strict: bool = False
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
-    _mine: SurroundedDump = field(init=False)
-    _theirs: SurroundedDump = field(init=False)
+    mine: SurroundedDump = field(init=False)
+    theirs: SurroundedDump = field(init=False)
 
     def __post_init__(self) -> None:
         """Open both dumps."""
-        self._mine, self._theirs = SurroundedDump(self.dumped), SurroundedDump(self.golden)
+        self.mine, self.theirs = SurroundedDump(self.dumped), SurroundedDump(self.golden)
 
     def add(self, pair: FolderPair) -> ComparedFolder:
         """Match the operators of two directories, which ``measure`` compares.
@@ -127,13 +116,13 @@ class DumpComparison:
             ToolError: A directory or the graph file cannot be used.
             DumpReadError: A directory cannot be read, or lacks the execution.
         """
-        own = self._read(self._mine, pair.dumped, self.execution)
-        other = self._read(self._theirs, pair.golden, self.golden_execution)
+        own = self._read(self.mine, pair.dumped, self.execution)
+        other = self._read(self.theirs, pair.golden, self.golden_execution)
         if pair.is_united:
             matched, shown = [], []
             for dump, side, paths, execution in (
-                (self._mine, own, pair.dumped_inner, self.execution),
-                (self._theirs, other, pair.golden_inner, self.golden_execution),
+                (self.mine, own, pair.dumped_inner, self.execution),
+                (self.theirs, other, pair.golden_inner, self.golden_execution),
             ):
                 self.joined |= {*paths}
                 inner = [self._read(dump, path, execution) for path in paths]
@@ -147,8 +136,8 @@ class DumpComparison:
         if is_process(other[0].path):
             identities, tensors = pair_with_tree(own[0], own[1], other[0])
             return self._matched(pair.label, identities, own, (tensors, other[1]))
-        dumped, mine = self._with_inner(self._mine, own, pair.dumped_inner, beside=other[0])
-        golden, theirs = self._with_inner(self._theirs, other, pair.golden_inner, beside=own[0])
+        dumped, mine = self._with_inner(self.mine, own, pair.dumped_inner, beside=other[0])
+        golden, theirs = self._with_inner(self.theirs, other, pair.golden_inner, beside=own[0])
         if self.graph:
             identities = read_identities(self.graph, dumped.kind, golden.kind)
         else:
@@ -211,10 +200,6 @@ class DumpComparison:
         for tensors in measure_executions(executions(), executor=self.executor, progress=progress):
             self._measured[labels.popleft()].append(tensors)
 
-    def surroundings(self, pair: FolderPair) -> tuple[FolderSurroundings, FolderSurroundings]:
-        """Return the surroundings of two directories."""
-        return self._mine.of(pair.dumped), self._theirs.of(pair.golden)
-
     def add_measured(self, folder: ComparedFolder, tensors: list[tuple[TensorEvidence, ...]]) -> None:
         """Add two directories with the evidence on the tensors of each execution."""
         self.folders.append(folder)
@@ -251,8 +236,14 @@ class DumpComparison:
         for folder in self.folders:
             for finding in absence_findings(folder):
                 report.add(finding)
-        folders = {folder.label: folder for folder in self.folders}
-        report.findings[:] = [_without_doubt(each, folders[each.place.label]) for each in report.findings]
+        # vendor: MindSpore 2.10 numbers operators of one scope and type differently in files and in graphs,
+        # gives files of views the shape of the view's input, cuts elements, and does not write outputs that
+        # nothing reads. The graph file shows all that; names alone do not.
+        torn = {each.label for each in self.folders if each.is_torn and not each.is_ours}
+        for place, each in enumerate(report.findings):
+            if each.is_accused and each.place.label in torn:
+                note = joined(_TORN, each.note)
+                report.findings[place] = replace(each, verdict=Verdict.UNCHECKED, note=note)
         return report
 
     def evidence(self, folder: ComparedFolder) -> Iterator[Finding]:
@@ -445,46 +436,31 @@ def findings_table(report: Report) -> Iterator[Sequence[object]]:
     Golden operators without files on the examined side follow at the end, a row for each.
     """
     yield _TITLES
-    for finding in report.findings:
+    nothing = ("",) * len(SCORES)
+    for number, finding in enumerate((*report.findings, *report.absent)):
         place = finding.place
-        number = "" if place.pass_number is None else place.pass_number
+        numbers = (place.pass_number, place.iteration, place.rank, place.execution)
+        pass_number, *known = ("" if each is None else each for each in numbers)
+        where = (place.full_name, place.scope, place.source, *known)
+        if number >= len(report.findings):  # golden alone has it
+            own = (place.label, "", place.name, place.op_type, "", "", "", "", "", finding.verdict)
+            yield (*own, *nothing, "", "", "", finding.verdict, finding.note, "", "", "", "", *where)
+            continue
         for tensor in finding.tensors:
+            error = tensor.error
+            again = (each for each in finding.own if tensor.io is IO.OUTPUT and each.slot == tensor.slot)
             yield (
-                *(place.label, place.order, place.name, place.op_type, number),
+                *(place.label, place.order, place.name, place.op_type, pass_number),
                 *(f"{tensor.io}:{tensor.slot}", shape_text(tensor), tensor.dtype, tensor.golden_dtype),
                 tensor.verdict,
-                *(("",) * len(SCORES) if tensor.error is None else errors.scores(tensor.error)),
-                "" if tensor.error is None else f"{tensor.error.distance:.6g}",
+                *(nothing if error is None else errors.scores(error)),
+                "" if error is None else f"{error.distance:.6g}",
                 "" if tensor.limit is None else f"{tensor.limit:.6g}",
-                tensor_reason(finding, tensor),
-                *(finding.verdict, finding.note, *_numbers(finding, tensor)),
-                *_where(place),
+                *(tensor_reason(finding, tensor), finding.verdict, finding.note),
+                *(nothing if error is None else (f"{error.scaled:.6g}", f"{error.ulps:.6g}", error.masked)),
+                next((f"{each.error.distance:.6g}" for each in again), ""),
+                *where,
             )
-    yield from map(_absent, report.absent)
-
-
-def _where(place: OperatorPlace) -> tuple[object, ...]:
-    numbers = (place.iteration, place.rank, place.execution)
-    return (
-        *(place.full_name, place.scope, place.source),
-        *("" if each is None else each for each in numbers),
-    )
-
-
-def _absent(finding: Finding) -> Sequence[object]:
-    place, verdict = finding.place, finding.verdict
-    numbers = ("",) * (len(SCORES) + 2)
-    own = (place.label, "", place.name, place.op_type, "", "", "", "", "", verdict, *numbers, "")
-    return (*own, verdict, finding.note, "", "", "", "", *_where(place))
-
-
-def _numbers(finding: Finding, tensor: TensorEvidence) -> tuple[object, ...]:
-    error = tensor.error
-    own = (each for each in finding.own if tensor.io is IO.OUTPUT and each.slot == tensor.slot)
-    return (
-        *(("", "", "") if error is None else (f"{error.scaled:.6g}", f"{error.ulps:.6g}", error.masked)),
-        next((f"{each.error.distance:.6g}" for each in own), ""),
-    )
 
 
 def shape_text(tensor: TensorEvidence) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -13,7 +14,6 @@ import numpy as np
 
 from msdump import dtypes
 from msdump.capture import Statistics
-from msdump.dtypes import DType
 from msdump.encode import statistic_csv
 from msdump.errors import DumpReadError, FormatError
 from msdump.judge import SAME, TensorError
@@ -23,7 +23,6 @@ from msdump.judge.compare.folders import ComparedFolder
 from msdump.judge.pair import (
     INPUTS,
     Executions,
-    FolderPair,
     GraphSide,
     Identities,
     TensorContent,
@@ -135,8 +134,16 @@ def measure_tensors(
 def _measured(
     statistics: Statistics, spec: StatisticSpec, record: Record, shape: tuple[int, ...] | None
 ) -> dict[str, Cell] | None:
-    """Return the row of a tensor in the given shape, None: the shape on the host."""
-    array, dtype = _elements(record, shape)
+    """Return the row of a tensor, in the device's layout if ``shape`` is its shape, else in the host's."""
+    array = record.array if shape is not None and shape == record.shape else record.host
+    dtype = saved = dtypes.from_numpy(array.dtype)
+    with suppress(FormatError):  # a type that this package lacks, in a dump of MindSpore's own
+        dtype = dtypes.from_name(record.dtype)
+    # .npy files hold bfloat16 as float32, and types below a byte in bytes
+    if dtype is not saved and dtype.saved == array.dtype:
+        array = array.astype(dtype.numpy)
+    else:
+        dtype = saved
     operator = OperatorRef(record.op_type, record.op_name)
     tensor = TensorRecord(operator, record.io, record.slot, dtype, array, record.timestamp)
     numbers = statistics.measure(tensor)
@@ -149,75 +156,46 @@ def _measured(
     return row
 
 
-def _elements(record: Record, shape: tuple[int, ...] | None) -> tuple[np.ndarray, DType]:
-    """Return a tensor's elements in their original type, in the device's layout if ``shape`` is its shape."""
-    is_of_device = shape is not None and shape == record.shape
-    array = record.array if is_of_device else record.host
-    saved = dtypes.from_numpy(array.dtype)
-    try:
-        dtype = dtypes.from_name(record.dtype)
-    except FormatError:  # a type that this package lacks, in a dump of MindSpore's own
-        return array, saved
-    # .npy files hold bfloat16 as float32, and types below a byte in bytes
-    if dtype is not saved and dtype.saved == array.dtype:
-        return array.astype(dtype.numpy), dtype
-    return array, saved
-
-
 def _identities(
     dumped: tuple[Folder, OperatorGraph | None], golden: tuple[Folder, OperatorGraph | None]
 ) -> Identities:
     """Return the identities of rows: by the graphs of both sides, or else by names."""
     shared = tuple(each for each in categories(dumped[0]) if each in categories(golden[0]))
-    sides = [
-        _RowContents(graph, folder, shared).graph_side()
-        for folder, graph in (dumped, golden)
-        if graph is not None
-    ]
-    return identities_of(*sides) if len(sides) == len((dumped, golden)) else Identities()
+    (mine, own), (theirs, other) = dumped, golden
+    if own is None or other is None:
+        return Identities()
+    return identities_of(_graph_side(own, mine, shared), _graph_side(other, theirs, shared))
 
 
-class _RowContents:
-    """Contents of tensors for the alignment of graphs, as far as statistics show them."""
+def _graph_side(graph: OperatorGraph, folder: Folder, shared: tuple[str, ...]) -> GraphSide:
+    """Return a graph with the contents of tensors for its alignment, as far as statistics show them."""
+    rows = _placed(folder)
+    readers = {
+        source.name: (sanitize(operator.full_name), IO.INPUT, slot, 0)
+        for operator in graph.operators.values()
+        for slot, source in enumerate(operator.inputs)
+        if source.kind is SourceKind.WEIGHT
+    }
 
-    def __init__(self, graph: OperatorGraph, folder: Folder, shared: tuple[str, ...]) -> None:
-        self._graph = graph
-        self._shared = shared
-        self._rows = _placed(folder)
-        self._readers = {
-            source.name: (sanitize(operator.full_name), IO.INPUT, slot, 0)
-            for operator in graph.operators.values()
-            for slot, source in enumerate(operator.inputs)
-            if source.kind is SourceKind.WEIGHT
-        }
-
-    def graph_side(self) -> GraphSide:
-        return GraphSide(self._graph, self._digest_of, self._content_of)
-
-    def _digest_of(self, name: str) -> Hashable | None:
-        """Return the statistics of a weight that both sides have, in place of a digest of its elements."""
-        row = self._rows.get((sanitize(name), IO.OUTPUT, 0, 0)) or self._rows.get(
-            self._readers.get(name, ("", IO.INPUT, 0, 0))
-        )
-        return None if row is None else self._digest(row)
-
-    def _digest(self, row: MeasuredRecord) -> Hashable | None:
-        known = row.cells
-        cells = tuple(known.get(category) for category in self._shared)
+    def digest(row: MeasuredRecord) -> Hashable | None:
+        cells = tuple(row.cells.get(category) for category in shared)
         is_telling = math.prod(row.shape) > 1 and any(cell is not None for cell in cells)
         return (row.shape, cells) if is_telling else None
 
-    def _content_of(self, name: str, slot: int) -> TensorContent | None:
-        row = self._rows.get((sanitize(name), IO.OUTPUT, slot, 0))
+    def digest_of(name: str) -> Hashable | None:
+        """Return the statistics of a weight that both sides have, in place of a digest of its elements."""
+        row = rows.get((sanitize(name), IO.OUTPUT, 0, 0)) or rows.get(readers.get(name, ("", IO.INPUT, 0, 0)))
+        return None if row is None else digest(row)
+
+    def content_of(name: str, slot: int) -> TensorContent | None:
+        row = rows.get((sanitize(name), IO.OUTPUT, slot, 0))
         if row is None:
             return None
-        cells = row.cells
-        norm, largest, smallest = (_float(cells.get(each)) for each in ("l2norm", "max", "min"))
-        return TensorContent(self._digest(row), math.prod(row.shape), norm, largest, smallest)
+        cells = (row.cells.get(each) for each in ("l2norm", "max", "min"))
+        numbers = (float(cell) if isinstance(cell, int | float) else math.nan for cell in cells)
+        return TensorContent(digest(row), math.prod(row.shape), *numbers)
 
-
-def _float(cell: Cell) -> float:
-    return float(cell) if isinstance(cell, int | float) else math.nan
+    return GraphSide(graph, digest_of, content_of)
 
 
 PRINTED: Final = 1e-5
@@ -249,13 +227,9 @@ def row_evidence(
     digits do not differ. Counts of NaN and infinities must be the same; digests and counts of signs only
     show whether tensors are the same, as elements near zero may change their sign.
 
-    Args:
-        dumped: The row that is examined.
-        golden: Its counterpart.
-        limits: Largest relative difference by category, as set by the user: for counts a share of the
-            elements; for digests any limit demands equality. Other categories: by element type.
-        is_handed_on: Whether one side's compiler removed operators that pass the tensor on, so that the
-            shapes may differ by a reshape.
+    The user's ``limits`` are relative differences by category: for counts a share of the elements; for
+    digests any limit demands equality. Other categories: by element type. With ``is_handed_on`` shapes may
+    differ by a reshape: one side's compiler removed operators that pass the tensor on.
     """
     evidence = replace(lone_row(dumped), golden_dtype=golden.dtype, note="")
     forms = [read_shape(each.row.get("Shape")) for each in (dumped, golden)]
@@ -263,15 +237,23 @@ def row_evidence(
     if None not in shapes and shapes[0] != shapes[1]:
         note = f"shape {forms[0]} against {forms[1]}"
         return replace(evidence, verdict=TensorVerdict.SHAPE, note=note)
-    shared = dict(_shared(dumped.cells, golden.cells))
+    # the statistics that both rows have; two configurations may choose different ones
+    shared: dict[str, Pair] = {}
+    for category, cell in dumped.cells.items():
+        is_known = golden.cells.get(category) is not None
+        if is_known and not any(_has_overflowed(category, each.cells) for each in (dumped, golden)):
+            shared[category] = (cell, golden.cells[category])
     if not shared:
         return replace(evidence, note="no statistic in common")
     if all(_is_same(*pair) for pair in shared.values()) and dumped.dtype == golden.dtype:
         return replace(evidence, error=SAME)
     telling = {category: pair for category, pair in shared.items() if _tells(category, shared)}
     count = max(1, math.prod(dumped.shape))
-    for category in shared:
-        if _share(category, shared, count) > limits.get(category, math.inf):
+    for category in filter(limits.__contains__, shared):
+        # the limit of a count is a share of the elements
+        is_count = BY_CATEGORY[category].nature in {Nature.COUNT, Nature.SIGN_COUNT}
+        share = _distance(*shared[category]) / count if is_count else _difference(category, shared)
+        if share > limits[category]:
             note = f"{_in_words(category, shared)}, limit {limits[category]:g}"
             error = _error(telling, shared)
             return replace(evidence, verdict=TensorVerdict.DIFFERS, error=error, note=note)
@@ -305,14 +287,6 @@ def _may_become(longer: Cell, rounded: Cell, dtype: str) -> bool:
     with np.errstate(over="ignore"):  # beyond the range of the type: infinite
         narrowed = [float(number(each)) for each in candidates]
     return any(_distance(each, rounded) <= PRINTED * abs(each) for each in narrowed)
-
-
-def _shared(dumped: Mapping[str, Cell], golden: Mapping[str, Cell]) -> Iterator[tuple[str, Pair]]:
-    """Yield the statistics that both rows have; two configurations may choose different ones."""
-    for category, cell in dumped.items():
-        is_known = golden.get(category) is not None
-        if is_known and not any(_has_overflowed(category, cells) for cells in (dumped, golden)):
-            yield category, (cell, golden[category])
 
 
 def _has_overflowed(category: str, cells: Mapping[str, Cell]) -> bool:
@@ -368,13 +342,6 @@ def _difference(category: str, shared: Mapping[str, Pair]) -> float:
 
 def _distance(dumped: Cell, golden: Cell) -> float:
     return abs(float(dumped) - float(golden))  # type: ignore[arg-type]
-
-
-def _share(category: str, shared: Mapping[str, Pair], count: int) -> float:
-    dumped, golden = shared[category]
-    if BY_CATEGORY[category].nature in {Nature.COUNT, Nature.SIGN_COUNT}:
-        return _distance(dumped, golden) / count
-    return _difference(category, shared)
 
 
 def _error(judged: Mapping[str, Pair], shared: Mapping[str, Pair]) -> TensorError:
@@ -461,38 +428,34 @@ def compare_statistics(
     folders = pair_folders(dumped, golden, executions, is_measured=True)
     comparison = DumpComparison(dumped, golden, limits)
     for pair in folders.pairs:
-        if is_process(pair.golden):
-            sides = _beside_tree(pair, folders.executions[0])
+        is_tree, execution = is_process(pair.golden), folders.executions[0]
+        if not is_tree:
+            rows, golden_rows = read_pair(pair.dumped, pair.golden, folders.executions)
+        else:  # without rows, tensors are measured as the tree's
+            golden_rows = read_tree(pair.golden, is_measured=True)
+            is_other_tree = is_process(pair.dumped)
+            rows = (
+                read_tree(pair.dumped, is_measured=True)
+                if is_other_tree
+                else read_rows(pair.dumped, execution)
+            )
+            if not rows.operators:
+                spec = StatisticSpec(categories(golden_rows))
+                rows = measure_tensors(pair.dumped, execution, spec)
+        tell(pair.dumped, rows)
+        tell(pair.golden, golden_rows)
+        mine, theirs = comparison.mine.of(pair.dumped), comparison.theirs.of(pair.golden)
+        if is_tree:
+            identities, golden_rows = pair_with_tree(rows, mine, golden_rows)
         else:
-            sides = read_pair(pair.dumped, pair.golden, folders.executions)
-        tell(pair.dumped, sides[0])
-        tell(pair.golden, sides[1])
-        folder = _matched(comparison, pair, *sides)
+            identities = _identities((rows, mine.graph), (golden_rows, theirs.graph))
+        comparison.list_facts(mine.graph, theirs.graph, identities)
+        matched = match_executions(rows, golden_rows, identities)
+        folder = ComparedFolder(pair.label, rows, golden_rows, matched, mine, theirs)
         comparison.add_measured(
             folder, [_tensors(folder, each, limits) for each in folder.matched.executions]
         )
     return comparison.report(), folders.alone
-
-
-def _beside_tree(pair: FolderPair, execution: int | None) -> tuple[Folder, Folder]:
-    """Return the rows of a directory, or its tensors measured as a tree's, and the tree's rows."""
-    golden = read_tree(pair.golden, is_measured=True)
-    is_other_tree = is_process(pair.dumped)
-    mine = read_tree(pair.dumped, is_measured=True) if is_other_tree else read_rows(pair.dumped, execution)
-    if mine.operators:
-        return mine, golden
-    return measure_tensors(pair.dumped, execution, StatisticSpec(categories(golden))), golden
-
-
-def _matched(comparison: DumpComparison, pair: FolderPair, dumped: Folder, golden: Folder) -> ComparedFolder:
-    mine, theirs = comparison.surroundings(pair)
-    if is_process(golden.path):
-        identities, golden = pair_with_tree(dumped, mine, golden)
-    else:
-        identities = _identities((dumped, mine.graph), (golden, theirs.graph))
-    comparison.list_facts(mine.graph, theirs.graph, identities)
-    matched = match_executions(dumped, golden, identities)
-    return ComparedFolder(pair.label, dumped, golden, matched, mine, theirs)
 
 
 def _tensors(
