@@ -415,7 +415,10 @@ def _measured(
             f" golden {golden.size}, shape {golden.shape}; only tensors of equal size can be compared"
         )
     error = errors.measure(dumped, golden, coarser(*dtypes_held))
-    found: dict[str, Any] = {"error": error, "note": _note(dumped, golden)}
+    note = "" if dumped.size else "no elements"
+    if dumped.size and [n for n in dumped.shape if n != 1] != [n for n in golden.shape if n != 1]:
+        note = f"shape {dumped.shape} against {golden.shape}; compared by element order"
+    found: dict[str, Any] = {"error": error, "note": note}
     if error.is_same or measured is None or not (is_weight or io is IO.INPUT):
         return found
     found["overflows"] = errors.overflowed(dumped, golden) if error.misplaced else 0
@@ -433,13 +436,3 @@ def shortest_apart(own: frozenset[tuple[IO, str]], other: frozenset[tuple[IO, st
     """Return the shortest float type of each side; empty if both read and write the same types."""
     shortest = (coarser(*(dtype for _, dtype in side)) for side in (own, other))
     return () if own == other else tuple(filter(None, shortest))
-
-
-def _note(dumped: np.ndarray, golden: np.ndarray) -> str:
-    if not dumped.size:
-        return "no elements"
-    if dumped.size == golden.size and [n for n in dumped.shape if n != 1] != [
-        n for n in golden.shape if n != 1
-    ]:
-        return f"shape {dumped.shape} against {golden.shape}; compared by element order"
-    return ""

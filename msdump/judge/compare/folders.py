@@ -178,17 +178,15 @@ class Losses:
         if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
             return False
         expectation = side.known.expectation
-        if expectation.selects_all is None and self._holds_most(side):
-            return True
+        if expectation.selects_all is None:  # without a configuration: whether it has most of the operators
+            mine, golden = self._mine.folder.operators, self._golden.folder.operators
+            there = [(own in mine, other in golden) for own, other in self._partners.items()]
+            if side is self._golden:
+                there = [(golden_has, has) for has, golden_has in there]
+            beside = [has for has, other_has in there if other_has]
+            if 2 * sum(beside) >= len(beside):
+                return True
         return bool(expectation.selects_all) or expectation.has_chosen(operator.full_name, operator.op_type)
-
-    def _holds_most(self, side: _Side) -> bool:
-        mine, golden = self._mine.folder.operators, self._golden.folder.operators
-        there = [(own in mine, other in golden) for own, other in self._partners.items()]
-        if side is self._golden:
-            there = [(golden_has, has) for has, golden_has in there]
-        beside = [has for has, other_has in there if other_has]
-        return 2 * sum(beside) >= len(beside)
 
 
 def _are_alike(mine: GraphOperator | None, golden: GraphOperator | None, op_type: str, other: str) -> bool:
@@ -341,8 +339,12 @@ class ComparedFolder:
             for slot, (own, golden) in enumerate(zip(reads, golden_reads, strict=False))
             if own.kind in FIXED and golden.kind is SourceKind.OPERATOR and self.theirs.is_fixed(golden.name)
         ]
-        known = []
-        for each in _with_lost(tensors, self.losses.of(execution)):
+        # a difference that other files of the tensor show says more than a lost file
+        found, known = dict(self.losses.of(execution)), []
+        for each in tensors:
+            if (each.io, each.slot) not in found or (each.error and not each.error.is_same):
+                found[each.io, each.slot] = each
+        for _, each in sorted(found.items(), key=lambda item: item[0]):
             source, tensor = ABSENT, each
             if each.io is IO.INPUT:
                 source = reads[each.slot] if each.slot < len(reads) else ABSENT
@@ -656,21 +658,6 @@ class ComparedFolder:
     def _own_names(self) -> Mapping[str, str] | None:
         partners = self.matched.by_graphs.partners
         return None if partners is None else {golden: own for own, golden in partners.items()}
-
-
-def _with_lost(
-    tensors: Sequence[TensorEvidence], lost: Mapping[tuple[IO, int], TensorEvidence]
-) -> list[TensorEvidence]:
-    # a difference that other files of the tensor show says more than a lost file
-    present = [
-        each if each.error and not each.error.is_same else lost.get((each.io, each.slot), each)
-        for each in tensors
-    ]
-    known = {(each.io, each.slot) for each in tensors}
-    return sorted(
-        [*present, *(each for slot, each in lost.items() if slot not in known)],
-        key=lambda each: (each.io, each.slot),
-    )
 
 
 def _dequantises(operator: GraphOperator) -> bool:

@@ -38,7 +38,7 @@ from msdump.judge.rerun import (
     folded_of,
     likeness,
 )
-from msdump.judge.verdict import Finding, TensorEvidence, TensorVerdict
+from msdump.judge.verdict import Finding, TensorVerdict
 from msdump.plan import Context
 from msdump.read import GraphOperator, OperatorGraph, SourceKind
 from msdump.record import IO
@@ -182,10 +182,16 @@ class Rerunning:
         # integers that make golden's bits are a shape, or places, in other words
         is_done = all(each.error and each.error.is_same for each in evidence.tensors if each.io is IO.OUTPUT)
         places = {(each.io, each.slot) for each in evidence.tensors if is_done and "int" in each.dtype}
+        known = dict(enumerate(rerun.names))  # names of inputs in the model
         return replace(
             evidence,
             place=replace(place, onnx_name=place.onnx_name or nodes, full_name=place.full_name or full_name),
-            tensors=tuple(_by_the_model(each, rerun) for each in evidence.tensors),
+            tensors=tuple(
+                replace(each, name=known[each.slot])
+                if each.io is IO.INPUT and not each.name and known.get(each.slot)
+                else each
+                for each in evidence.tensors
+            ),
             own=tuple(each for each in rerun.own if (each.io, each.slot) not in same),
             propagated=_propagated(evidence, rerun),
             wiring=evidence.wiring or ("" if read and read <= same and not rerun.replaces else rerun.wiring),
@@ -284,7 +290,9 @@ class Rerunning:
             each.operator.op_type for each in main.operators
         )
         for group in [dumped, *groups.values()] if are_alike else ():
-            model = fitting(self._models, {each.name: _written_type(each) for each in group})
+            written = {each.name: each.tensors.get((IO.OUTPUT, 0)) for each in group}
+            types = {name: "" if tensor is None else tensor.dtype for name, tensor in written.items()}
+            model = fitting(self._models, types)
             if model.fit >= LEAST_FIT:
                 return model
         return CompiledModel(main, main, 0.0, models=self._models, is_other_form=True)
@@ -407,17 +415,6 @@ def _reads(
     """Return the inputs of an operator that are of some kinds, sorted if the operator is commutative."""
     read = [(name_of(each.name), each.slot) for each in operator.inputs if each.kind in kinds]
     return sorted(read) if is_commutative(canonical_type(operator.op_type)) else read
-
-
-def _by_the_model(tensor: TensorEvidence, rerun: Rerun) -> TensorEvidence:
-    """Return an input with its name in the model."""
-    name = rerun.names[tensor.slot] if tensor.slot < len(rerun.names) else ""
-    return tensor if tensor.io is not IO.INPUT or not name or tensor.name else replace(tensor, name=name)
-
-
-def _written_type(operator: RerunOperator) -> str:
-    tensor = operator.tensors.get((IO.OUTPUT, 0))
-    return "" if tensor is None else tensor.dtype
 
 
 def _propagated(evidence: Finding, rerun: Rerun) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 from msdump import capture, config  # modules: their doors load pydantic and ONNX where they are used
@@ -37,20 +37,48 @@ FileSlot = tuple[str, IO, int]
 
 @dataclass(frozen=True)
 class DumpExpectation:
-    """The operators, and the inputs or outputs, that a directory should have files of."""
+    """The operators, and the inputs or outputs, that a directory of a dump should have files of."""
 
-    _read_plan: Callable[[], DumpPlan | None] = lambda: None
-    _list_elsewhere: Callable[[], frozenset[FileSlot]] = frozenset
+    place: tuple[Dump, Iteration] | None = None
 
     @cached_property
     def plan(self) -> DumpPlan | None:
-        """The plan of the dump; None without a readable copy of its configuration."""
-        return self._read_plan()
+        """The plan of the configuration that the directory was dumped with; None without a readable copy."""
+        if self.place is None:
+            return None
+        dump, key = self.place[0], self.place[1].key
+        rank = dump.ranks.get(key.rank or 0)
+        path = None if rank is None else rank.config_file
+        if key.device is not None:
+            path = dump.acl_config_file(key.device)
+        if path is None:
+            return None
+        try:
+            device = rank.device if rank is not None else None
+            named = device.get("device_target") if isinstance(device, dict) else None
+            # only an Ascend's metadata names no device
+            context = Context(DeviceTarget(named or DeviceTarget.ASCEND))
+            if context.device_target is DeviceTarget.ASCEND:
+                context = replace(context, jit_level=JitLevel.O0)
+            with config.saved.silence():
+                return config.saved.parse(read_bytes(path), path, context, dump.path)
+        except (MsdumpError, ValueError):  # counts as no configuration
+            return None
 
     @cached_property
     def elsewhere(self) -> frozenset[FileSlot]:
         """The tensors that other iterations have files of."""
-        return self._list_elsewhere()
+        if self.place is None:
+            return frozenset()
+        dump, iteration = self.place
+        place = replace(iteration.key, iteration=None)
+        others = (
+            each
+            for each in dump.all_iterations
+            if each is not iteration and replace(each.key, iteration=None) == place
+        )
+        files = (record.name for each in others for record in each.tensor_files)
+        return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
 
     @property
     def selects_all(self) -> bool | None:
@@ -252,44 +280,9 @@ def _listed(root: str) -> dict[str, FolderSurroundings]:
         os.path.realpath(iteration.path): FolderSurroundings(
             iteration.key.rank if iteration.key.rank in known else None,
             iteration.number,
-            _expectation(dump, iteration),
+            DumpExpectation((dump, iteration)),
             directory=iteration,
             _graph=partial(getattr, iteration, "operator_graph"),
         )
         for iteration in dump.all_iterations
     }
-
-
-def _expectation(dump: Dump, iteration: Iteration) -> DumpExpectation:
-    def dumped_elsewhere() -> frozenset[FileSlot]:
-        place = replace(iteration.key, iteration=None)
-        others = (
-            each
-            for each in dump.all_iterations
-            if each is not iteration and replace(each.key, iteration=None) == place
-        )
-        files = (record.name for each in others for record in each.tensor_files)
-        return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
-
-    return DumpExpectation(cache(partial(_plan, dump, iteration)), dumped_elsewhere)
-
-
-def _plan(dump: Dump, iteration: Iteration) -> DumpPlan | None:
-    """Return the plan of the configuration that a directory was dumped with, None without one."""
-    key, rank = iteration.key, dump.ranks.get(iteration.key.rank or 0)
-    path = None if rank is None else rank.config_file
-    if key.device is not None:
-        path = dump.acl_config_file(key.device)
-    if path is None:
-        return None
-    try:
-        device = rank.device if rank is not None else None
-        named = device.get("device_target") if isinstance(device, dict) else None
-        # only an Ascend's metadata names no device
-        context = Context(DeviceTarget(named or DeviceTarget.ASCEND))
-        if context.device_target is DeviceTarget.ASCEND:
-            context = replace(context, jit_level=JitLevel.O0)
-        with config.saved.silence():
-            return config.saved.parse(read_bytes(path), path, context, dump.path)
-    except (MsdumpError, ValueError):  # counts as no configuration
-        return None

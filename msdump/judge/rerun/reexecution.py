@@ -143,7 +143,13 @@ class Reexecution:
             if self.values.operators[position].is_inserted:
                 continue
             judged = self._judged(position, reruns[position])
-            reruns[position] = self._other_kernel(position, judged) if judged.is_suspect else judged
+            operator = self.values.operators[position]
+            if judged.is_suspect and operator.site is not None and not judged.replaces:
+                # a kernel fused of other parts stands for the model's
+                named = file_names(operator.site.node)[0]
+                is_other = kinds(operator.name) != kinds(named)
+                judged = replace(judged, replaces=named) if is_other else judged
+            reruns[position] = judged
         for position, rerun in enumerate(reruns):
             if not rerun.is_miswired:
                 continue
@@ -215,14 +221,6 @@ class Reexecution:
             return Rerun(tuple(each.near(error, self.golden) for each, error in again))
         note = "" if again else f"its results are not from {site.node.operator.op_type} of the model"
         return Rerun(wiring=f"in place of {replaces}", replaces=replaces, note=note)
-
-    def _other_kernel(self, position: int, rerun: Rerun) -> Rerun:
-        """Return a result that names the model's kernel if the dumped kernel is fused of other parts."""
-        operator = self.values.operators[position]
-        site = operator.site
-        if site is None or rerun.replaces or kinds(operator.name) == kinds(file_names(site.node)[0]):
-            return rerun
-        return replace(rerun, replaces=file_names(site.node)[0])
 
     def _outputs(self, position: int, site: ModelOperator) -> Iterator[RerunOutput]:
         """Yield the operator's dumped outputs; an output written in place is dumped as an input."""

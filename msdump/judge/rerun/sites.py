@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -144,25 +144,22 @@ class CompiledModel:
     def sites(self) -> Mapping[str, tuple[ModelOperator, ...]]:
         """The operators by their names in files; a last component alone may be the name of several."""
         sites: dict[str, list[ModelOperator]] = {}
-        for site in self._all():
-            for name in file_names(site.node):
-                sites.setdefault(name, []).append(site)
-        return {name: tuple(each) for name, each in sites.items()}
-
-    def _all(self) -> Iterator[ModelOperator]:
         for graph in self.graph.walk():
-            yield from (ModelOperator(node, graph) for node in graph.operators)
+            for site in (ModelOperator(node, graph) for node in graph.operators):
+                for name in file_names(site.node):
+                    sites.setdefault(name, []).append(site)
+        return {name: tuple(each) for name, each in sites.items()}
 
     def origin(self, graph: Graph, value: str) -> str:
         """Return the model's value behind inserted operators such as casts; the value itself without any."""
         produced = self.producer(graph, value)
-        while produced is not None and self._is_form(produced[0].node):
-            value = produced[0].node.inputs[0]
-            produced = self.producer(produced[0].graph, value)
+        while produced is not None:
+            site, _ = produced
+            if not (site.node.is_added or (self.is_compiled and moves_nothing(site.node))):
+                break
+            value = site.node.inputs[0]
+            produced = self.producer(site.graph, value)
         return value
-
-    def _is_form(self, node: Node) -> bool:
-        return node.is_added or (self.is_compiled and moves_nothing(node))
 
     def parts(self, site: ModelOperator) -> list[ModelOperator]:
         """Return the parts of a fused kernel as operators of the graph before compilation."""
@@ -332,25 +329,24 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
         site = named[counts[name] % len(named)] if named else None
         counts[name] += 1
         own_name = operator.name if site is None else file_names(site.node)[0]
-        replaces = "" if _may_be(operator.name, own_name) else own_name
-        found.append(replace(operator, site=site, replaces=replaces))
+        own, other = _types(operator.name), _types(own_name)
+        # by their names the same operator: equal parts, or a name without types
+        is_same = operator.name == own_name or own == other or not (own and other)
+        found.append(replace(operator, site=site, replaces="" if is_same else own_name))
     strangers = {each.name: each.pair for each in found if each.site is None and each.is_of_model}
     if strangers and not model.is_other_form:
         placed = _Placed(model, strangers, [each.site for each in found if each.site is not None])
         found = [placed.of(each) if each.site is None and each.name in strangers else each for each in found]
-    return [_as_model_numbers(each) if model.is_compiled else each for each in found]
-
-
-def _as_model_numbers(operator: RerunOperator) -> RerunOperator:
-    """Return an operator with the model's slot numbers: compiled graphs' files do not count absent slots."""
-    if operator.site is None:
-        return operator
-    node, places = operator.site.node, dict[Place, Place]()
-    for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
-        there = (slot for slot, name in enumerate(names) if name)
-        places |= {(io, number): (io, slot) for number, slot in enumerate(there)}
-    tensors = {places.get(place, place): tensor for place, tensor in operator.tensors.items()}
-    return replace(operator, tensors=tensors)
+    # compiled graphs' files do not count absent slots: tensors get the model's numbers
+    for at, each in enumerate(found if model.is_compiled else ()):
+        if each.site is not None:
+            node, places = each.site.node, dict[Place, Place]()
+            for io, names in ((IO.INPUT, node.inputs), (IO.OUTPUT, node.declared_outputs)):
+                there = (slot for slot, name in enumerate(names) if name)
+                places |= {(io, number): (io, slot) for number, slot in enumerate(there)}
+            tensors = {places.get(place, place): tensor for place, tensor in each.tensors.items()}
+            found[at] = replace(each, tensors=tensors)
+    return found
 
 
 class _Placed:
@@ -392,18 +388,18 @@ class _Placed:
         groups: dict[tuple[str, ...], list[str]] = {}
         for name in names:
             if name not in self._found:
-                groups.setdefault(tuple(self._lacked(name, left)), []).append(name)
-        for lacked, group in groups.items():
-            if lacked:
-                self._place_parts(group, [left[name] for name in lacked])
-
-    def _lacked(self, name: str, left: Iterable[str]) -> Iterator[str]:
-        """Yield the operators that the dump lacks in a stranger's pair, without a pair in its scope."""
-        pair = self._strangers[name]
-        golden = None if pair is None else {*map(sanitize, pair.golden)}
-        yield from (
-            each for each in left if (_scope(each) == _scope(name) if golden is None else each in golden)
-        )
+                # what the dump lacks of the model's operators in its pair, without a pair in its scope
+                pair = strangers[name]
+                golden = None if pair is None else {*map(sanitize, pair.golden)}
+                lacked = (
+                    each
+                    for each in left
+                    if (_scope(each) == _scope(name) if golden is None else each in golden)
+                )
+                groups.setdefault(tuple(lacked), []).append(name)
+        for kernels, group in groups.items():
+            if kernels:
+                self._place_parts(group, [left[name] for name in kernels])
 
     def _place_parts(self, names: Sequence[str], kernels: Sequence[ModelOperator]) -> None:
         parts = [part for kernel in kernels for part in self._model.parts(kernel)]
@@ -414,8 +410,11 @@ class _Placed:
             own = _types(name)
             end = begin + len(own)
             if own and list(own) == types[begin:end]:
-                found[name] = _joined(name, parts[begin:end])
-                begin = end
+                found[name], begin = parts[begin], end
+                if len(own) > 1:
+                    chain = [part.node for part in parts[end - len(own) : end]]
+                    kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
+                    found[name] = replace(found[name], node=compilation.fused_node(chain, kernel))
             else:
                 odd.append(name)
         if begin < len(parts):
@@ -427,30 +426,15 @@ class _Placed:
 
     def of(self, operator: RerunOperator) -> RerunOperator:
         """Return a stranger with its operator of the model, if one was found."""
-        name = operator.name
-        return replace(
-            operator,
-            site=self._found.get(name),
-            replaces=self._replaced.get(name, ""),
-            results=tuple(self._results(name)),
-        )
-
-    def _results(self, name: str) -> Iterator[Result]:
-        """Yield the outputs of a stranger without ``site`` that hold a value of the model, with the value."""
+        name, results = operator.name, list[Result]()
         pair = None if name in self._found else self._strangers[name]
         for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
             site = next(iter(self._model.sites.get(sanitize(other), ())), None)
             if sanitize(own) == name and site is not None:
                 written = site.node.declared_outputs[golden_slot : golden_slot + 1]
-                yield from ((slot, (site.graph, value)) for value in written if value)
-
-
-def _joined(name: str, parts: Sequence[ModelOperator]) -> ModelOperator:
-    if len(parts) == 1:
-        return parts[0]
-    chain = [part.node for part in parts]
-    kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
-    return ModelOperator(compilation.fused_node(chain, kernel), parts[0].graph)
+                results += ((slot, (site.graph, value)) for value in written if value)
+        site, replaces = self._found.get(name), self._replaced.get(name, "")
+        return replace(operator, site=site, replaces=replaces, results=tuple(results))
 
 
 def _scope(name: str) -> str:
@@ -463,9 +447,3 @@ def _identity(site: ModelOperator) -> tuple[int, str]:
 
 def _types(name: str) -> tuple[str, ...]:
     return tuple(map(canonical_type, kinds(name)))
-
-
-def _may_be(name: str, partner: str) -> bool:
-    """Return whether two operators may be the same by their names: equal parts, or a name without types."""
-    own, other = _types(name), _types(partner)
-    return name == partner or own == other or not (own and other)

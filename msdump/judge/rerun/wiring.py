@@ -62,10 +62,17 @@ class DumpedInputs:
 
         Inputs of a producer without a dumped output are not judged.
         """
-        swapped = self._swapped()
-        if swapped:
-            return f"inputs {swapped[0]} and {swapped[1]} {SWAPPED}"
-        return "; ".join(map(self._told, self._unlike))
+        for one, other in itertools.combinations(self._unlike, 2):
+            if self._is_of(one, other) and self._is_of(other, one):
+                return f"inputs {one.tensor.slot} and {other.tensor.slot} {SWAPPED}"
+        texts = []
+        for read in self._unlike:
+            assert read.holder is not None, "an input without a holder is never unlike"
+            expected, writer = self._named(read.holder), self._writer(read)
+            texts.append(f"input {read.tensor.slot} is not {expected}, its source in the model")
+            if writer is not None:
+                texts[-1] = f"input {read.tensor.slot} is {self._named(writer)}, in the model {expected}"
+        return "; ".join(texts)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
         """Yield operators read here that the model lacks: position, and a sentence on the replaced one."""
@@ -122,20 +129,6 @@ class DumpedInputs:
         """Return an input in the shape and type that the model declares."""
         holder = Holder(read.tensor, self._position, self._site.node)
         return self._values.array(self._site.graph, value, holder)
-
-    def _swapped(self) -> tuple[int, int] | None:
-        for one, other in itertools.combinations(self._unlike, 2):
-            if self._is_of(one, other) and self._is_of(other, one):
-                return one.tensor.slot, other.tensor.slot
-        return None
-
-    def _told(self, unlike: _Read) -> str:
-        assert unlike.holder is not None, "an input without a holder is never unlike"
-        expected = self._named(unlike.holder)
-        other = self._writer(unlike)
-        if other is None:
-            return f"input {unlike.tensor.slot} is not {expected}, its source in the model"
-        return f"input {unlike.tensor.slot} is {self._named(other)}, in the model {expected}"
 
     def _writer(self, unlike: _Read) -> Holder | None:
         """Return an earlier output that equals an input; None without one, or for a constant input."""
