@@ -181,7 +181,8 @@ def measure(
     # Most tensors of two good runs are the same; comparing bits is far cheaper than the sums.
     if not is_unlike and are_same(x, y):
         return SAME
-    unit = _coarser_unit(dtype, dumped.dtype, golden.dtype)
+    units = [each for each in (_unit(dumped.dtype), _unit(golden.dtype)) if each is not None]
+    unit = _unit(dtype) or max(units, key=lambda each: each.epsilon, default=None)
     error = _error(x, y, unit)
     if not error.misplaced or error.masked:
         return error
@@ -385,12 +386,6 @@ def _unit(dtype: str | np.dtype) -> LastPlace | None:
     except (FormatError, ValueError):
         return None
     return LastPlace(float(numbers.eps), float(numbers.smallest_subnormal))
-
-
-def _coarser_unit(dtype: str, *kinds: np.dtype) -> LastPlace | None:
-    """Return the unit of a named type, else the coarser of two arrays' types; None for integers alone."""
-    units = [unit for unit in map(_unit, kinds) if unit is not None]
-    return _unit(dtype) or max(units, key=lambda unit: unit.epsilon, default=None)
 
 
 class _Memory(threading.local):

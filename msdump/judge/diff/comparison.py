@@ -197,9 +197,15 @@ class _Run:
         self._extra: Counter[str] = Counter()
 
     def complete(self, inputs: Mapping[str, Any]) -> None:
-        both, golden = self._comparison, self._comparison.golden
+        both, mine, golden = self._comparison, self._comparison.mine, self._comparison.golden
         try:
-            self._lead(inputs)
+            try:
+                watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.models.quantised)
+                results = mine.run(inputs, watch, trains=both.trains)
+                self._results = self._by_name(mine.graph, results, self._pairing.models.quantised)
+            except MsdumpError as error:  # golden still comes to its end
+                self._stop("mine", mine, error)
+            self._judge_block()
             behind = self._count_extra(self._follower.rest())
         finally:  # after an interruption, too
             self._follower.stop()
@@ -241,26 +247,13 @@ class _Run:
         source = self._comparison.places.results[evidence.name]
         outputs = written[source.name].tensors if source.name in written else ()
         found = next((each for each in outputs if each.io is IO.OUTPUT and each.slot == source.slot), None)
-        is_beside = self._pairing.is_one_model or self._is_golden_output(evidence.name)
+        both, is_beside = self._comparison, self._pairing.is_one_model
+        if not is_beside:  # the counterpart of the value is an output of golden
+            other = self._pairing.models.graphs[both.mine.model.index].values.get(evidence.name)
+            is_beside = any(value.name == other for value in both.golden.model.outputs)
         if found is not None and found.error is not None and is_beside:
             return replace(evidence, verdict=found.verdict, note=found.note, limit=found.limit)
-        return judge_tensor(evidence, self._comparison.limits, coarsest)
-
-    def _is_golden_output(self, name: str) -> bool:
-        both = self._comparison
-        other = self._pairing.models.graphs[both.mine.model.index].values.get(name)
-        return any(value.name == other for value in both.golden.model.outputs)
-
-    def _lead(self, inputs: Mapping[str, Any]) -> None:
-        """Run the examined side; if it fails golden still comes to its end."""
-        both, mine = self._comparison, self._comparison.mine
-        try:
-            watch = OperatorWatch(mine.graph, self._show, quantised=self._pairing.models.quantised)
-            results = mine.run(inputs, watch, trains=both.trains)
-            self._results = self._by_name(mine.graph, results, self._pairing.models.quantised)
-        except MsdumpError as error:
-            self._stop("mine", mine, error)
-        self._judge_block()
+        return judge_tensor(evidence, both.limits, coarsest)
 
     def _stop(self, name: str, side: Side, error: Exception) -> None:
         stop = Stop(f"{name} ({side.variant.text})", getattr(error, "operator", ""), str(error))
@@ -291,7 +284,11 @@ class _Run:
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
-        own, propagated = self._own_errors(mine, golden, tensors)
+        own: tuple[OwnError, ...] = ()
+        propagated = None
+        outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
+        if golden is not None and any(map(self._differs, outputs)):
+            own, propagated = self._again.own_errors(mine, golden, outputs)
         self._alone[mine.node.name] += golden is None
         for each in self._comparison.unlike.get(mine.node.name, ()):
             numbers, dtype = mine.outputs[0], mine.graph.type_of(mine.node.outputs[0]).dtype
@@ -354,15 +351,6 @@ class _Run:
         tensors = tuple(self._observations.control_inputs(scope, graph, control))
         if tensors:
             self._rows.append(Finding(place, tensors=tensors, reads=reads))
-
-    def _own_errors(
-        self, mine: Ran, golden: Ran | None, tensors: Tensors
-    ) -> tuple[tuple[OwnError, ...], float | None]:
-        """Return the own errors of an operator if an output differs beyond the limits."""
-        outputs = [tensor for tensor in tensors if tensor.io is IO.OUTPUT]
-        if golden is None or not any(map(self._differs, outputs)):
-            return (), None
-        return self._again.own_errors(mine, golden, outputs)
 
     def _differs(self, tensor: TensorEvidence) -> bool:
         error, limits = tensor.error, self._comparison.limits

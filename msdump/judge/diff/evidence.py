@@ -174,7 +174,14 @@ class Observations:
         ids = ((id(pair.mine), id(pair.golden)) for pair in outputs)
         measured = dict(zip(ids, measure_pairs(outputs), strict=True))
         for step in steps:
-            yield tuple(self._tensors(step, measured))
+            mine, tensors = step.mine, []
+            known = self._measured.setdefault(mine.scope, {})
+            for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
+                tensors.append(self._input(step, slot, name, array))
+            for slot, name, array in _slots(mine.node.declared_outputs, mine.outputs):
+                known[name] = self._measure(step, (IO.OUTPUT, slot, name), array, measured)
+                tensors.append(known[name])
+            yield tuple(tensors)
 
     def control_inputs(self, scope: Scope, graph: Graph, control: Node) -> Iterator[TensorEvidence]:
         """Yield the evidence of the inputs of a branch or loop that is about to run."""
@@ -206,15 +213,6 @@ class Observations:
         return _Step(
             mine, pair, read | {(IO.OUTPUT, common.get(name, name)): array for _, name, array in outputs}
         )
-
-    def _tensors(self, step: _Step, measured: Measured) -> Iterator[TensorEvidence]:
-        mine = step.mine
-        known = self._measured.setdefault(mine.scope, {})
-        for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
-            yield self._input(step, slot, name, array)
-        for slot, name, array in _slots(mine.node.declared_outputs, mine.outputs):
-            known[name] = self._measure(step, (IO.OUTPUT, slot, name), array, measured)
-            yield known[name]
 
     def _measure(
         self, step: _Step, which: tuple[IO, int, str], array: np.ndarray, measured: Measured

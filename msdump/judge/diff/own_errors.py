@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -86,16 +87,15 @@ class GoldenOperators:
             other = written.get(pair.values.get(tensor.name, tensor.name))
             # a shorter type than golden's may overflow
             if again is not None and not np.isfinite(again).all():
-                again = self._by_golden(ran, given, tensor.slot)
+                again = None
+                with suppress(MsdumpError):
+                    results_of_golden = self.runners.outputs(
+                        ran.graph, ran.node, given, self.golden.computes_in
+                    )
+                    again = _result(results_of_golden, tensor.slot)
             if other is not None and again is not None and other.shape == again.shape:
                 propagated.append(measure_pair(again, other, np.inf).distance)
         return tuple(own), max(propagated, default=None)
-
-    def _by_golden(self, ran: Ran, given: Given, slot: int) -> Array:
-        try:
-            return _result(self.runners.outputs(ran.graph, ran.node, given, self.golden.computes_in), slot)
-        except MsdumpError:
-            return None
 
     def _own_error(
         self,

@@ -90,24 +90,18 @@ def quantisations(graph: Graph) -> dict[str, Quantisation]:
     """Return the scales of a graph's quantised values, by name, if they are weights of one element."""
     known: dict[str, Quantisation] = {}
     for node in graph.nodes:
-        found = _of_output(graph, node, known)
+        found = known.get(node.inputs[0]) if node.op_type in MOVING else None
+        if node.op_type in SCALED and node.op_type not in MOVING:
+            scale, zero = (
+                graph.weights.get(node.inputs[slot]) if slot < len(node.inputs) else None
+                for slot in SCALED[node.op_type]
+            )
+            if scale is not None and scale.size == 1 and (zero is None or zero.size == 1):
+                numbers = float(scale.reshape(-1)[0]), 0 if zero is None else int(zero.reshape(-1)[0])
+                found = Quantisation(*numbers)
         if found is not None:
             known |= {name: found for name in node.outputs if name}
     return known
-
-
-def _of_output(graph: Graph, node: Node, known: Mapping[str, Quantisation]) -> Quantisation | None:
-    if node.op_type in MOVING:
-        return known.get(node.inputs[0])
-    slots = SCALED.get(node.op_type)
-    if slots is None:
-        return None
-    scale, zero = (
-        graph.weights.get(node.inputs[slot]) if slot < len(node.inputs) else None for slot in slots
-    )
-    if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
-        return None
-    return Quantisation(float(scale.reshape(-1)[0]), 0 if zero is None else int(zero.reshape(-1)[0]))
 
 
 def as_real(names: Sequence[str], arrays: Arrays, known: Mapping[str, Quantisation]) -> list[Array]:

@@ -388,7 +388,7 @@ class _Placed:
         groups: dict[tuple[str, ...], list[str]] = {}
         for name in names:
             if name not in self._found:
-                # what the dump lacks of the model's operators in its pair, without a pair in its scope
+                # the model's operators of its pair, or without a pair of its scope, that are not dumped
                 pair = strangers[name]
                 golden = None if pair is None else {*map(sanitize, pair.golden)}
                 lacked = (
