@@ -596,7 +596,7 @@ def judge(
         is_continued: Whether earlier runs differed, so that the weights they trained may differ, too.
         is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
     """
-    operators = [*propagate(rows, limits, is_continued=is_continued)]
+    operators = [*propagate(rows, limits, is_continued=is_continued, is_one_arithmetic=is_one_arithmetic)]
     lasting, held = _lasting(operators)
     found, absent = with_facts(operators, lasting, facts, place_of, nodes, outputs_differ=outputs_differ)
     scales = {
@@ -608,13 +608,10 @@ def judge(
     findings: list[Finding] = []
     has_accused = False  # an earlier fault changes the range of a quantised tensor
     for place, operator in enumerate(found):
-        told = replace(
-            operator,
-            wrong_scale="" if has_accused else wrong.get(place, ""),
-            is_one_arithmetic=is_one_arithmetic,
-            is_held=place in held,
-        )
-        findings += [*absent.get(place, ()), verdict_of(told)]
+        wrong_scale, is_held = "" if has_accused else wrong.get(place, ""), place in held
+        if wrong_scale or is_held:
+            operator = replace(operator, wrong_scale=wrong_scale, is_held=is_held)  # noqa: PLW2901
+        findings += [*absent.get(place, ()), verdict_of(operator)]
         has_accused |= findings[-1].is_accused
     return [*findings, *absent.get(len(found), ())]
 

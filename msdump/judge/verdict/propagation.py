@@ -414,8 +414,8 @@ class Operator:
     @property
     def after(self) -> Before:
         """The operators up to this one, for the next one."""
-        outputs = replace(self.row, tensors=self.tensors).outputs
-        is_suspect = self.before.is_suspect or self.is_suspect
+        row = self.row if self.tensors is self.row.tensors else replace(self.row, tensors=self.tensors)
+        outputs, is_suspect = row.outputs, self.before.is_suspect or self.is_suspect
         return Before(
             self.before.is_continued,
             is_first=False,
@@ -461,7 +461,13 @@ class Operator:
         return replace(tensor, verdict=TensorVerdict.AGREES, limit=allowed)
 
 
-def propagate(rows: Iterable[Finding], limits: Limits, *, is_continued: bool = False) -> Iterator[Operator]:
+def propagate(
+    rows: Iterable[Finding],
+    limits: Limits,
+    *,
+    is_continued: bool = False,
+    is_one_arithmetic: bool = False,
+) -> Iterator[Operator]:
     """Yield the operators of a run in the order of execution, their tensors with limits and verdicts.
 
     A tensor is at best as precise as its inputs. So its limit is that of the coarsest element type of all
@@ -496,9 +502,15 @@ def propagate(rows: Iterable[Finding], limits: Limits, *, is_continued: bool = F
         if computed:  # numbers that underflow in this operator are missing in its readers
             lost = max(lost, limits.floor(computed))
         own = tuple(each for each in row.own if each.io is not IO.OUTPUT or each.slot not in row.unread)
-        operator = Operator(replace(row, own=own), before, limits, producers, moved, coarsest=coarsest)
-        tensors = [operator.as_written(each) for each in tensors]
-        operator = replace(operator, row=replace(row, tensors=tuple(tensors), own=own))
+        operator = Operator(
+            replace(row, tensors=tuple(tensors), own=own),
+            *(before, limits, producers, moved),
+            is_one_arithmetic=is_one_arithmetic,
+            coarsest=coarsest,
+        )
+        if any(each.is_flipped for maker in producers.values() for each in maker.tensors):
+            written = tuple(map(operator.as_written, tensors))
+            operator = replace(operator, row=replace(operator.row, tensors=written))
         yield operator
         latest[row.place.shown_name] = operator
         most = max(most, operator.handed_on)
