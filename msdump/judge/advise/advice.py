@@ -362,9 +362,10 @@ def _confirmed(
     runs, progress = search.runs, search.runs.variants.progress
     trials, kept, limit = [*held, *islice(source, _HELD_OUT)], None, bound
     outcome, joined, is_minimal = SearchEnd.UNCONFIRMED, list[Example](), False
-    before = runs.largest(frozenset(), [*runs.examples, *trials])
-    if 0 < (likely := _likely(before)) < math.inf:
-        search.limit *= max(before[: len(runs.examples)]) / likely
+    for rough in (frozenset[int], search.rough):  # the spread over inputs differs from set to set
+        errors = runs.largest(rough(), [*runs.examples, *trials])
+        if 0 < (likely := _likely(errors)) < math.inf:
+            search.limit = min(search.limit, bound * max(errors[: len(runs.examples)]) / likely)
     for _ in range(_ROUNDS):
         found = search.smallest()
         if found is None:

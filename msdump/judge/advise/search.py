@@ -239,7 +239,7 @@ MOST_EXACT: Final = 16
 
 _ONE_STRETCH: Final = 40  # most runs of the network for measuring in one stretch; above, it is divided
 _SEARCHING: Final = 30  # estimated runs of the network until a small set is found
-_SHRINKING: Final = 300  # runs of the network after which a set is not shrunk further
+_SHRINKING: Final = 200  # runs of the network after which a set is not shrunk further
 _FEWEST: Final = 16  # operators tried side by side; the number grows if none of them can be removed
 _SECTIONS: Final = 4  # sets of a series tried side by side
 
@@ -252,6 +252,7 @@ class SetSearch:
     limit: float  # the largest error of any output of any input
     best: frozenset[int] | None = None  # the smallest set so far that held for the inputs of its time
     is_minimal: bool = False  # whether no operator of the set that was found last can go, for its inputs
+    last: frozenset[int] = frozenset()  # the set that was found last, from which the next search begins
     _energies: dict[str, np.ndarray] = field(default_factory=dict)
     _wide: np.ndarray | None = None
     _most: float | None = None
@@ -262,8 +263,16 @@ class SetSearch:
         candidates = self.runs.variants.candidates
         self._sizes = {position: len(nodes) for position, nodes in candidates.items()}
 
+    def rough(self) -> frozenset[int]:
+        """Return a set within the limit that is not shrunk; of few candidates, or where none holds, none."""
+        nothing, everything = frozenset[int](), frozenset(self._sizes)
+        if sum(self._sizes.values()) > MOST_EXACT and self._first_holding([nothing, everything]):
+            roundings = self._measured()
+            self.last = self._thinned(self._of_series(roundings.series()), roundings)
+        return self.last
+
     def smallest(self) -> frozenset[int] | None:
-        """Return a small set with measured errors within the bound, None where there is none."""
+        """Return a small set with measured errors within the limit, None where there is none."""
         self.best, self.is_minimal = None, True
         nothing, everything = frozenset[int](), frozenset(self._sizes)
         found = self._first_holding([nothing, everything])
@@ -282,7 +291,8 @@ class SetSearch:
         kept = self._thinned(self._of_series(roundings.series()), roundings)
         if self._most is None:  # the searches with further inputs share it
             self._most = variants.spent + _SHRINKING * len(variants.graph.nodes)
-        return self._shrunk(kept, roundings, self._most)
+        self.last = self._shrunk(kept, roundings, self._most)
+        return self.last
 
     def _expect(self, runs: float) -> None:
         """Report the estimated number of runs of the network that are left."""
@@ -312,16 +322,19 @@ class SetSearch:
         return Roundings(singles, np.maximum.reduce([*self._energies.values()]), self._wide, self._sizes)
 
     def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
-        """Return the smallest set within the bound when operators are removed in a given order."""
+        """Return the smallest set within the limit when operators are removed in a given order.
+
+        Those of the search before stay: another limit seldom lets many of them go.
+        """
         low, high = 0, len(gone)
         while high - low > 1 + len(gone) // 100:
             step = max(1.0, (high - low) / (_SECTIONS + 1))
             sections = (low + round(number * step) for number in range(1, _SECTIONS + 1))
-            tried = {frozenset(gone[place:]): place for place in sections if place < high}
+            tried = {self.last | {*gone[place:]}: place for place in sections if place < high}
             found = self._first_holding([*reversed(tried)])
             low = low if found is None else tried[found]
             high = min((place for place in tried.values() if place > low), default=high)
-        return frozenset(gone[low:])
+        return self.last | {*gone[low:]}
 
     def _thinned(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
         """Return a set less its least harmful half, quarter or eighth, repeatedly while the bound holds."""

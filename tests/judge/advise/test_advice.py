@@ -51,7 +51,7 @@ def test_small_networks_get_the_optimum(seed, bound):
         assert told[error.output] == error.after <= bound
 
 
-@pytest.mark.parametrize("seed", [201, 204, 205, 207])
+@pytest.mark.parametrize("seed", [204, 205, 207, 209])
 def test_unseen_inputs_stay_within_the_bound(seed, monkeypatch):
     """The limit of the search has a margin from the spread of its inputs; a confirmed set holds on others."""
     monkeypatch.setattr(search, "MOST_EXACT", 0)
