@@ -3,12 +3,11 @@
 import importlib.util
 import re
 import shutil
-import subprocess
 
 import pytest
 
 from msdump.cli.program import COMMANDS
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +48,6 @@ def test_lines_that_begin_like_requests_are_texts(man):
 def test_groff_warns_of_nothing(man):
     """The pages are roff that groff takes without a warning."""
     for name, page in man.items():
-        done = subprocess.run(
-            ["groff", "-man", "-Tutf8", "-ww", "-Wbreak"],
-            input=page,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = completed("groff", "-man", "-Tutf8", "-ww", "-Wbreak", input=page, check=True)
         assert (name, "") == (name, done.stderr)
         assert "SYNOPSIS" in re.sub(".\x08", "", done.stdout)  # bold letters are typed twice

@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from msdump import env
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
 
@@ -19,14 +18,7 @@ def test_notebook_runs(notebook, tmp_path, forks):
     shutil.copytree(ROOT / "graphs", tmp_path / "graphs", ignore=shutil.ignore_patterns("torch_export"))
 
     for python in (forks / "python", sys.executable):
-        done = subprocess.run(
-            [python, notebook],
-            cwd=tmp_path,
-            env={**env.unset(), "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = completed(python, notebook, cwd=tmp_path, env={**env.unset(), "PYTHONPATH": str(ROOT)})
         assert 0 == done.returncode, done.stderr
     assert "Conv2D Default/conv1-Conv2d/Conv2D-op0 output 0" in done.stdout
 

@@ -1,7 +1,6 @@
 """The sample networks that ranks share: joined, they give the results of one rank alone."""
 
 import json
-import subprocess
 
 import numpy as np
 import onnx
@@ -11,7 +10,7 @@ import msdump
 from msdump import communication
 from sample_nets import data
 from sample_nets.build_ranks import NETWORKS, build_ranks
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 BATCH = 4
 
@@ -67,13 +66,10 @@ def test_dump_of_the_sample(tmp_path, forks):
     (tmp_path / "dump.json").write_text(json.dumps(config))
     build_ranks("tensor_parallel", tmp_path)
 
-    done = subprocess.run(
-        [forks / "python", "-m", "msdump", "run", "tensor_parallel_rank{rank}.onnx", "--ranks", "2"],
+    done = completed(
+        *(forks / "msdump", "run", "tensor_parallel_rank{rank}.onnx", "--ranks", "2"),
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "MINDSPORE_DUMP_CONFIG": "dump.json", "DEVICE_TARGET": "Ascend"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert 0 == done.returncode, done.stderr

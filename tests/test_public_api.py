@@ -1,7 +1,6 @@
 """The public interface: its names, and that importing them costs nothing before they are used."""
 
 import importlib.metadata
-import subprocess
 import sys
 
 import pytest
@@ -10,7 +9,7 @@ import msdump
 from msdump.frontends import mindspore
 from msdump.read import open_dump
 from msdump.session import Network
-from tests.world import GRAPHS
+from tests.world import GRAPHS, completed
 
 BODIES = "msdump.graph.primitives.body"
 HEAVY = (
@@ -22,7 +21,7 @@ HEAVY = (
 def loaded_by(code):
     """Return the heavy libraries and rooms that a fresh interpreter has loaded after some code."""
     script = f"import sys\n{code}\nprint(*sorted(sys.modules.keys() & set({HEAVY!r})))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, "-c", script, check=True)
     return done.stdout.split()
 
 

@@ -5,7 +5,6 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import pytest
 from msdump.graph.loader import load
 from sample_nets import data
 from sample_nets.build import NETWORKS, build
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 # Network: number of operators, parameters, output shape for a batch of two.
 EXPECTED = {
@@ -203,7 +202,7 @@ def test_command_builds_into_a_folder(tmp_path):
     """The command builds the network with the wanted batch and prints where it lies."""
     command = [sys.executable, ROOT / "sample_nets" / "build.py", "mini", "--out", tmp_path, "--batch", "N"]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = completed(*command, check=True)
 
     path = Path(done.stdout.strip())
     assert path == tmp_path / "mini_bN_s0.onnx"
@@ -218,7 +217,7 @@ def test_run_script_runs_step_by_step(name, tmp_path, forks):
     script = ROOT / "sample_nets" / name / "run.py"
     command = [forks / "python", script, "--steps", "2", "--batch", "2", "--cache", tmp_path]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = completed(*command, check=True)
 
     lines = done.stdout.splitlines()
     assert [line.split(":")[0] for line in lines] == ["step 0", "step 1"]
@@ -233,7 +232,7 @@ def test_acl_program_dumps_as_configured(tmp_path, forks):
     command = [forks / "python", folder / "run_acl.py", "--config", folder / "acl.json", "--cache", tmp_path]
     (tmp_path / "output").mkdir()
 
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = completed(*command, cwd=tmp_path, check=True)
 
     shape = (1, *EXPECTED["lenet"][2][1:])
     lines = done.stdout.splitlines()
@@ -249,7 +248,7 @@ def test_acl_program_says_which_call_failed(tmp_path, forks):
     folder = ROOT / "sample_nets" / "lenet"
     command = [forks / "python", folder / "run_acl.py", "--config", folder / "acl.json", "--cache", tmp_path]
 
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = completed(*command, cwd=tmp_path)
 
     assert (1, "acl.mdl.set_dump returned 100009\n") == (done.returncode, done.stderr)
     assert "dump_path" in done.stdout
@@ -269,7 +268,7 @@ def test_lenet_learns_digits(tmp_path):
     """A training of LeNet ends above 95 % on digits that it has not seen."""
     command = [sys.executable, ROOT / "sample_nets/lenet/train_lenet.py", "--cache", tmp_path]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed(*command)
 
     assert (0, "") == (done.returncode, done.stderr)
     assert 95 < float(re.search(r"test accuracy ([\d.]+) %", done.stdout)[1])
@@ -281,7 +280,7 @@ def test_alexnet_learns_photographs(tmp_path):
     folder = ROOT / "sample_nets/alexnet"
     command = [sys.executable, folder / "train_alexnet.py", "--steps", "6", "--cache", tmp_path]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed(*command)
 
     losses = [float(loss) for loss in re.findall(r"loss is (\S+)", done.stdout)]
     assert (0, "", 6) == (done.returncode, done.stderr, len(losses))

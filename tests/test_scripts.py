@@ -15,7 +15,7 @@ import msdump
 from msdump.record import IO
 from tests import path_warnings
 from tests.communication import launching
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 PYTHONS = ("python", "python3", "python3.11", "python3.12", "python3.13", "python3.14")
 
@@ -66,13 +66,7 @@ def setup(clone, tmp_path):
             write_script(tmp_path / "bin" / name, python)
         calls.write_text("", encoding="utf-8")
         environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(calls), **variables}
-        done = subprocess.run(
-            ["bash", clone / "scripts" / "setup.sh", *groups],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = completed("bash", clone / "scripts" / "setup.sh", *groups, env=environment)
         return done, calls.read_text(encoding="utf-8").splitlines()
 
     return run
@@ -195,13 +189,10 @@ PYTHONPATH={clone} exec "$python" "$@"
 
     def run(*arguments, script="dump_sync_dump.sh", launcher=(), **variables):
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        done = subprocess.run(
-            [*launcher, "bash", clone / "scripts" / script, *arguments],
+        done = completed(
+            *(*launcher, "bash", clone / "scripts" / script, *arguments),
             cwd=tmp_path,
             env=environment | variables,
-            capture_output=True,
-            text=True,
-            check=False,
         )
         said = path_warnings.without(done.stderr, tmp_path)
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout, said)
@@ -428,13 +419,7 @@ def test_torchair_demonstration_says_that_torch_is_missing(clone, tmp_path):
         write_script(tmp_path / "bin" / name, failing)
     environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(tmp_path / "calls")}
 
-    done = subprocess.run(
-        ["bash", clone / "scripts" / "dump_torchair.sh"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed("bash", clone / "scripts" / "dump_torchair.sh", env=environment)
 
     assert 1 == done.returncode
     assert "PyTorch cannot be installed into .venv" in done.stderr.splitlines()[-1]
@@ -452,7 +437,7 @@ def fresh(tmp_path):
 
     def run(script, *arguments):
         command = ["bash", clone / "scripts" / script, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return completed(*command, env=environment)
 
     yield run
     shutil.rmtree(tmp_path)
@@ -502,7 +487,7 @@ def show(tmp_path, forks):
             else:
                 np.save(path, content)
         command = [forks / "msdump", "show", tmp_path / "dump"]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return completed(*command)
 
     return run
 

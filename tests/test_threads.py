@@ -2,7 +2,6 @@
 
 import gc
 import os
-import subprocess
 import sys
 import threading
 
@@ -11,6 +10,7 @@ import pytest
 from msdump import env, threads
 from msdump.errors import InputError
 from msdump.threads import SignalSafeWeakSet, SignalSafeWeakValues
+from tests.world import completed
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1", 1), ("12", 12), (None, 3)])
@@ -126,7 +126,7 @@ def test_no_helpers_at_exit(tmp_path):
         "map_threads(abs, [1, 2])\n"
     )
 
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, script, check=True)
 
     assert "[1, 2]\n" == done.stdout
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,11 @@ O0, O1, O2 = ({"device_target": "Ascend", "jit_level": level} for level in ("O0"
 def cli(*arguments, **options):
     """Run the program in this process; return its exit code and texts, as click gives them."""
     return CliRunner().invoke(main, [*map(str, arguments)], **options)
+
+
+def completed(*command, check=False, **options):
+    """Run a program to its end in a process of its own; return its exit code and texts."""
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=check, **options)
 
 
 def files(folder):

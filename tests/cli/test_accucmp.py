@@ -1,7 +1,6 @@
 """scripts/msaccucmp.py as a program: its log, its exit codes, and the options that it hands on."""
 
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -11,7 +10,7 @@ from msdump.cli import accucmp
 from msdump.return_codes import ReturnCode
 from tests.judge import dumped
 from tests.judge.dumped import IMAGE, NAME
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -22,7 +21,7 @@ LINE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\d+\) - \[(INFO|WARNING|ERROR)\] \S.*"
 def program(*arguments):
     """Run the script in a process of its own."""
     command = [sys.executable, SCRIPT, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return completed(*command)
 
 
 def test_log_has_the_documented_form(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests import path_warnings
-from tests.world import ROOT, write_config
+from tests.world import ROOT, completed, write_config
 
 ACCUCMP = (sys.executable, "-c", "from msdump.cli.accucmp import main; main()")
 MSDUMP = (sys.executable, "-m", "msdump")
@@ -36,7 +36,7 @@ def test_entry_points_are_installed(program):
     if path is None:
         pytest.skip("the package is not installed here")
 
-    done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=60, check=False)
+    done = completed(path, "--help", timeout=60)
 
     assert (0, "") == (done.returncode, done.stderr)
     assert "convert" in done.stdout
@@ -54,7 +54,7 @@ def dump(tmp_path):
 
 COMMANDS = {
     "help": (*MSDUMP, "--help"),
-    "show": (*MSDUMP, "show", "{dump}"),
+    "show": (*FORKED, "-m", "msdump", "show", "{dump}"),
     "compare": (*FORKED, "-m", "msdump", "compare", "{dump}", "{dump}", "-v", "-out", "{out}"),
     "check": (
         *(*FORKED, "-m", "msdump", "check", "sample_nets/mini/data_dump.json"),
@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "msaccucmp": (*ACCUCMP, "--help"),
     "sample": (*FORKED, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
-    "sample's help": (sys.executable, "sample_nets/mini/run.py", "--help"),
+    "sample's help": (*FORKED, "sample_nets/mini/run.py", "--help"),
     "training": (*FORKED, "sample_nets/lenet/train_lenet.py", "--steps", "1", "--cache", "{out}"),
     "acl": (*FORKED, "sample_nets/lenet/run_acl.py", "--steps", "1", "--cache", "{out}"),
     "show_training": (*FORKED, "scripts/show_training.py", "{dump}"),
@@ -105,20 +105,25 @@ msdump.load("graphs/mini.onnx")(numpy.zeros((1, 1, 6, 6), numpy.float32))
 """
 
 
-@pytest.mark.parametrize("closing", ["2>&-", ">&-", "<&- >&- 2>&-", "2>/dev/full"])
+STARTS = {
+    "program": (*MSDUMP, "run", "graphs/mini.onnx", "--config", "{config}"),
+    "sample": (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
+    "library": (sys.executable, "-c", LIBRARY),
+}
+
+
 @pytest.mark.parametrize(
-    "command",
+    ("start", "closing"),
     [
-        (*MSDUMP, "run", "graphs/mini.onnx", "--config", "{config}"),
-        (sys.executable, "sample_nets/mini/run.py", "--steps", "1", "--cache", "{out}"),
-        (sys.executable, "-c", LIBRARY),
+        *(("program", closing) for closing in ("2>&-", ">&-", "<&- >&- 2>&-", "2>/dev/full")),
+        ("sample", "<&- >&- 2>&-"),
+        *(("library", closing) for closing in ("2>&-", "2>/dev/full")),
     ],
-    ids=["program", "sample", "library"],
 )
-def test_closed_streams(tmp_path, command, closing):
+def test_closed_streams(tmp_path, start, closing):
     """A dump is made where standard streams are closed, or standard error cannot be written."""
     config = write_config(tmp_path / "config.json", tmp_path / "dump", iteration="0")
-    line = [part.format(config=config, out=tmp_path / "out") for part in command]
+    line = [part.format(config=config, out=tmp_path / "out") for part in STARTS[start]]
 
     done = subprocess.run(
         ["bash", "-c", f'"$@" {closing}', "bash", *line],

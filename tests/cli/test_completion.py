@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 from msdump.cli.program import COMMANDS
+from tests.world import completed
 
 PROGRAM = [sys.executable, "-c", "import sys; sys.argv[0] = 'msdump'; from msdump.cli import main; main()"]
 
@@ -16,13 +16,7 @@ def complete(words, incomplete):
     """Return the program's answer to the script of bash."""
     line = " ".join(["msdump", *words, incomplete])
     asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) + 1), "_MSDUMP_COMPLETE": "bash_complete"}
-    done = subprocess.run(
-        PROGRAM,
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(*PROGRAM, env={**os.environ, **asked})
     assert "" == done.stderr
     return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
@@ -42,9 +36,7 @@ def test_options_are_completed():
 def test_bash_takes_the_script():
     """Bash defines the function and names it for the program."""
     environment = {**os.environ, "_MSDUMP_COMPLETE": "bash_source"}
-    script = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True, check=True).stdout
-    done = subprocess.run(
-        ["bash", "-c", f"{script}\ncomplete -p msdump"], capture_output=True, text=True, check=True
-    )
+    script = completed(*PROGRAM, env=environment, check=True).stdout
+    done = completed("bash", "-c", f"{script}\ncomplete -p msdump", check=True)
 
     assert "-F _msdump_completion msdump" in done.stdout

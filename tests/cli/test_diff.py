@@ -1,7 +1,6 @@
 """``msdump diff``: text, exit codes, and no files."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from msdump.cli import diff as diff_command
 from msdump.cli import documents
 from msdump.judge.diff import LockstepComparison
 from tests.texts import parsed
-from tests.world import GRAPHS, cli
+from tests.world import GRAPHS, cli, completed
 
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 OVERFLOWING = """
@@ -282,7 +281,7 @@ def test_bisect_exchanges_arithmetic(diff, tmp_path, forks, mine, golden):
     part = printed["part"]
     assert (["Default/MatMul-op1"], ["Default/MatMul-op1"]) == (part["mine"], part["golden"])
     assert part["whole"] == pytest.approx(printed["outputs"][0]["error"]["distance"], rel=1e-3)
-    done = subprocess.run([forks / "python", report / "run.py"], capture_output=True, text=True, check=True)
+    done = completed(forks / "python", report / "run.py", check=True)
     assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.05)
 
 
@@ -307,7 +306,7 @@ def test_bisect_exchanges_control_flow(diff, tmp_path, forks, network, mine, gol
 
     assert [f"Default/{network.title()}-op0"] == part["mine"] == part["golden"]
     assert part["difference"] == pytest.approx(part["whole"], rel=1e-3)
-    done = subprocess.run([forks / "python", report / "run.py"], capture_output=True, text=True, check=True)
+    done = completed(forks / "python", report / "run.py", check=True)
     assert part["difference"] == pytest.approx(float(done.stdout.split()[-1]), rel=0.1)
 
 

@@ -12,7 +12,7 @@ from msdump.cli import accucmp
 from msdump.cli.program import COMMANDS, GROUPS, main
 from msdump.cli.sections import Option
 from scripts.budget import VAGUE
-from tests.world import ROOT, cli, write_config
+from tests.world import ROOT, cli, completed, write_config
 
 PROGRAM = click.Context(main, info_name="msdump")
 
@@ -107,15 +107,13 @@ def test_words_of_msaccucmp_are_plain(capsys, name):
 
 def test_module_is_called_like_the_program():
     """``python -m msdump`` shows the usage of the program msdump."""
-    done = subprocess.run(
-        [sys.executable, "-m", "msdump", "show", "--help"], capture_output=True, text=True, check=True
-    )
+    done = completed(sys.executable, "-m", "msdump", "show", "--help", check=True)
 
     assert done.stdout.startswith("Usage: msdump show [OPTIONS] DUMP [OPERATOR]\n")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, forks):
     """Return a folder with the files that examples name."""
     path = tmp_path_factory.mktemp("examples")
     shutil.copy(ROOT / "graphs/mini.onnx", path / "model.onnx")
@@ -130,7 +128,7 @@ def folder(tmp_path_factory):
         f"run {path}/model.onnx --config {asynchronous} --device-target Ascend --jit-level O2",
         f"train-graph {path}/model.onnx -o {path}/step.onnx",
     ):
-        subprocess.run([sys.executable, "-m", "msdump", *line.split()], check=True)
+        subprocess.run([forks / "msdump", *line.split()], check=True)
     for name, source in (("golden", "dump"), ("overflow_dump", "dump_data")):
         shutil.copytree(path / source, path / name)
     return path

@@ -24,7 +24,7 @@ from msdump.store.write import DiskFiles
 from tests import disks
 from tests.cli import terminal
 from tests.texts import parsed
-from tests.world import GRAPHS, cli, write_config
+from tests.world import GRAPHS, cli, completed, write_config
 
 MINI = str(GRAPHS / "mini.onnx")
 PROGRAM = [sys.executable, "-c", "from msdump.cli import main; main()"]
@@ -78,13 +78,7 @@ class TestProgram:
             program += ["--steps", "3", "--path", tmp_path / f"dump{len(options)}"]
             subprocess.run(program, check=True, timeout=60)
             dumped.append(tensors(Path(program[-1])))
-        done = subprocess.run(
-            [sys.executable, "-OO", "-m", "msdump", "run", "--help"],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = completed(sys.executable, "-OO", "-m", "msdump", "run", "--help", check=True, timeout=60)
 
         plain, optimized = dumped
         assert {"0", "2"} <= {iteration for iteration, *_ in plain}

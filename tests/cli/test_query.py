@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 import duckdb
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 
 from msdump.encode import DumpData, TensorInfo, dump_data, npy
-from tests.world import ROOT, cli
+from tests.world import ROOT, cli, completed
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def run_in(folder, *arguments, **variables):
     """Run a program and return its standard output."""
     command = [*map(str, arguments)]
     environment = os.environ | {"DEVICE_TARGET": "Ascend"} | variables
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    done = completed(*command, env=environment, cwd=folder)
     assert done.returncode in {0, 1}, done.stderr
     return done.stdout
 

@@ -14,7 +14,6 @@ from msdump import communication
 from msdump.errors import GraphError, InputError, RankError
 from tests.communication.models import collective, model, one, saved
 
-WORLD = "hccl_world_group"
 OPS = {"sum": operator.add, "prod": operator.mul, "max": np.maximum, "min": np.minimum}
 
 

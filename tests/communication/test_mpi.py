@@ -5,7 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -17,7 +16,7 @@ from msdump import communication
 from msdump.errors import RankError
 from tests.communication import launching
 from tests.communication.models import collective, model, one, saved
-from tests.world import common_settings
+from tests.world import common_settings, completed
 
 RESULTS = """
 import sys
@@ -212,14 +211,11 @@ def test_ranks_without_mpis_launcher(tmp_path):
     code = "import msdump, numpy as np; msdump.load('net.onnx')(np.ones((4, 6), np.float32))"
     variables = {name: text for name, text in os.environ.items() if not name.startswith(("OMPI", "PMI"))}
 
-    done = subprocess.run(
-        [sys.executable, "-c", code],
+    done = completed(
+        *(sys.executable, "-c", code),
         cwd=tmp_path,
         env=variables | {"RANK": "0", "WORLD_SIZE": "2", "PYTHONPATH": str(launching.ROOT)},
-        capture_output=True,
-        text=True,
         timeout=launching.LONGEST,
-        check=False,
     )
 
     assert "rank 0 is one of 2, but MPI has 1: start ranks that exchange tensors with" in done.stderr

@@ -73,8 +73,9 @@ def _home(key):
 
 
 @pytest.fixture(autouse=True)
-def _environment(monkeypatch):
-    """No variable of the machine reaches a test."""
+def _environment(monkeypatch, tmp_path):
+    """No variable of the machine reaches a test; relative paths start in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
     for variable in env.VARIABLES:
         monkeypatch.delenv(variable.name, raising=False)
 

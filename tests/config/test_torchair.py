@@ -5,7 +5,6 @@ import logging
 
 import pytest
 
-from msdump import env
 from msdump.config import torchair
 from msdump.config.grammar import parse_iterations
 from msdump.errors import AclError, ConfigValueError, NotAvailableError
@@ -15,14 +14,6 @@ from tests import plans
 
 CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
 STATISTICS = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, tmp_path):
-    """No variable of the machine reaches a test; relative paths start in a directory of its own."""
-    for name in (env.ASCEND_DUMP_PATH, env.ASCEND_WORK_PATH, env.ASCEND_DUMP_SCENE, env.NPU_COLLECT_PATH):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
 
 
 def options(**changes):

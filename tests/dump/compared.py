@@ -5,7 +5,8 @@ import json
 
 from tests.world import cli
 
-ACCUSING = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "extra", "replaced", "unchecked"}
+FAULTS = {"own", "weight", "nonfinite", "shape", "dtype", "missing", "extra", "replaced"}
+ACCUSING = FAULTS | {"unchecked"}
 
 
 def command(mine, golden, *options):
@@ -25,6 +26,11 @@ def document(mine, golden, *options):
     """Return the exit code, and the document."""
     done = command(mine, golden, "--json", *options)
     return done.exit_code, json.loads(done.stdout)
+
+
+def faults(report, key="operator"):
+    """Return a key of each operator of a document that is accused."""
+    return [each[key] for each in report["operators"] if each["verdict"] in FAULTS]
 
 
 def accused(mine, golden, *options):

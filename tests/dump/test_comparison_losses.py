@@ -6,12 +6,12 @@ from collections import Counter
 import numpy as np
 import onnx
 import pytest
-from onnx import parser
 
 from tests.dump import o2
 from tests.dump.compared import command, document
 from tests.dump.nets import without
 from tests.dump.test_comparison import FEEDS, LENET
+from tests.texts import parsed
 
 OPERATORS = 15
 """Operators of LeNet."""
@@ -159,7 +159,7 @@ def test_graph_file_that_breaks_off(sides, side, caplog):
     assert {"equal"} == {each["verdict"] for each in report["operators"]}
 
 
-SIBLINGS = """<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (float[3,2] y) {
+SIBLINGS = """g (float[2,3] x) => (float[3,2] y) {
     a = Transpose <perm = [1, 0]> (x)
     b = Sin(a)
     c = Transpose <perm = [1, 0]> (b)
@@ -177,7 +177,7 @@ SIBLINGS = """<ir_version: 10, opset_import: ["" : 20]> g (float[2,3] x) => (flo
 def test_one_of_several_operators_of_a_compiled_graph(door, number, side, verdicts):
     """Of several operators of one scope and type the one with a lost file is reported, no other accused."""
     feeds = {"x": np.arange(6, dtype="f4").reshape(2, 3)}
-    golden = o2.aside(door, "golden", parser.parse_model(SIBLINGS), feeds)
+    golden = o2.aside(door, "golden", parsed(SIBLINGS), feeds)
     sides = {"golden": golden, "mine": shutil.copytree(golden, door.folder / "mine")}
     (path,) = sides[side].rglob(f"Transpose.*op{number}.*")
     path.unlink()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.dump import nets
 from tests.texts import parsed
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 HUGE = 1 << 62
 MANY = 1 << 40
@@ -172,11 +171,9 @@ def outcome(tmp_path_factory):
     for name, model in models.items():
         data = model if isinstance(model, bytes) else model.SerializeToString()
         (folder / f"{name}.onnx").write_bytes(data)
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER, *(str(folder / f"{name}.onnx") for name in models)],
+    done = completed(
+        *(sys.executable, "-c", RUNNER, *(folder / f"{name}.onnx" for name in models)),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
         timeout=100,
         check=True,
     )

@@ -98,10 +98,10 @@ def test_a_timer_in_a_step(mode, door, timer):
     door.configure(**changes)
     lost = []
 
-    for network_number in range(4):
+    for network_number in range(2):
         net = door.load(network(), **context)
         longest = 0.02  # the first step compiles
-        for number in range(30):
+        for number in range(20):
             error = KINDS[number % len(KINDS)](f"told {number}")
             raised = timer.call(partial(net, X), error, moments.uniform(1e-5, longest))
             if raised is not (error if timer.came else None):

@@ -109,11 +109,17 @@ def test_compiled_step_skips_as_well():
         np.testing.assert_allclose(array, two.state()[name], atol=1e-3, err_msg=name)
 
 
-@pytest.mark.parametrize("level", ["O0", "O1", "O2"])
-def test_saturation_leaves_a_step_out(monkeypatch, level):
-    """Without an infinity the device's status shrinks the scale; weights and moments stay as they are."""
-    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, "SATURATION_MODE")
-    network = msdump.load(step_of(device_target="Ascend"), context=CONTEXT | {"jit_level": level})
+@pytest.mark.parametrize(
+    ("mode", "device_target", "context"),
+    [
+        *(("INFNAN_MODE", device_target, {}) for device_target in ("CPU", "Ascend")),
+        *(("SATURATION_MODE", "Ascend", CONTEXT | {"jit_level": level}) for level in ("O0", "O1", "O2")),
+    ],
+)
+def test_dynamic_scale_leaves_an_overflowing_step_out(monkeypatch, mode, device_target, context):
+    """An infinity, or the device's status in its place, shrinks the scale; the step changes no weight."""
+    monkeypatch.setenv(env.CHECK_OVERFLOW_MODE, mode)
+    network = msdump.load(step_of(device_target=device_target), context=context)
     facts = []
 
     for number in range(STEPS):

@@ -22,27 +22,43 @@ DumpData version=1:string dump_time=2:uint64 output=3:OpOutput* input=4:OpInput*
 """
 
 
-def _compiled():
-    file = descriptor_pb2.FileDescriptorProto(
-        name="dump_data.proto", package="toolkit.dumpdata", syntax="proto3"
-    )
-    kinds = {"string": 9, "uint32": 13, "int32": 5, "uint64": 4, "bytes": 12}
-    for line in PROTO.strip().replace("\n    ", " ").split("\n"):
+KINDS = {"float": 2, "int64": 3, "uint64": 4, "int32": 5, "bool": 8, "string": 9, "bytes": 12, "uint32": 13}
+
+
+def message_class(package, text, last, enums=None):
+    """Return the class of the last message of a text, which names messages and fields, repeated ones by *.
+
+    Args:
+        package: Name of the package.
+        text: A message a line; further lines are indented.
+        last: Name of the message.
+        enums: Prefix and words of the members of each enumeration. The fields of AttrDef are a union.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, (prefix, members) in (enums or {}).items():
+        kind = file.enum_type.add(name=name)
+        for number, member in enumerate(members.split()):
+            kind.value.add(name=f"{prefix}{member}", number=number)
+    for line in text.strip().replace("\n    ", " ").split("\n"):
         name, *fields = line.split()
         message = file.message_type.add(name=name)
         for field in fields:
             left, kind = field.rstrip("*").split(":")
             label, number = left.split("=")
             added = message.field.add(name=label, number=int(number), label=3 if field.endswith("*") else 1)
-            added.type = kinds.get(kind, 11)
-            if kind not in kinds:
-                added.type_name = f".toolkit.dumpdata.{kind}"
+            added.type = KINDS.get(kind, 14 if kind in (enums or {}) else 11)
+            if kind not in KINDS:
+                added.type_name = f".{package}.{kind}"
+        if name == "AttrDef":
+            message.oneof_decl.add(name="value")
+            for added in message.field:
+                added.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("toolkit.dumpdata.DumpData"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{last}"))
 
 
-DumpData = _compiled()
+DumpData = message_class("toolkit.dumpdata", PROTO, "DumpData")
 
 
 def file_of(message, blocks=()):

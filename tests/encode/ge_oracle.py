@@ -1,6 +1,8 @@
 """GE's ModelDef by google.protobuf: reads ge_proto files."""
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf import text_format
+
+from tests.encode.dump_oracle import message_class
 
 DATA_TYPES = (
     "UNDEFINED FLOAT FLOAT16 INT8 UINT8 INT16 UINT16 INT32 INT64 UINT32 UINT64 BOOL DOUBLE STRING"
@@ -22,36 +24,9 @@ OpDef name=1:string type=2:string input=5:string* attr=10:Entry* id=21:int64 str
 GraphDef name=1:string input=4:string* output=5:string* op=6:OpDef* attr=11:Entry*
 ModelDef name=1:string version=2:uint32 graph=7:GraphDef*
 """
-KINDS = {"string": 9, "uint32": 13, "int64": 3, "float": 2, "bool": 8, "bytes": 12}
-
-
-def _compiled():
-    file = descriptor_pb2.FileDescriptorProto(name="ge_ir.proto", package="ge.proto", syntax="proto3")
-    for name, prefix, members in (("DataType", "DT_", DATA_TYPES), ("ListType", "VT_LIST_", LIST_TYPES)):
-        kind = file.enum_type.add(name=name)
-        for number, member in enumerate(members.split()):
-            kind.value.add(name=f"{prefix}{member}", number=number)
-    enums = {"DataType", "ListType"}
-    for line in PROTO.strip().replace("\n    ", " ").split("\n"):
-        name, *fields = line.split()
-        message = file.message_type.add(name=name)
-        for field in fields:
-            left, kind = field.rstrip("*").split(":")
-            label, number = left.split("=")
-            added = message.field.add(name=label, number=int(number), label=3 if field.endswith("*") else 1)
-            added.type = KINDS.get(kind, 14 if kind in enums else 11)
-            if kind not in KINDS:
-                added.type_name = f".ge.proto.{kind}"
-        if name == "AttrDef":
-            message.oneof_decl.add(name="value")
-            for added in message.field:
-                added.oneof_index = 0
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("ge.proto.ModelDef"))
-
-
-ModelDef = _compiled()
+ModelDef = message_class(
+    "ge.proto", PROTO, "ModelDef", {"DataType": ("DT_", DATA_TYPES), "ListType": ("VT_LIST_", LIST_TYPES)}
+)
 
 
 def parsed(data):

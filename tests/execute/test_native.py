@@ -1,7 +1,6 @@
 """The internals of onnxruntime that the room of execution stands on, each by its name."""
 
 import ast
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -10,7 +9,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as installed
 
 from msdump.errors import NotAvailableError
 from msdump.execute import native
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 CLASSES = (installed.InferenceSession, installed.OrtValue, installed.SessionOptions)
 
@@ -71,7 +70,7 @@ def test_commands_tell_it_at_once():
         "from msdump.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "run", str(ROOT / "graphs/mini.onnx")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = completed(*command, timeout=100)
 
     assert 2 == done.returncode
     assert done.stderr.startswith("msdump: error: onnxruntime ")

@@ -1,7 +1,6 @@
 """The process's sessions: shared while they are used, and no burden for the program's own."""
 
 import os
-import subprocess
 
 import numpy as np
 import onnx.parser
@@ -13,6 +12,7 @@ from msdump.graph import loader
 from msdump.graph.kernel import onenode
 from msdump.plan import Context, DeviceTarget
 from msdump.session import Network
+from tests.world import completed
 
 BESIDE = """
 import numpy as np, onnxruntime as ort
@@ -48,13 +48,7 @@ def test_the_program_keeps_its_own_sessions(before, forks):
     """A program's own sessions and msdump's run side by side, whatever the program has set up for all."""
     variables = {name: text for name, text in os.environ.items() if name != env.DUMP_CONFIG}
 
-    done = subprocess.run(
-        [forks / "python", "-c", BESIDE.format(before=before)],
-        capture_output=True,
-        check=False,
-        text=True,
-        env=variables,
-    )
+    done = completed(forks / "python", "-c", BESIDE.format(before=before), env=variables)
 
     assert ("", f"{[[-1.0, -1.0]] * 4}\n") == (done.stderr, done.stdout)
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from unittest.mock import Mock
 
@@ -15,7 +14,7 @@ from msdump.execute import KernelFactory, Runtime, runtime
 from msdump.graph import loader
 from msdump.session import Network
 from tests.dump.nets import model, node, value
-from tests.world import ROOT, cli, config
+from tests.world import ROOT, cli, completed, config
 
 MEMORY = "out of memory; free memory, raise its limit (ulimit -v) or feed less at once"
 THREADS = "out of threads; raise their limit (ulimit -u) or set MSDUMP_THREADS=1"
@@ -139,14 +138,11 @@ def test_process_with_little_memory(tmp_path):
     proto = model(nodes, [value("x", [4]), value("s", [2], 7)], ["y"])
     (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
 
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED],
+    done = completed(
+        *(sys.executable, "-c", LIMITED),
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "MSDUMP_THREADS": "1"},
-        capture_output=True,
-        text=True,
         timeout=100,
-        check=False,
     )
 
     assert (0, "") == (done.returncode, done.stderr)

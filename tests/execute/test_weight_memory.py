@@ -2,13 +2,12 @@
 
 import itertools
 import json
-import subprocess
 import sys
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper, save
 
-from tests.world import ROOT
+from tests.world import ROOT, completed
 
 SEEN = {"all": [1, 1, 1], "in turns": [0, 1, 0]}
 """Whether a dump looks at all operators, in one run after the other."""
@@ -77,7 +76,7 @@ def _network(path, product, width, count):
 def _growth(path, field, width, seen):
     """Return by how many bytes the memory of a process grows that loads a network and runs it."""
     command = [sys.executable, "-c", RUN, str(path), field, str(width), json.dumps(seen)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    done = completed(*command, check=True, cwd=ROOT)
     return int(done.stdout)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from msdump import env
+from msdump import acl, env
 from msdump.frontends.acl import state
 from tests.frontends.acl.script import Script
 
@@ -18,3 +18,10 @@ def script(tmp_path, monkeypatch):
     yield Script(tmp_path)
     state.current().dumps.stop()
     state.replace_state(state.AclState())
+
+
+@pytest.fixture
+def started(script):
+    """Give a script that has initialised."""
+    assert 0 == acl.init()
+    return script

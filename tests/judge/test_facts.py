@@ -1,6 +1,6 @@
 """Differences of two operator graphs, and none that compilation explains."""
 
-from itertools import permutations
+from itertools import combinations
 
 import numpy as np
 import onnx
@@ -30,7 +30,7 @@ def test_sound_pairs_have_no_facts(name, tmp_path):
         for mode in MODES
     }
 
-    for mine, golden in permutations(MODES, 2):
+    for mine, golden in combinations(MODES[::-1], 2):
         for number in compiled[mine].keys() & compiled[golden].keys():
             sides = (GraphSide(compiled[mode][number]) for mode in (mine, golden))
             assert () == facts_of(*sides), f"{mine} beside {golden}"

@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 
 from msdump.testing import ComparisonError, compare
-from tests.world import ROOT, cli, write_config
+from tests.world import ROOT, cli, completed, write_config
 
 pytest_plugins = ["pytester"]
 
@@ -193,6 +193,6 @@ def test_pytest_starts_as_before():
     )
 
     python = f"{sys.prefix}/bin/python"  # not a fork, which has imported them
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    done = completed(python, "-c", code, check=True, cwd=ROOT)
 
     assert "[]\n" == done.stdout

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from onnx import defs, helper
+from onnx.backend.test.case import base
 from onnx.backend.test.case import node as onnx_tests
 
 from msdump.training.rules import LOWERINGS, RULES, constant_zero
@@ -77,8 +78,12 @@ def onnx_cases():
     rules -= {op_type for (_, op_type), rule in RULES.items() if rule is constant_zero}
     rules -= {"Attention", "RotaryEmbedding"}  # too large, or without kernels
     cases = {}
-    with np.errstate(all="ignore"), mock.patch.object(onnx_tests, "import_recursive", _import_quick):
-        collected = onnx_tests.collect_testcases(None)  # infinities are cases, too
+    with (
+        np.errstate(all="ignore"),  # infinities are cases, too
+        mock.patch.object(onnx_tests, "import_recursive", _import_quick),
+        mock.patch.object(base, "process_snippet"),  # finding sources for documents takes half of the time
+    ):
+        collected = onnx_tests.collect_testcases(None)
     for case in collected:
         name = case.name.removeprefix("test_")
         if case.model is None or name.endswith(("_expanded", "_expanded_ver18")) or _LEFT_OUT.fullmatch(name):

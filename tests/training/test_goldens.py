@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import pytest
 
 from tests.training import golden_data
 from tests.training.golden_cases import CASES, derived, digest
-from tests.world import ROOT, opened
+from tests.world import ROOT, completed, opened
 
 LOSS = 1e-5
 GRADIENT = 1e-4  # and every other tensor, relative to the largest element
@@ -219,13 +218,8 @@ def test_order(name):
 def test_steps_are_the_same_in_every_process():
     """No step graph depends on the order of a set, which each process has another one of."""
     program = "from tests.training import golden_cases as g; print(*[g.digest(name) for name in g.CASES])"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONHASHSEED": "1"},
-        check=True,
-        capture_output=True,
-        text=True,
+    elsewhere = completed(
+        sys.executable, "-c", program, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "1"}, check=True
     )
 
     assert elsewhere.stdout.split() == [digest(name) for name in CASES]

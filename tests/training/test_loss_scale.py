@@ -7,11 +7,9 @@ import pytest
 import msdump
 from msdump import env
 from msdump.training import step_graph
-from msdump.training.update import DynamicLossScale
 from tests.training.mlp import batch, mlp
 
 BACKBONE = "Default/network-WithLossCell/_backbone-MLP"
-MANAGER = "Default/loss_scaling_manager-DynamicLossScaleUpdateCell"
 
 
 def _step(**choices):
@@ -94,28 +92,6 @@ def test_losses_fall_alike_in_every_precision(choices):
 
 def _first(result):
     return result[0] if isinstance(result, tuple) else result
-
-
-@pytest.mark.parametrize("device_target", ["CPU", "Ascend"])
-def test_dynamic_scale_leaves_an_overflowing_step_out(device_target):
-    """The scale shrinks after an overflow, grows after its window; weights stay and move accordingly."""
-    scale = DynamicLossScale(value=2.0**20, factor=64, window=2)
-    network = msdump.load(_step(precision="float16", loss_scale=scale, device_target=device_target))
-    facts = []
-
-    for step in range(4):
-        before = network.state()
-        _, overflow = network.train_step(*batch(step))
-        after = network.state()
-        moved = any((before[name] != after[name]).any() for name in ("fc1.weight", "moments.fc1.weight"))
-        facts.append((bool(overflow), bool(moved), float(after["scale_sense"]), int(after["global_step"][0])))
-
-    assert facts == [
-        (True, False, 2.0**14, 0),
-        (False, True, 2.0**14, 1),
-        (False, True, 2.0**20, 2),
-        (True, False, 2.0**14, 2),
-    ]
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

@@ -251,8 +251,6 @@ def test_operators(name):
 
 
 _SCORES, _LABELS = _normal(4, 3), np.array([0, 2, 1, 2], np.int64)
-_MAPS, _PIXELS = _normal(2, 3, 2, 2), _RNG.integers(0, 3, (2, 2, 2)).astype(np.int64)
-_CLASS_WEIGHTS = np.array([0.5, 2.0, 1.0], np.float32)
 
 
 def test_own_loss():

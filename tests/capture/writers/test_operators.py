@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.capture.writers import OperatorTableWriter, OperatorWriter
-from msdump.encode import dump_data, operator_csv
+from msdump.capture.writers import OperatorTableWriter
+from msdump.encode import operator_csv
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, FileFormat, Naming, Tree
 from msdump.store import names
 from tests.capture.records import compiled_plan, record, take
@@ -17,17 +17,7 @@ from tests.store.memory import MemorySink
 NAMING = (Naming.V2_5, DeviceTarget.ASCEND)
 STYLE = names.STYLES[NAMING]
 ALL = tuple(operator_csv.TITLES)
-BIN = compiled_plan(tree=Tree.STEPS, file_format=FileFormat.BIN)
 TABLE = compiled_plan(tree=Tree.MODELS, file_format=FileFormat.BIN, operator_statistics=ALL)
-
-
-def read(*tensors):
-    """Return the header of the dump file of tensors, and its bytes behind the header."""
-    sink = MemorySink()
-    take(BIN, OperatorWriter(sink, STYLE), sink, tensors)
-    ((_, data),) = sink.files.contents.items()
-    header, offset = dump_data.read_header(memoryview(data))
-    return header, data[offset:]
 
 
 def table(statistics, *tensors):

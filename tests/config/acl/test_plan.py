@@ -27,14 +27,6 @@ CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2, device_id=3)
 SCENES = ("lite_exception", "aic_err_brief_dump", "aic_err_norm_dump", "aic_err_detail_dump")
 
 
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch, tmp_path):
-    """No variable of the machine reaches a test; relative paths start in a directory of its own."""
-    for name in (env.ASCEND_DUMP_PATH, env.ASCEND_WORK_PATH, env.ASCEND_DUMP_SCENE, env.NPU_COLLECT_PATH):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-
-
 def plan_of(section, **top):
     """Return the plan of a dump section below the working directory."""
     given = {"dump_path": ".", **section}

@@ -281,13 +281,6 @@ NETWORKS = {
 CASES = ELEMENTWISE | ARRAYS | REDUCTIONS | NETWORKS
 
 
-@pytest.fixture
-def started(script):
-    """Give a script that has initialised."""
-    assert 0 == acl.init()
-    return script
-
-
 def run(case, inputs, attrs, expected, formats=()):
     """Call an operator that a case begins with; return its codes and outputs."""
     outputs = [(item.dtype, item.shape) for item in expected]

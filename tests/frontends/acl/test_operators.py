@@ -10,14 +10,6 @@ from msdump import acl
 from tests.frontends.acl.script import sent
 from tests.frontends.acl.single_calls import FLOAT, HALF, ND, attributes, call
 
-
-@pytest.fixture
-def started(script):
-    """Give a script that has initialised."""
-    assert 0 == acl.init()
-    return script
-
-
 A = np.linspace(-3, 3, 6, dtype=np.float32).reshape(2, 3)
 B = np.linspace(1, 2, 6, dtype=np.float32).reshape(2, 3)
 IMAGE = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)

@@ -3,7 +3,6 @@
 import copy
 import logging
 import re
-import subprocess
 import sys
 import types
 
@@ -15,6 +14,7 @@ from msdump import torchair
 from msdump.config.torchair import plan
 from msdump.plan import Context, DeviceTarget, JitLevel, ModelItem
 from msdump.selector import IterationSet
+from tests.world import completed
 
 CONTEXT = Context(DeviceTarget.ASCEND, JitLevel.O2)
 STEPS = r"^(((\d+)|(\d+-{0,1}\d+))\|{0,1})*$"
@@ -369,7 +369,7 @@ except NotImplementedError as error:
 
 def test_missing_torch():
     """Where torch is missing, the error names the package to install."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, "-c", WITHOUT_TORCH, check=True)
 
     expected = "msdump.torchair needs PyTorch, and 'torch' is not installed: pip install msdump[torch]"
     assert expected == done.stdout.strip()

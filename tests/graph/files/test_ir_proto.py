@@ -1,6 +1,5 @@
 """The .pb file of a graph."""
 
-import subprocess
 import sys
 from itertools import pairwise
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from msdump import dtypes
 from msdump.graph import ValueType
 from msdump.graph.files import ir_proto
+from tests.world import completed
 
 F32 = "float32"
 
@@ -189,6 +189,6 @@ def test_protobuf_is_imported_when_needed():
     """Importing the module builds nothing: no descriptor library is loaded for it."""
     code = "import sys, msdump.graph.files.ir_proto; print('google.protobuf.descriptor_pool' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, "-c", code, check=True)
 
     assert done.stdout == "False\n"

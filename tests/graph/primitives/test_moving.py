@@ -15,7 +15,6 @@ from msdump.graph.primitives import COMPUTED, OPERATORS, PLAIN, Call, function
 _OPSET = 21
 A = np.arange(12, dtype=np.float32).reshape(3, 4)
 IMAGE = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
-LONGS = np.int64
 
 
 def _type(array: np.ndarray) -> ValueType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from msdump.graph import loader
 from msdump.judge import Bisection, inputs, write_exchange
 from msdump.judge.bisection import minimise
 from msdump.judge.diff import pair_models
+from tests.world import completed
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 EXPORTS = Path(__file__).resolve().parents[1] / "pair" / "exports"
@@ -99,7 +99,7 @@ def test_the_folder_runs(tmp_path):
     mine, golden, search = bisection(with_weight(path, name, noisy), path)
     paths = write_exchange(search.find(), mine, golden, str(tmp_path / "report"))
 
-    done = subprocess.run([sys.executable, paths[-1]], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, paths[-1], check=True)
 
     assert ["mine.onnx", "golden.onnx", "inputs.npz", "run.py"] == [Path(each).name for each in paths]
     assert "relative distance 0.1" in done.stdout or "relative distance 0.0" in done.stdout

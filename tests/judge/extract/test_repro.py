@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from msdump.judge import find_run, inputs, reproduce, write_folder
 from msdump.read import open_dump, parse_attributes
 from msdump.record import IO
 from tests.world import common_settings as everything
+from tests.world import completed
 
 GRAPHS = Path(__file__).resolve().parents[3] / "graphs"
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
@@ -241,11 +241,11 @@ def test_the_script_of_the_folder_runs(dumped, tmp_path):
     paths = write_folder(run, repro, str(tmp_path / "repro"))
 
     assert ["model.onnx", "inputs.npz", "outputs.npz", "run.py"] == [Path(path).name for path in paths]
-    done = subprocess.run([sys.executable, paths[-1]], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, paths[-1], check=True)
     assert "output_0: largest difference " in done.stdout
 
     np.savez(paths[2], output_0=repro.outputs["output_0"] * 2)
-    done = subprocess.run([sys.executable, paths[-1]], capture_output=True, text=True, check=True)
+    done = completed(sys.executable, paths[-1], check=True)
     assert "relative distance 1" in done.stdout
 
 
