@@ -346,7 +346,7 @@ class ToolError(MsdumpError):
 # messages of glibc, onnxruntime's thread pools, Python, numpy and the dynamic loader
 _THREADS: Final = r"pthread_create failed|start new thread|Resource temporarily unavailable"
 _MEMORY: Final = (
-    r"allocate memory|bad_alloc|bad allocation|[Oo]ut of memory|Unable to allocate|failed to map segment"
+    r"allocate memory|Available memory|bad.alloc|[Oo]ut of memory|Unable to allocate|failed to map segment"
 )
 
 

@@ -302,9 +302,7 @@ def changes_a_file(node):
     if not isinstance(node, ast.Call):
         return False
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr in WRITING_METHODS
-    return dotted(node.func) in WRITERS or (
-        is_method and dotted(node.func) != "reports.write_bytes"
-    )
+    return dotted(node.func) in WRITERS or (is_method and dotted(node.func) != "reports.write_bytes")
 
 
 def test_files_are_written_in_one_room():

@@ -175,18 +175,26 @@ if __name__ == "__main__":
 """
 
 
+ENDS = {
+    **{number.name: (os.kill, number, -number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)},
+    "Ctrl-C": (os.killpg, signal.SIGINT, 130),
+}
+
+
 @pytest.mark.parametrize(
-    ("send", "number", "code"),
+    ("method", "moment", "end"),
     [
-        *((os.kill, number, -number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)),
-        pytest.param(os.killpg, signal.SIGINT, 130, id="Ctrl-C"),
+        *(("fork", "works", end) for end in ENDS),
+        *(
+            (*how, end)
+            for how in (("fork", "starts"), ("forkserver", "works"))
+            for end in ("SIGKILL", "Ctrl-C")
+        ),
     ],
 )
-@pytest.mark.parametrize(
-    ("method", "moment"), [("fork", "starts"), ("fork", "works"), ("forkserver", "works")]
-)
-def test_processes_end_with_their_parent(tmp_path, method, moment, send, number, code):
+def test_processes_end_with_their_parent(tmp_path, method, moment, end):
     """A signal to the parent ends its workers, too, without a traceback: no process holds the pipes then."""
+    send, number, code = ENDS[end]
     (tmp_path / "mapping.py").write_text(MAPPING)
     with subprocess.Popen(
         [sys.executable, "mapping.py", method, moment],

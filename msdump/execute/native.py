@@ -28,6 +28,7 @@ SYMBOLS: Final = (
     "InferenceSession.run",
     "InferenceSession.run_with_ort_values",
     "OrtAllocatorType.ORT_ARENA_ALLOCATOR",
+    "OrtArenaCfg",
     "OrtDevice.cpu",
     "OrtDevice.default_memory",
     "OrtMemType.DEFAULT",

@@ -87,7 +87,9 @@ def _share_allocator() -> None:
     memory = native.OrtMemoryInfo(
         "Cpu", native.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, native.OrtMemType.DEFAULT
     )
-    native.create_and_register_allocator(memory, None)
+    # twice, because of swap; without a limit a refused request makes the next region as large as itself
+    most = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    native.create_and_register_allocator(memory, native.OrtArenaCfg({"max_mem": most}))
 
 
 class Runtime:

@@ -1,21 +1,19 @@
 """Commands that take a model take a .mindir file of MindSpore, with MindSpore's names for the device."""
 
 import shutil
-import subprocess
-import sys
 
 import onnx
 import pytest
 
 from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget
-from tests.world import GRAPHS, cli
+from tests.world import GRAPHS, cli, completed
 
 CONV = "Default/stem-Conv2d/Conv2D-op0"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, forks):
     """Return a folder with the model, its ONNX form, a configuration, and dumps of two devices."""
     path = tmp_path_factory.mktemp("mindir")
     shutil.copy(GRAPHS / "mindspore_cnn.mindir", path / "net.mindir")
@@ -27,7 +25,7 @@ def folder(tmp_path_factory):
         calls.append(("run", path / "net.mindir", "--path", path / name, "--device-target", *target))
     for arguments in calls:
         # processes of their own: one process has one path of dumps
-        subprocess.run([sys.executable, "-m", "msdump", *map(str, arguments)], check=True)
+        completed(forks / "msdump", *arguments, check=True)
     return path
 
 

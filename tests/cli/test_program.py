@@ -70,14 +70,14 @@ class TestProgram:
         assert (done.exit_code, done.stderr) == (0, "")
         assert f"Usage: msdump {name} [OPTIONS]" in done.stdout
 
-    def test_python_without_docstrings(self, tmp_path, config):
+    def test_python_without_docstrings(self, tmp_path, config, forks):
         """``python -OO`` dumps the same tensors, and lists the options of a command."""
         dumped = []
-        for options in ([], ["-OO"]):
-            program = [sys.executable, *options, "-m", "msdump", "run", MINI, "--config", config()]
-            program += ["--steps", "3", "--path", tmp_path / f"dump{len(options)}"]
-            subprocess.run(program, check=True, timeout=60)
-            dumped.append(tensors(Path(program[-1])))
+        for program in ([forks / "msdump"], [sys.executable, "-OO", "-m", "msdump"]):
+            folder = tmp_path / f"dump{len(program)}"
+            options = ("--config", config(), "--steps", "3", "--path", folder)
+            completed(*program, "run", MINI, *options, check=True)
+            dumped.append(tensors(folder))
         done = completed(sys.executable, "-OO", "-m", "msdump", "run", "--help", check=True, timeout=60)
 
         plain, optimized = dumped

@@ -342,7 +342,7 @@ CONTEXTS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(KEYS, VALUES), st.dictionaries(st.text(), VALUES), CONTEXTS)
 def test_any_json_gives_a_plan_or_a_config_error(common, e2e, context):
     """Whatever JSON the file holds, the reader raises nothing but ConfigError."""

@@ -199,7 +199,7 @@ REFUSED = {
     "tuples": (doubled(60), "node 'own:20': a tuple has more than 1048576 values inside"),
     "deep_tuples": (doubled(5000, 1), "nested too deeply"),
     "calls": (chained(40), "functions call each other in more than 4096 ways"),
-    "deep_calls": (chained(2000, 1), "nested too deeply"),
+    "deep_calls": (chained(1100, 1), "nested too deeply"),
     "no_result": (changed(lambda each: each.graph.ClearField("output")), "returns nothing"),
     "no_text": (SMALL.read_bytes().replace(b"act-Tanh", b"act-\xffanh"), "cannot be parsed"),
     "recursion": (changed(calls_itself, BRANCHES), "✗cell_Net_construct_22' has no end"),

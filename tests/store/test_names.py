@@ -338,7 +338,7 @@ def of_graphs(draw):
     return name, graph_names.parse(str(name))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.one_of(
         TENSORS.map(lambda name: (name, names.parse(str(name)))),
@@ -354,7 +354,7 @@ def test_parse_inverts_format(pair):
     assert name == found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.sampled_from(["Add", "0", "7", "input", "output", "npy", "", "٣", "a/b", "9" * 21]), max_size=11
