@@ -98,11 +98,11 @@ def blamed(fault: Fault, sides: Sides, *, is_compiled: bool) -> tuple[frozenset[
             if len(members & around) > 1:
                 names |= members  # the kernel that it splits
     excused |= {outer for outer, inner in _bodies(onnx.load(sides.mine.model).graph) if inner & names}
-    for nodes in (names, excused):
+    for chosen in (names, excused):
         for side in (sides.golden, sides.mine):
             for members in answers.by_operator(side.graph).values():
-                if members & nodes:
-                    nodes.update(members)
+                if members & chosen:
+                    chosen.update(members)
     return frozenset(names), frozenset(excused)
 
 

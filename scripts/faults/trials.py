@@ -161,7 +161,7 @@ def _all_matter(net: Net, faults: tuple[Fault, ...], mine: Mode, golden: Mode) -
     except MsdumpError:
         return False  # shapes do not fit, or a type that nothing runs
     pairs = [(new, alone, sound), *((fault, together, others) for fault, others in without.items())]
-    if not all(_moves(net, fault, *values, mine, golden) for fault, *values in pairs):
+    if not all(_moves(net, fault, wrong, right, mine, golden) for fault, wrong, right in pairs):
         return False
     return all(is_written(net, fault, faults, mine) for fault in faults if fault.kind == "overflow")
 

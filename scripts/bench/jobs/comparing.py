@@ -170,4 +170,4 @@ def _lockstep(mine: Side, golden: Side) -> LockstepComparison:
 
 def _alone(side: Side, fed: dict[str, Any]) -> None:
     """Run one side without an observer."""
-    side.run(fed, None, trains=False)  # type: ignore[arg-type]  # a run without an observer
+    side.run(fed, None, trains=False)  # a run without an observer

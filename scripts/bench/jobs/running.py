@@ -54,7 +54,8 @@ def ascend_of_cpu(case: Case) -> Figure:
         for context in (Context(DeviceTarget.ASCEND, JitLevel.O0), Context())
     )
     feeds = sides.inputs(case.path)
-    return measure.ratio(*(partial(_decode, network, {**feeds}) for network in (ascend, cpu)), case)
+    ours, theirs = (partial(_decode, network, {**feeds}) for network in (ascend, cpu))
+    return measure.ratio(ours, theirs, case)
 
 
 def _decode(network: Network, feeds: dict[str, np.ndarray]) -> None:

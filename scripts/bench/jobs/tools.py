@@ -174,8 +174,8 @@ def compare_ranks(case: Case) -> Figure:
     """``msdump compare`` of eight ranks with two processes beside one."""
     dumps = map(str, rank_tree.pair(case.folder))
     command = (*MSDUMP, "compare", *dumps, "-out", str(case.folder / "out"), "-j")
-    sides = [partial(run, *command, jobs, environment=compiled(case.folder), expected=1) for jobs in "21"]
-    return measure.ratio(*sides, case, is_alone=False)
+    two, one = (partial(run, *command, jobs, environment=compiled(case.folder), expected=1) for jobs in "21")
+    return measure.ratio(two, one, case, is_alone=False)
 
 
 # --- open_dump of many files ------------------------------------------------------------------------------
