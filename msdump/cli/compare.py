@@ -29,7 +29,7 @@ from msdump.judge.compare import (
 from msdump.judge.pair import FolderPair, is_measured_alone, pair_folders
 from msdump.judge.verdict import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.plan import Context
-from msdump.read import Folder, FolderKind, open_dump, read_folder
+from msdump.read import Folder, FolderKind, is_tree, open_dump, read_folder
 from msdump.store import STATISTICS as TABLE
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ graph_option: Final = sections.selection(
 """The option that pairs operators by the values of a graph."""
 
 
-def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
+def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning | None:
     """Run the operators of the examined side again, and hand the results to the comparison."""
     # Imported late: loading the packages that run operators takes longer than comparing a few files.
     from msdump.cli import explain
@@ -117,6 +117,13 @@ def rerun(comparison: DumpComparison, model: str, arithmetic: str) -> Rerunning:
     variant = models.parse(arithmetic)
     if variant.engine is not Engine.DEVICE:
         raise InputError(f"--arithmetic {arithmetic!r}: the variant must be CPU, GPU or Ascend")
+    if is_tree(comparison.golden):
+        from msdump.graph import loader
+        from msdump.judge.torch import rerun_on_tree
+
+        count = rerun_on_tree(comparison, loader.load(model, context=variant.context), variant)
+        messages.say(f"{plural(count, 'operator')} ran again in {variant.text} on the tree's tensors")
+        return None
     try:  # the context in which the dump was made, as far as it or the environment shows
         context = explain.context_of(open_dump(comparison.dumped), {})
     except DumpReadError:  # a directory of other tools' files
@@ -199,6 +206,8 @@ def command(
         _print_scores(dumped, golden, limits)
         return
     if is_measured_alone(dumped, golden):
+        if model:
+            messages.say("warning: --model is not used: a side has statistics alone")
         executions = (execution, golden_execution)
 
         def note(path: str, side: Folder) -> None:
@@ -235,6 +244,8 @@ def command(
             why = f"no operator name is in both {mine} and {other}"
             if comparison.graph:
                 why = f"no tensor of {mine} and {other} belongs to the same value of {comparison.graph}"
+            elif is_tree(other):
+                why = f"no tensor of {other} has the shape of a value of its module in {mine}"
             elif read_folder(other).kind is FolderKind.GOLDEN:
                 why += "; add --graph model.onnx"
             else:

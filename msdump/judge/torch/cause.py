@@ -43,66 +43,8 @@ class Cause:
     weights: tuple[TensorEvidence, ...]
 
 
-def find_cause(
-    functions: Functions,
-    cone: Cone,
-    output: str,
-    values: Mapping[str, Any],
-    golden: Mapping[str, np.ndarray],
-) -> Cause:
-    """Return the cause of a wrong function.
-
-    Args:
-        functions: The functions of the file.
-        cone: The operators of the function.
-        output: The file's name of its wrong result.
-        values: Values of the file, computed of golden's.
-        golden: Golden's values.
-    """
-    trial, module = _Trial(functions, cone, output, values, golden), functions.module
-    nodes, calls, target = trial.nodes, trial.calls, trial.target
-    at, notes, lacking, extra = nodes[-1], list[str](), "", list[Node]()
-    weights = [*trial.wrong_weights()] if functions.has_names else []
-    if trained := [module.training[each] for each in calls if each in module.training]:
-        notes.append(f"the module is in train mode: {', '.join(trained)}")
-        weights = []
-    elif not functions.has_names:
-        notes.append("no value before has a name of the module: it may be another network")
-    elif weights:
-        wrong = {each.name for _, each in weights}
-        at = next((node for node in nodes if not wrong.isdisjoint(reads(node))), at)
-        notes += [_constant_text(functions, each.name, name) for name, each in weights]
-    elif transposed := trial.transposed_weight():
-        at = next(node for node in nodes if transposed in reads(node))
-        notes.append(_constant_text(functions, transposed, transposed))
-        notes.append(f"weight {transposed} is transposed")
-    elif lacking := trial.lacking_call():
-        pass
-    elif extra := trial.extra_operators():
-        at = extra[0]
-        named = ", ".join(f"{node.name} ({node.op_type})" for node in extra)
-        notes.append(f"{named}: extra, no call of the module")
-    call, line = module.call(target), functions.places.of(at).source
-    kinds = _last_of([_call_text(node) for node in nodes if not node.is_added], " + ")
-    where = f" ({call.source})" * (call.source not in ("", line))
-    notes.append(f"golden's {module.described(target)}{where}, here {kinds}")
-    lost = (module.call(each) for each in calls[:-1])
-    absent = [f"{each}" + f" ({each.source})" * bool(each.source) for each in lost]
-    notes += [f"the file has no value of {_last_of(absent, ', ')}"] if absent else []
-    if weights:  # other operators that read it, or a constant of the same buffer, are right
-        buffers = frozenset[str]().union(*(module.sources(name) for name, _ in weights))
-        names = buffers.union(each.name for _, each in weights)
-        within = buffers.union(functions.weights(nodes))
-    else:
-        makers = {module.call(each).maker for each in calls}
-        within = frozenset({*(node.name for node in nodes), *calls, *makers})
-        found = {node.name for node in extra} or {lacking} - {""} or {at.name, call.maker}
-        names = frozenset(found)
-    return Cause(at, tuple(notes), lacking, names, within, tuple(each for _, each in weights))
-
-
-class _Trial:
-    """Experiments with a wrong function.
+class Trial:
+    """Experiments with a wrong function of the file, computed of golden's values, which find its cause.
 
     The fault lies behind inner values that both sides compute alike, and before an inner value of golden
     that gives golden's result in the file's place.
@@ -122,6 +64,15 @@ class _Trial:
         values: Mapping[str, Any],
         golden: Mapping[str, np.ndarray],
     ) -> None:
+        """Find the first wrong value.
+
+        Args:
+            functions: The functions of the file.
+            cone: The operators of the function.
+            output: The file's name of its wrong result.
+            values: Values of the file, computed of golden's.
+            golden: Golden's values.
+        """
         self._functions, self._cone, self._file, self._golden = functions, cone, values, golden
         self.output, self.target = output, functions.partners[output]
         inner = [each for each in functions.inner.get(self.target, ()) if each in golden]
@@ -145,6 +96,48 @@ class _Trial:
         between = module.border(self.target, known - {self.target})[2]
         self.calls = [*(each for each in between if each in module.varying), self.target]
 
+    def cause(self) -> Cause:
+        """Return the cause."""
+        functions, module, nodes, calls = self._functions, self._functions.module, self.nodes, self.calls
+        at, notes, lacking, extra = nodes[-1], list[str](), "", list[Node]()
+        weights = [*self._wrong_weights()] if functions.has_names else []
+        if trained := [module.training[each] for each in calls if each in module.training]:
+            notes.append(f"the module is in train mode: {', '.join(trained)}")
+            weights = []
+        elif not functions.has_names:
+            notes.append("no value before has a name of the module: it may be another network")
+        elif weights:
+            wrong = {each.name for _, each in weights}
+            at = next((node for node in nodes if not wrong.isdisjoint(reads(node))), at)
+            notes += [_constant_text(functions, each.name, name) for name, each in weights]
+        elif transposed := self._transposed_weight():
+            at = next(node for node in nodes if transposed in reads(node))
+            notes.append(_constant_text(functions, transposed, transposed))
+            notes.append(f"weight {transposed} is transposed")
+        elif lacking := self._lacking_call():
+            pass
+        elif extra := self._extra_operators():
+            at = extra[0]
+            named = ", ".join(f"{node.name} ({node.op_type})" for node in extra)
+            notes.append(f"{named}: extra, no call of the module")
+        call, line = module.call(self.target), functions.places.of(at).source
+        kinds = _last_of([_call_text(node) for node in nodes if not node.is_added], " + ")
+        where = f" ({call.source})" * (call.source not in ("", line))
+        notes.append(f"golden's {module.described(self.target)}{where}, here {kinds}")
+        lost = (module.call(each) for each in calls[:-1])
+        absent = [f"{each}" + f" ({each.source})" * bool(each.source) for each in lost]
+        notes += [f"the file has no value of {_last_of(absent, ', ')}"] if absent else []
+        if weights:  # other operators that read it, or a constant of the same buffer, are right
+            buffers = frozenset[str]().union(*(module.sources(name) for name, _ in weights))
+            names = buffers.union(each.name for _, each in weights)
+            within = buffers.union(functions.weights(nodes))
+        else:
+            makers = {module.call(each).maker for each in calls}
+            within = frozenset({*(node.name for node in nodes), *calls, *makers})
+            found = {node.name for node in extra} or {lacking} - {""} or {at.name, call.maker}
+            names = frozenset(found)
+        return Cause(at, tuple(notes), lacking, names, within, tuple(each for _, each in weights))
+
     def _gives(self, given: Mapping[str, Any]) -> bool:
         """Return whether the function computes golden's value after some values are replaced."""
         known, changed = {**self._file, **given}, set(given)
@@ -159,7 +152,7 @@ class _Trial:
             changed |= {*node.outputs}
         return self._functions.agrees(known.get(self.output), self._golden.get(self.target), self._cone)
 
-    def wrong_weights(self) -> Iterator[tuple[str, TensorEvidence]]:
+    def _wrong_weights(self) -> Iterator[tuple[str, TensorEvidence]]:
         """Yield the weights of operators that are not the module's parameters, and golden's names of these.
 
         A weight is the parameter with the same elements, possibly transposed. Where one weight and one
@@ -189,7 +182,7 @@ class _Trial:
                 places = errors.places_text(array, shaped)
                 yield partner, replace(evidence, is_weight=True, places=places)
 
-    def transposed_weight(self) -> str:
+    def _transposed_weight(self) -> str:
         """Return a square weight that gives golden's value when it is transposed, "" if none does."""
         for name in dict.fromkeys(name for node in self.nodes for name in reads(node)):
             weight = self._functions.graph.weights.get(name)
@@ -199,7 +192,7 @@ class _Trial:
                 return name
         return ""
 
-    def lacking_call(self) -> str:
+    def _lacking_call(self) -> str:
         """Return golden's call without which the module computes the file's value, "" if there is none."""
         golden, module = self._golden, self._functions.module
         others = {name: array for name, array in golden.items() if name not in self.calls}
@@ -211,9 +204,11 @@ class _Trial:
                         return call
         return ""
 
-    def extra_operators(self) -> list[Node]:
+    def _extra_operators(self) -> list[Node]:
         """Return operators without which the function is right, and others that no exporter wrote for it."""
         nodes, file = self.nodes, self._file
+        if not self._functions.module.texts:  # the calls of golden are not known
+            return []
         places = [(name, node) for node in nodes for name in node.outputs if name]
         skipped = (
             _between(nodes, name, {before})
@@ -221,7 +216,7 @@ class _Trial:
             for name, node in places
             if before not in node.outputs and before in file
             if _shape(file[before]) == _shape(file.get(name))
-            if self._functions.module.texts and self._gives({name: file[before]})
+            if self._gives({name: file[before]})
         )
         first = next(skipped, [])
         return [node for node in nodes if node in first or self._is_foreign(node)]

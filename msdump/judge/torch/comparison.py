@@ -25,9 +25,9 @@ from msdump.judge.diff import (
     models,
     pair_sides,
 )
-from msdump.judge.torch.cause import Cause, find_cause, like
+from msdump.judge.torch.cause import Cause, Trial, like
 from msdump.judge.torch.functions import Functions, quantised
-from msdump.judge.torch.golden import PREFIX, Call, Source, TorchGolden, export, trained
+from msdump.judge.torch.golden import PREFIX, Call, Golden, Source, export, trained
 from msdump.judge.torch.hooks import HookedModule, golden_of
 from msdump.judge.torch.pairing import Cone
 from msdump.judge.verdict import (
@@ -58,7 +58,7 @@ class TorchComparison(LockstepComparison):
         replaced: Names of values that golden's values replace in the file's run.
     """
 
-    module: TorchGolden = field(kw_only=True)
+    module: Golden = field(kw_only=True)
     replaced: set[str] = field(default_factory=set, kw_only=True)
 
     def run(
@@ -79,6 +79,16 @@ class TorchComparison(LockstepComparison):
             self.failures.append(str(error))
         self.runs += 1
         return len(self.failures) == failed
+
+    def evidence(self, inputs: Mapping[str, Any]) -> list[tuple[Finding, Cause | None]]:
+        """Return the evidence on each operator on golden's values, not judged, and causes of wrong functions.
+
+        Raises:
+            MsdumpError: An operator fails on golden's values.
+        """
+        run = _Run(self, inputs, lambda: None)
+        self.module.run([inputs[value.name] for value in self.mine.model.inputs], run.show)
+        return run.rows()
 
     def __str__(self) -> str:
         """Return the verdict, the operators at fault and the next step, as ``msdump diff`` prints them."""
@@ -140,11 +150,15 @@ class _Run:
         while self._waiting and self._is_ready(self._waiting[0]):
             self._run(self._waiting.popleft())
 
-    def end(self) -> None:
-        """Run the other operators, and compare the outputs of the network."""
+    def rows(self) -> list[tuple[Finding, Cause | None]]:
+        """Run the other operators; return the evidence on all, with the causes of wrong functions."""
         while self._waiting:
             self._run(self._waiting.popleft())
-        both, rows = self._both, [row for row, _ in self._rows]
+        return self._rows
+
+    def end(self) -> None:
+        """Run the other operators, and compare the outputs of the network."""
+        both, rows = self._both, [row for row, _ in self.rows()]
         found = judge(rows, both.limits)
         for (_, cause), finding in zip(self._rows, found, strict=True):
             note = finding.note.replace(BY_CHANCE, "random numbers")  # no seed gives both sides the same
@@ -231,7 +245,7 @@ class _Run:
             self._right |= self._functions.weights(cone.nodes).keys()
         if wrong and not is_random:
             values = {**self._fed, **dict(zip(node.outputs, results, strict=True))}
-            cause = find_cause(self._functions, cone, wrong, values, self._golden)
+            cause = Trial(self._functions, cone, wrong, values, self._golden).cause()
         inputs = [*self._inputs(cone), *(cause.weights if cause else ())]
         sources = (
             self._sources.get(each.name, ValueSource(_GIVEN[each.is_weight], each.name)) for each in inputs
@@ -321,7 +335,7 @@ class _Run:
 
 
 def torch_comparison(
-    graph: Graph, variant: Variant, module: TorchGolden, limits: Limits, replaced: Iterable[str] = ()
+    graph: Graph, variant: Variant, module: Golden, limits: Limits, replaced: Iterable[str] = ()
 ) -> TorchComparison:
     """Return the comparison of a model with a module; nothing has run.
 

@@ -13,7 +13,7 @@ from msdump.graph import Node, reads
 from msdump.judge import errors
 from msdump.judge.diff import Side, models
 from msdump.judge.rerun import OperatorRunners
-from msdump.judge.torch.golden import TorchGolden
+from msdump.judge.torch.golden import Golden
 from msdump.judge.torch.hooks import HookedModule, pair_scopes
 from msdump.judge.torch.pairing import Cone, call_name, call_of, cones_of, pair_values
 from msdump.judge.verdict import FEW_BITS, QUANTISED, Limits, OwnError, coarser
@@ -45,7 +45,7 @@ class Functions:
     """
 
     def __init__(
-        self, side: Side, module: TorchGolden, runners: OperatorRunners, places: models.Places, limits: Limits
+        self, side: Side, module: Golden, runners: OperatorRunners, places: models.Places, limits: Limits
     ) -> None:
         """Pair the values of both.
 
@@ -58,7 +58,9 @@ class Functions:
         """
         self.graph, self.module, self.places, self.limits = side.graph, module, places, limits
         self._side, self._runners = side, runners
-        if isinstance(module, HookedModule):
+        if module.partners is not None:
+            self.partners = {**module.partners}
+        elif isinstance(module, HookedModule):
             self.partners = pair_scopes(self.graph, module)
         else:
             self.partners = pair_values(self.graph, module)
@@ -98,7 +100,7 @@ class Functions:
         allowed = _ROUNDINGS.get(self.coarsest(cone, dtypes.from_numpy(array.dtype).name), 2.0**-16)
         allowed = quantised({node.op_type for node in cone.nodes}) or allowed
         is_close = array.dtype.kind in "fV" and not error.misplaced and error.scaled <= allowed
-        return OwnError(slot, error, allowed, error.is_same or is_close, "PyTorch's values")
+        return OwnError(slot, error, allowed, error.is_same or is_close, self.module.values)
 
     def agrees(self, array: Any, golden: np.ndarray | None, cone: Cone) -> bool:
         """Return whether rounding explains the difference of a result from golden's value."""

@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from msdump.errors import InputError, MsdumpError, NotAvailableError
+from msdump.errors import InputError, NotAvailableError
 from msdump.graph import Graph
 
 PREFIX: Final = "torch:"
@@ -167,19 +168,154 @@ def export(source: Source, args: Any, **options: Any) -> Any:
         ) from error
 
 
-class TorchGolden:
-    """The graph of a module's export, which runs value by value.
+class Golden:
+    """The values of golden by name, in the order in which they are computed.
+
+    Functions between them are unknown, unless a subclass knows them.
 
     Attributes:
         title: The name that the user gave.
-        names: Names of the values of the graph, in the order of their calls.
+        names: Names of the values, in the order of their calls.
         varying: Names of the values that depend on the inputs.
-        state: Names of the parameters, buffers and constants that the graph reads.
+        state: Names of the parameters, buffers and constants that golden reads.
         inputs: Names of the values that stand for the file's inputs, in their order.
-        outputs: Names of the values that the module returns, in their order.
+        outputs: Names of the values that golden returns, in their order.
         calls: The calls of functions.
         texts: The calls as text, with the names of their inputs, by name.
+        partners: Golden's names by the file's, None: names and calls pair them.
+        values: The values in words.
     """
+
+    title = ""
+    names: tuple[str, ...] = ()
+    varying: Collection[str] = ()
+    state: frozenset[str] = frozenset()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    calls: Sequence[Call] = ()
+    texts: Mapping[str, str] = MappingProxyType({})
+    partners: Mapping[str, str] | None = None
+    values = "PyTorch's values"
+
+    @functools.cached_property
+    def training(self) -> dict[str, str]:
+        """The calls that compute something else in train mode, in words, by the names of their values."""
+        return {}
+
+    def call(self, name: str) -> Call:
+        """Return the call that computes a value."""
+        raise NotImplementedError
+
+    def described(self, name: str) -> str:
+        """Return a value in words."""
+        raise NotImplementedError
+
+    def run(self, inputs: Sequence[Any], show: Callable[[str, np.ndarray], None]) -> None:
+        """Compute the values once and show each value as soon as it is computed.
+
+        Args:
+            inputs: Arrays in the order of the file's inputs.
+            show: Receives each value by its name. Values that it does not keep are dropped.
+
+        Raises:
+            InputError: Golden refuses the inputs.
+        """
+        raise NotImplementedError
+
+    def parameters(self, names: Collection[str]) -> dict[str, np.ndarray]:
+        """Return the parameters, buffers and constants that some calls read, by name."""
+        raise NotImplementedError
+
+    def reads(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the names of the values that a call reads, parameters too."""
+        return ()
+
+    def border(
+        self,
+        name: str,  # noqa: ARG002
+        known: Collection[str],  # noqa: ARG002
+    ) -> tuple[frozenset[str], frozenset[str], list[str]]:
+        """Return the known values and the parameters that a value is computed of, and the values between."""
+        return frozenset(), frozenset(), []
+
+    def sources(self, name: str) -> frozenset[str]:
+        """Return the parameters and buffers that a constant is computed of."""
+        return self.border(name, ())[1] if name in self.names else frozenset()
+
+    def folded(self, name: str, calls: Collection[str]) -> dict[str, np.ndarray]:  # noqa: ARG002
+        """Return weight and bias of a convolution with a batch normalisation folded into it, else nothing."""
+        return {}
+
+    def again(self, name: str, given: Mapping[str, np.ndarray]) -> np.ndarray | None:  # noqa: ARG002
+        """Compute a value again of others, None where its call refuses them or one is not given."""
+        return None
+
+
+class TorchModule(Golden):
+    """A module, which runs on the arguments of its call."""
+
+    def _begin(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Run the module once: its own errors are not the exporter's. Return its arguments."""
+        torch = require()
+        self.title, self._module = source.title, source.module
+        devices = {each.device.type: each.device for each in source.module.parameters()}
+        if "meta" in devices:
+            raise InputError(
+                f"{PREFIX}{self.title}: the module's parameters have no values on the device meta: load them"
+            )
+        self._devices, args = " and ".join(devices), source.args
+        if args is None:
+            device = next(iter(devices.values()), torch.device("cpu"))
+            tensors = (torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
+            args = tuple(tensor.to(device) for tensor in tensors)
+        self._leaves, self._structure = _trees().tree_flatten(args)
+        self._call(source.module, [as_array(each) for each in self._leaves if isinstance(each, torch.Tensor)])
+        return args
+
+    @contextlib.contextmanager
+    def _restored(self) -> Iterator[None]:
+        """Give the module its buffers back: running statistics change in training mode."""
+        before = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
+        try:
+            yield
+        finally:
+            for name, buffer in self._module.named_buffers():
+                if name in before:
+                    buffer.data.copy_(before[name])
+
+    @functools.cached_property
+    def training(self) -> dict[str, str]:
+        """The calls that compute something else in train mode, in words, by the names of their values."""
+        found = {}
+        for name in self.names:
+            call = self.call(name)
+            kind = trained(call.target)
+            if kind and self._module.get_submodule(call.module).training:
+                found[name] = f"{kind} in {call.module or 'the network'}"
+        return found
+
+    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        """Call the module, or a function in its place, on arrays in the place of its tensors."""
+        torch, given = require(), iter(inputs)
+        leaves = [
+            torch.from_numpy(np.array(next(given))).to(leaf) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in self._leaves
+        ]
+        shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, torch.Tensor))
+        try:
+            with torch.no_grad(), self._restored(), contextlib.redirect_stdout(sys.stderr):
+                return function(*_trees().tree_unflatten(leaves, self._structure))
+        except _ReceiverError as error:
+            raise error.__cause__ or error  # noqa: B904 - the error itself
+        except Exception as error:
+            device = f", parameters on {self._devices}" if self._devices not in ("", "cpu") else ""
+            raise InputError(
+                f"{PREFIX}{self.title}: the module fails on inputs {shapes}{device}: {_first_line(error)}"
+            ) from error
+
+
+class TorchGolden(TorchModule):
+    """The graph of a module's export, which runs value by value."""
 
     def __init__(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> None:
         """Export the module.
@@ -205,33 +341,15 @@ class TorchGolden:
         self._nodes = {node.name: node for node in self._graph.graph.nodes if node.op != "output"}
         tensors = (node for node in self._nodes.values() if isinstance(node.meta.get("val"), torch.Tensor))
         self.names = tuple(node.name for node in tensors if node.op != "get_attr")
-        self.varying: set[str] = set()
+        self.varying = varying = set[str]()
         for node in self._nodes.values():
             read = {each.name for each in node.all_input_nodes}
-            if node.op == "placeholder" or (node.op == "call_function" and read & self.varying):
-                self.varying.add(node.name)
+            if node.op == "placeholder" or (node.op == "call_function" and read & varying):
+                varying.add(node.name)
         self.state = frozenset(str(node.target) for node in self._nodes.values() if _is_parameter(node))
         functions = (node for node in self._nodes.values() if node.op == "call_function")
         self.calls = [_call(node) for node in functions if node.target is not operator.getitem]
         self._arrays: dict[str, np.ndarray] = {}
-
-    def _begin(self, source: Source, graph: Graph, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Run the module once: its own errors are not the exporter's. Return its arguments."""
-        torch = require()
-        self.title, self._module = source.title, source.module
-        devices = {each.device.type: each.device for each in source.module.parameters()}
-        if "meta" in devices:
-            raise InputError(
-                f"{PREFIX}{self.title}: the module's parameters have no values on the device meta: load them"
-            )
-        self._devices, args = " and ".join(devices), source.args
-        if args is None:
-            device = next(iter(devices.values()), torch.device("cpu"))
-            tensors = (torch.from_numpy(np.array(inputs[value.name])) for value in graph.inputs)
-            args = tuple(tensor.to(device) for tensor in tensors)
-        self._leaves, self._structure = _trees().tree_flatten(args)
-        self._call(source.module, [as_array(each) for each in self._leaves if isinstance(each, torch.Tensor)])
-        return args
 
     def _dynamic(self, graph: Graph) -> Any:
         """Return the dynamic dimensions of the file's inputs in the structure of the arguments."""
@@ -248,28 +366,6 @@ class TorchGolden:
         if not any(shapes):
             return None
         return _trees().tree_unflatten(shapes, self._structure)
-
-    @contextlib.contextmanager
-    def _restored(self) -> Iterator[None]:
-        """Give the module its buffers back: running statistics change in training mode."""
-        before = {name: buffer.clone() for name, buffer in self._module.named_buffers()}
-        try:
-            yield
-        finally:
-            for name, buffer in self._module.named_buffers():
-                if name in before:
-                    buffer.data.copy_(before[name])
-
-    @functools.cached_property
-    def training(self) -> dict[str, str]:
-        """The calls that compute something else in train mode, in words, by the names of their values."""
-        found = {}
-        for name in self.names:
-            call = self.call(name)
-            kind = trained(call.target)
-            if kind and self._module.get_submodule(call.module).training:
-                found[name] = f"{kind} in {call.module or 'the network'}"
-        return found
 
     def call(self, name: str) -> Call:
         """Return the call that computes a value."""
@@ -298,10 +394,6 @@ class TorchGolden:
                 waiting += self.reads(node.name)
         inner = [each for each in self._nodes if each in between and each in self.names]
         return frozenset(found), frozenset(parameters), inner
-
-    def sources(self, name: str) -> frozenset[str]:
-        """Return the parameters and buffers that a constant is computed of."""
-        return self.border(name, ())[1] if name in self.names else frozenset()
 
     def parameters(self, names: Collection[str]) -> dict[str, np.ndarray]:
         """Return the parameters, buffers and constants that some calls read, by name."""
@@ -357,16 +449,8 @@ class TorchGolden:
             return None
 
     def run(self, inputs: Sequence[Any], show: Callable[[str, np.ndarray], None]) -> None:
-        """Run the module once and show each value as soon as it is computed.
-
-        Args:
-            inputs: Arrays in the order of the file's inputs.
-            show: Receives each value by its name. Values that it does not keep are dropped.
-
-        Raises:
-            InputError: The module refuses the inputs.
-        """
-        torch = require()
+        """Run the module once and show each value as soon as it is computed."""
+        torch, show = require(), guarded(show)
 
         class Interpreter(torch.fx.Interpreter):  # type: ignore[name-defined]
             def run_node(self, n: Any) -> Any:
@@ -381,25 +465,6 @@ class TorchGolden:
 
         self._call(interpret, inputs)
 
-    def _call(self, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-        """Call the module, or a function in its place, on arrays in the place of its tensors."""
-        torch, given = require(), iter(inputs)
-        leaves = [
-            torch.from_numpy(np.array(next(given))).to(leaf) if isinstance(leaf, torch.Tensor) else leaf
-            for leaf in self._leaves
-        ]
-        shapes = ", ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, torch.Tensor))
-        try:
-            with torch.no_grad(), self._restored(), contextlib.redirect_stdout(sys.stderr):
-                return function(*_trees().tree_unflatten(leaves, self._structure))
-        except MsdumpError:
-            raise
-        except Exception as error:
-            device = f", parameters on {self._devices}" if self._devices not in ("", "cpu") else ""
-            raise InputError(
-                f"{PREFIX}{self.title}: the module fails on inputs {shapes}{device}: {_first_line(error)}"
-            ) from error
-
     def _parameter(self, node: Any) -> np.ndarray:
         if node.name not in self._arrays:
             self._arrays[node.name] = as_array(self._attribute(node))
@@ -407,6 +472,22 @@ class TorchGolden:
 
     def _attribute(self, node: Any) -> Any:
         return functools.reduce(getattr, str(node.target).split("."), self._graph)
+
+
+class _ReceiverError(BaseException):
+    """An error of a receiver of values: neither the module around nor PyTorch catches it as its own."""
+
+
+def guarded(show: Callable[[str, np.ndarray], None]) -> Callable[[str, np.ndarray], None]:
+    """Return a receiver of values with errors that are not taken for the module's."""
+
+    def receive(name: str, array: np.ndarray) -> None:
+        try:
+            show(name, array)
+        except Exception as error:
+            raise _ReceiverError from error
+
+    return receive
 
 
 def call_text(text: str) -> tuple[str, str]:

@@ -18,10 +18,20 @@ import numpy as np
 
 from msdump.errors import InputError
 from msdump.graph import Graph, reads
-from msdump.judge.torch.golden import SITE, Call, Source, TorchGolden, as_array, require
+from msdump.judge.torch.golden import (
+    SITE,
+    Call,
+    Golden,
+    Source,
+    TorchGolden,
+    TorchModule,
+    as_array,
+    guarded,
+    require,
+)
 
 
-def golden_of(source: Source, graph: Graph, inputs: Mapping[str, Any]) -> TorchGolden:
+def golden_of(source: Source, graph: Graph, inputs: Mapping[str, Any]) -> Golden:
     """Return the golden side of a file: the functions of its module, or the modules in it.
 
     The latter where the older exporter wrote the file, or the newer one refuses the module.
@@ -37,7 +47,7 @@ def golden_of(source: Source, graph: Graph, inputs: Mapping[str, Any]) -> TorchG
         return HookedModule(source, graph, inputs)
 
 
-class HookedModule(TorchGolden):
+class HookedModule(TorchModule):
     """A module that shows the inputs and outputs of its modules.
 
     A value's name is its place: ``/layers.0#0/conv#1 in``, the input of the second call of a module.
@@ -51,8 +61,7 @@ class HookedModule(TorchGolden):
         self._calls: dict[str, Call] = {}
         self._lines: dict[str, str] = {}
         self.state = frozenset(name for name, _ in source.module.named_parameters())
-        self.texts, self.calls = {}, []
-        self.inputs, self.outputs = tuple(f"input {at}" for at, _ in enumerate(graph.inputs)), ()
+        self.inputs = tuple(f"input {at}" for at, _ in enumerate(graph.inputs))
         shown = []
         self.run([np.array(inputs[value.name]) for value in graph.inputs], lambda name, _: shown.append(name))
         self.outputs = tuple(name for name in shown if name.startswith("output "))
@@ -68,18 +77,6 @@ class HookedModule(TorchGolden):
         call, side = self.call(name), name.rpartition(" ")[2] + "put"
         return f"value is the {side} of module {call.module} ({call.target})" if call.module else name
 
-    def reads(self, name: str) -> tuple[str, ...]:  # noqa: ARG002
-        """Return nothing: the functions between modules are unknown."""
-        return ()
-
-    def border(
-        self,
-        name: str,  # noqa: ARG002
-        known: Collection[str],  # noqa: ARG002
-    ) -> tuple[frozenset[str], frozenset[str], list[str]]:
-        """Return nothing: the functions between modules are unknown."""
-        return frozenset(), frozenset(), []
-
     def parameters(self, names: Collection[str]) -> dict[str, np.ndarray]:
         """Return the parameters of modules, by name."""
         return {
@@ -88,12 +85,9 @@ class HookedModule(TorchGolden):
             for name, tensor in (self.paths[path].named_parameters() if path else ())
         }
 
-    def again(self, name: str, given: Mapping[str, np.ndarray]) -> None:
-        """Return None: modules are not run alone."""
-
     def run(self, inputs: Sequence[Any], show: Callable[[str, np.ndarray], None]) -> None:
         """Run the module once and show the inputs and outputs of its modules as soon as they are computed."""
-        torch = require()
+        torch, receive = require(), guarded(show)
         around, counts = [""], Counter[str]()
 
         def enter(path: str) -> Callable[..., None]:
@@ -122,7 +116,7 @@ class HookedModule(TorchGolden):
         def tell(name: str, path: str, module: Any, tensor: Any) -> None:
             line = self._lines[name.rpartition(" ")[0]]
             self._calls[name] = Call(type(module).__name__, path, source=line, maker=name)
-            show(name, as_array(tensor).copy())  # later modules may change it in place
+            receive(name, as_array(tensor).copy())  # later modules may change it in place
 
         for at, array in enumerate(inputs):
             show(f"input {at}", np.asarray(array))

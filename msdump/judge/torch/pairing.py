@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from msdump.graph import Graph, Node, reads
-from msdump.judge.torch.golden import Call, TorchGolden, call_text
+from msdump.judge.torch.golden import Call, Golden, call_text
 
 _DEQUANTISED: Final = "_DequantizeLinear_Output"
 """Ends the names that onnxruntime's quantiser gives to dequantised values."""
@@ -57,7 +57,7 @@ def cones_of(graph: Graph, partners: Collection[str]) -> dict[str, Cone]:
     return found
 
 
-def pair_values(graph: Graph, golden: TorchGolden) -> dict[str, str]:
+def pair_values(graph: Graph, golden: Golden) -> dict[str, str]:
     """Return golden's names of the values of a file, by the file's names.
 
     A value of the file is golden's value of its name, if both are computed of the same values. If the file
@@ -112,7 +112,7 @@ def pair_values(graph: Graph, golden: TorchGolden) -> dict[str, str]:
     return partners
 
 
-def _likeness(mine: _Border, golden: TorchGolden, name: str, known: tuple[Collection[str], ...]) -> float:
+def _likeness(mine: _Border, golden: Golden, name: str, known: tuple[Collection[str], ...]) -> float:
     """Return the share of values that both are computed of, 1 if it is certain.
 
     It is, if no value between has a name that a later value of the file has.

@@ -231,6 +231,46 @@ def test_a_fault_of_the_export_is_named_first(compare, changes, weights, expecte
     assert expected == accused(document)[0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "weights", "expected"),
+    [
+        ({}, {}, []),
+        ({"relu": ("Sigmoid", *NODES["relu"][1:])}, {}, ["Default/Sigmoid-op0"]),
+        ({"add": ("", *NODES["add"][1:])}, {}, ["Tensor.__add__.0.forward"]),
+        ({}, {"q.bias": W["q.bias"] + 1}, ["Default/q-Linear/BiasAdd-op0"]),
+        ({}, {"val_q": np.ascontiguousarray(W["q.weight"].T * 2)}, ["Default/q-Linear/MatMul-op0"]),
+    ],
+    ids=["sound", "activation", "dropped", "bias", "weight"],
+)
+def test_operators_run_again_on_the_tensors_of_a_tree(compare, tmp_path, changes, weights, expected):
+    """With a model the operator at fault is accused alone, by its own error on the tree's tensors."""
+    network = model(changes, **weights)
+    code, document = compare(network, golden(), "--model", str(tmp_path / "model.onnx"))
+    assert (bool(expected), expected) == (bool(code), accused(document))
+    again = [each for each in document["operators"] if "own error" in (each.get("note") or "")]
+    at = [each["operator"] for each in again if "in the tree's values" in each["note"]]
+    assert [name for name in expected if name.startswith("Default")] == at
+
+
+@pytest.mark.parametrize(
+    ("ways", "rows", "code", "sentence"),
+    [
+        ({"saves": False}, 2, 0, "warning: --model is not used: a side has statistics alone"),
+        ({}, 3, 2, "proc7: no tensor is a value of the model"),
+    ],
+    ids=["statistics", "shape"],
+)
+def test_a_tree_that_a_model_cannot_use_has_its_sentence(tmp_path, quiet, ways, rows, code, sentence):
+    """A tree of statistics alone is compared without the model; tensors of another shape are refused."""
+    calls = golden() if rows == len(X) else {"Module.q.Linear.forward.0": ([np.ones((3, 9))], [], {})}
+    write_tree(tmp_path / "tree" / "step0" / "proc7", calls, **ways)
+    mine = dump_model(model(), tmp_path, tmp_path / "mine")
+    command = ["compare", mine, tmp_path / "tree", "--model", tmp_path / "model.onnx", "--output", tmp_path]
+    result = CliRunner().invoke(main, [*map(str, command)])
+    assert code == result.exit_code, result.output
+    assert sentence in result.output
+
+
 def test_what_is_not_paired_is_listed_with_its_reason(compare):
     """Modules without operators, unknown calls and names of no form are listed, and accuse nobody."""
     calls = golden()

@@ -16,7 +16,8 @@ from onnx import helper, numpy_helper
 import msdump
 from msdump.cli import main
 from msdump.errors import InputError, NotAvailableError
-from msdump.judge.torch import load_source
+from msdump.graph import loader
+from msdump.judge.torch import Source, golden_of, load_source
 from msdump.judge.verdict import Verdict
 
 ROOT = Path(__file__).parents[3]
@@ -456,6 +457,17 @@ def test_failing_module_is_an_error_with_its_shapes(users):
     """The module's own exception is shown with the shapes of its inputs."""
     with pytest.raises(InputError, match=r"fails on inputs \(2, 2, 4, 4\): AttributeError: no heads"):
         msdump.torch.check_export(*users.make("raises"), Path(users.__file__).parent / "net.onnx")
+
+
+def test_error_of_a_receiver_is_not_the_modules(users):
+    """An error in the code that takes golden's values is raised as it is, not as a failure of the module."""
+    module, args = users.plain()
+    graph = loader.load(Path(users.__file__).parent / "net.onnx")
+    inputs = Source("plain", module, (args,)).named_inputs(graph)
+    with pytest.raises(KeyError, match="fault of the receiver"):
+        golden_of(Source("plain", module, (args,)), graph, inputs).run(
+            [*inputs.values()], lambda *_: {}["fault of the receiver"]
+        )
 
 
 def test_module_that_prints_and_changes_its_inputs_is_sound(users, capsys):
