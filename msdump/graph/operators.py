@@ -819,9 +819,16 @@ def written_inputs(primitive: str) -> frozenset[int]:
 
 _RANDOM_PRIMITIVES: Final = frozenset(
     {
-        *("Bernoulli", "Multinomial", "StandardNormal", "UniformReal", "UniformInt", "StandardLaplace"),
-        *("Gamma", "Poisson", "LogNormalReverse", "RandomChoiceWithMask", "Randperm", "RandomShuffle"),
-        *("Dropout2D", "Dropout3D", "DropoutDoMask", "DropoutGenMask", "DropOutDoMask", "DropOutGenMask"),
+        *("Bernoulli", "BernoulliExt", "Multinomial", "MultinomialExt", "MultinomialWithReplacement"),
+        *("StandardNormal", "UniformReal", "UniformInt", "UniformExt", "StandardLaplace", "LogNormalReverse"),
+        *("NormalFloatFloat", "NormalFloatTensor", "NormalTensorFloat", "NormalTensorTensor"),
+        *("TruncatedNormal", "ParameterizedTruncatedNormal", "UniformCandidateSampler"),
+        *("LogUniformCandidateSampler", "Gamma", "RandomGamma", "Poisson", "RandomPoisson"),
+        *("RandExt", "RandLikeExt", "RandInt", "RandIntLike", "Randn", "RandnLike", "RandomCategorical"),
+        *("RandomChoiceWithMask", "Randperm", "RandpermExt", "RandpermV2", "RandomShuffle"),
+        *("InplaceNormal", "InplaceRandom", "InplaceUniform", "InplaceBernoulliScalar"),
+        *("InplaceBernoulliTensor", "Dropout2D", "Dropout3D", "DropoutExt", "DropoutGenMask"),
+        *("DropoutGenMaskExt", "DropOutGenMask", "DropoutDoMask", "DropOutDoMask"),
     }
 )
 """MindSpore's and GE's operators that draw random numbers; ONNX has not all of them."""

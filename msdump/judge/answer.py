@@ -43,8 +43,7 @@ _MEANINGS: Final = {
     Verdict.INHERITED: "no operator is at fault: the inputs of the first operator already differ",
     Verdict.HEALED: "inner tensors differ, but the tensors computed from them agree",
     Verdict.UNREADABLE: "all readable tensors agree",
-    Verdict.UNCHECKED: "an output was not compared: its file is missing, only one side has it, or it is"
-    " random",
+    Verdict.UNCHECKED: "an output was not compared: its file is missing, or only one side has it",
 }
 """Meanings of verdicts without an operator at fault."""
 
@@ -156,9 +155,15 @@ def _badness(output: TensorEvidence | None) -> tuple[int, float]:
 
 
 def _apart(output: TensorEvidence) -> str:
+    if _is_random(output):
+        return f"{_output(output)} is random"
     if output.misplaced:
         return f"{_output(output)} differs in NaN or infinities at {output.misplaced:,} elements"
     return f"{_output(output)} differs by {output.distance:.2g}"
+
+
+def _is_random(output: TensorEvidence) -> bool:
+    return output.verdict is TensorVerdict.UNCHECKED and output.note.startswith(BY_CHANCE)
 
 
 def _output(output: TensorEvidence) -> str:
@@ -176,7 +181,7 @@ def first_of(texts: Sequence[str]) -> str:
 
 
 def _limit(output: TensorEvidence) -> str:
-    if output.limit is None:
+    if output.limit is None or _is_random(output):
         return ""
     if math.isinf(output.limit):
         return "no limit: it is computed of nothing but rounding"
@@ -196,7 +201,14 @@ def meaning(report: Report) -> str:
         return f"the network's input {names} differs" if is_one else f"the network's inputs {names} differ"
     if report.uneven and report.verdict is Verdict.UNCHECKED:
         return "a branch or loop ran more often on one side"
+    if report.verdict is Verdict.UNCHECKED and (drawing := _drawing(report)):
+        return f"{drawing} draws other random numbers on each side: results of these are not compared"
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
+
+
+def _drawing(report: Report) -> str:
+    """Return the name of the first operator with random results, "" for none."""
+    return next((each.place.shown_name for each in report.findings if each.note == BY_CHANCE), "")
 
 
 def next_step(report: Report, compared: Compared) -> str:  # noqa: PLR0911 - one for each kind
@@ -213,8 +225,8 @@ def next_step(report: Report, compared: Compared) -> str:  # noqa: PLR0911 - one
         return _own_step(report, compared)
     if verdict is Verdict.NONFINITE or (verdict in _SPREAD and compared.has_rerun):
         return keep_step(compared, largest_distance(report.outputs))
-    if verdict is Verdict.UNCHECKED and (by_chance := [e for e in report.findings if e.note == BY_CHANCE]):
-        return _SEED.format(name=by_chance[0].place.shown_name)
+    if verdict is Verdict.UNCHECKED and (drawing := _drawing(report)):
+        return _SEED.format(name=drawing)
     if verdict is Verdict.WEIGHT and compared.are_models:
         return "give both models the same weights"
     return _RERUN if verdict in _SPREAD else _STEPS.get(verdict, "")

@@ -23,8 +23,8 @@ def dumped(folder, model, *feeds):
     msdump.load(model, config=str(folder.with_suffix(".json")), context={"device_target": "CPU"})(*feeds)
 
 
-def judged(folder, mine, golden, road, **feeds):
-    """Return exit code, names of the accused nodes, and the document of two models on a road."""
+def judged(folder, mine, golden, road, *options, **feeds):
+    """Return exit code, names of the accused nodes, and the document of two models on a road with options."""
     for name, model in (("mine", mine), ("golden", golden)):
         onnx.save(model, folder / f"{name}.onnx")
         if road != "diff":
@@ -36,7 +36,7 @@ def judged(folder, mine, golden, road, **feeds):
         "model": [*files, "--model", folder / "golden.onnx"],
         "diff": ["diff", folder / "mine.onnx", folder / "golden.onnx", "--inputs", folder / "in.npz"],
     }[road]
-    done = CliRunner().invoke(main, [*map(str, arguments), "--json"])
+    done = CliRunner().invoke(main, [*map(str, arguments), *options, "--json"])
     told = json.loads(done.stdout)
     assert "operators" in told, told
     accused = [each for each in told["operators"] if each["operator"] in told["accused"]]

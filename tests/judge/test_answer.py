@@ -61,6 +61,7 @@ def finding(name, verdict=Verdict.NONFINITE, op_type="Pow", iteration=0):
             [output(0.5, DIFFERS, None, misplaced=3)],
             "output logits differs in NaN or infinities at 3 elements",
         ),
+        ([replace(output(1.4, TensorVerdict.UNCHECKED), note="random")], "output logits is random"),
     ],
 )
 def test_what_the_outputs_do(outputs, told):
@@ -168,11 +169,14 @@ def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
 
 
 def test_random_numbers_need_a_seed():
-    """The next step after random numbers is a seed for the first operator that draws them."""
+    """The first operator that draws random numbers is named, and the next step is a seed for it."""
     report = Report()
     for name in ("a", "b"):
         report.add(replace(finding(name, Verdict.UNCHECKED), note="random"))
 
+    assert "a draws other random numbers on each side: results of these are not compared" == (
+        answer.meaning(report)
+    )
     assert "give a a `seed` attribute, as msdump run --seed does: two runs then draw equal numbers" == (
         answer.next_step(report, answer.Compared())
     )

@@ -77,10 +77,9 @@ class Places:
         self.results = {value.name: sources.get(value.name, ABSENT) for value in self.graph.results}
         self._known, masking = {}, frozenset[str]()
         for graph in self.graph.walk():
-            sources, operators = _sources(graph), {}
-            if graph.index in self.control:  # a body's inputs are the inputs of the operator around it
-                around = self.control[graph.index][1].operator.full_name
-                sources |= {value.name: ValueSource(SourceKind.ABSENT, around) for value in graph.inputs}
+            caller = self.control.get(graph.index)
+            sources = _sources(graph, "" if caller is None else caller[1].operator.full_name)
+            operators = {}
             for node in graph.nodes:
                 reads = tuple(sources.get(name, ABSENT) for name in node.inputs)
                 place = self.of(node)
@@ -135,9 +134,13 @@ class Places:
         return place, reads
 
 
-def _sources(graph: Graph) -> dict[str, ValueSource]:
-    """Return the source of each value of a graph; outputs of inserted casts have that of the cast value."""
-    sources = {value.name: ValueSource(SourceKind.INPUT, value.name) for value in graph.inputs}
+def _sources(graph: Graph, around: str = "") -> dict[str, ValueSource]:
+    """Return the source of each value of a graph; outputs of inserted casts have that of the cast value.
+
+    A body's inputs are the inputs of the operator ``around`` it.
+    """
+    kind = SourceKind.ABSENT if around else SourceKind.INPUT
+    sources = {value.name: ValueSource(kind, around or value.name) for value in graph.inputs}
     sources |= {name: ValueSource(SourceKind.WEIGHT, name) for name in graph.weights}
     for node in graph.nodes:
         for slot, name in enumerate(node.outputs):

@@ -6,6 +6,7 @@ Rows and table have no state: ``propagate`` finds limits and verdicts of tensors
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -121,10 +122,8 @@ def _dtype(operator: Operator) -> str | None:
 
 def _rearranged(operator: Operator) -> str | None:
     """It reads other weights or values than golden's, and the values behind it agree."""
-    row = operator.row
-    is_other = operator.wrong_weight or row.wrong_weights or row.wiring or row.replaces
     # an own error was measured on golden's values: the readers do not show it, they may have read these, too
-    is_healed = operator.is_held and is_other and operator.own is None
+    is_healed = operator.is_held and operator.is_other and operator.own is None
     return "the values behind it agree" if is_healed else None
 
 
@@ -161,7 +160,7 @@ def _foreign(operator: Operator) -> str | None:
     all tensors before have the same bits, one differing bit is enough.
     """
     row, before = operator.row, operator.before
-    if before.differs or before.is_continued or not before.is_whole:
+    if before.differs or before.is_continued or not before.is_whole or operator.is_carrier:
         return None
     for each in operator.inputs:
         is_elsewhere = row.source(each.slot).kind in {SourceKind.INPUT, SourceKind.OPERATOR}
@@ -597,7 +596,7 @@ def judge(
         is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
     """
     operators = [*propagate(rows, limits, is_continued=is_continued, is_one_arithmetic=is_one_arithmetic)]
-    lasting, held = _lasting(operators)
+    lasting, held = _lasting(operators, facts)
     found, absent = with_facts(operators, lasting, facts, place_of, nodes, outputs_differ=outputs_differ)
     scales = {
         place: each.row.scale
@@ -669,10 +668,11 @@ def with_facts(
     return found, absent
 
 
-def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
+def _lasting(operators: Sequence[Operator], facts: Iterable[Fact]) -> tuple[set[int], set[int]]:
     """Return the places of operators with differences that last, and of ones that lead to equal real numbers.
 
-    Where the values around a region agree, it computes the same in another way.
+    Where the values around a region agree, it computes the same in another way, unless it has one difference
+    alone: another one would have to undo it.
     """
     readers: dict[str, list[int]] = {}
     for place, each in enumerate(operators):
@@ -680,6 +680,7 @@ def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
             if source.kind is SourceKind.OPERATOR:
                 readers.setdefault(source.name, []).append(place)
     lasting, held = set[int](), set[int]()
+    regions: dict[int, int] = {}  # of an operator before values that agree: the place of its last reader
     for place, each in reversed([*enumerate(operators)]):
         if each.outputs and all(map(_is_number_that_agrees, each.outputs)):
             continue
@@ -690,7 +691,23 @@ def _lasting(operators: Sequence[Operator]) -> tuple[set[int], set[int]]:
             lasting.add(place)
         elif behind and each.row.place.op_type not in CONTROL_FLOW:  # its body has the outputs
             held.add(place)
-    return lasting, held
+            regions[place] = max(regions.get(reader, reader) for reader in behind)
+    names = {place: each.row.place.full_name for place, each in enumerate(operators)}
+    changes = {
+        (regions[place], names[place])
+        for place in held
+        if operators[place].is_other or not operators[place].outputs
+    }
+    places = {name: place for place, name in names.items()}
+    changes |= {
+        (regions.get(places[name], places[name]), fact.operator)
+        for fact in facts
+        for name in (fact.operator, *fact.readers)
+        if name in places
+    }
+    counts = Counter(region for region, _ in changes)
+    single = {place for place in held if counts[regions[place]] == 1}
+    return lasting | single, held - single
 
 
 def _is_number_that_agrees(output: TensorEvidence) -> bool:

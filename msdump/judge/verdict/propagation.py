@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from msdump.device import INSERTED_PREFIX
 from msdump.judge import Fact, FactKind, TensorError
 from msdump.judge.verdict.evidence import (
     AGREEING,
@@ -203,6 +204,13 @@ class Operator:
         are_same = all(each.error is not None and each.error.is_same for each in self.outputs)
         return None if are_same or is_rounding or self.before.differs else found
 
+    @cached_property
+    def is_carrier(self) -> bool:
+        """Whether a device inserted it, and its input differs: a reader that no graph names gets that."""
+        return (
+            self.row.place.name.startswith(INSERTED_PREFIX) and not self.row.reads and bool(self.bad_inputs)
+        )
+
     @property
     def is_contradicted(self) -> bool:
         """Whether outputs that agree contradict the result of running again on its inputs and its kernel.
@@ -232,6 +240,12 @@ class Operator:
                 if each.is_bad or not (is_same or self.row.is_state):
                     return each
         return None
+
+    @property
+    def is_other(self) -> bool:
+        """Whether it reads other weights or values than golden's, or replaces golden's operator."""
+        row = self.row
+        return bool(self.wrong_weight or row.wrong_weights or row.wiring or row.replaces)
 
     def is_harmless(self, weight: TensorEvidence) -> bool:
         """Return whether a weight is golden's in effect: outputs agree, and it is an argument, or rounding.
@@ -421,7 +435,7 @@ class Operator:
             is_first=False,
             differs=self.before.differs
             or is_suspect
-            or any(each.is_bad for each in outputs)
+            or (any(each.is_bad for each in outputs) and not self.is_carrier)
             or bool(self.bad_inputs and not self.outputs),  # a loop: its body comes next
             is_suspect=is_suspect,
             is_exact=self.before.is_exact and all(each.verdict is TensorVerdict.EQUAL for each in outputs),

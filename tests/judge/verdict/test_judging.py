@@ -417,6 +417,13 @@ CASES = {
     "the first pass": case("own", *stated(None, 0)),
     "an input that was not dumped, of a wrong operator": chain(FAR, {"reads": (of("A"),)}, "inherited", ()),
     "an input that was not dumped, of a right operator": chain(0, {"reads": (of("A"),)}, "own", ()),
+    "a value that a transfer carries": case(
+        "weight",
+        A,
+        operator("trans_Cast_0", [FAR], [FAR], "Cast", order=2),
+        operator("X", [FAR, 0], [FAR], order=3),
+        words="^input 0 differs .* although all earlier operators agree$",
+    ),
     "no inputs behind a difference": chain(FAR, {}, "inherited", ()),
     "no inputs of the first that differs": chain(0, {}, "own", ()),
     "an input by its own number": case(
@@ -673,6 +680,18 @@ def test_outputs_and_inputs_that_are_not_compared():
     assert [("unchecked", False), ("healed", False)] == [
         (each.verdict, each.agrees) for each in (lacking, fed)
     ]
+
+
+@pytest.mark.parametrize(("second", "verdicts"), [(0, ["weight", "inherited"]), (FAR, ["healed"] * 2)])
+def test_one_difference_alone_is_not_undone(second, verdicts):
+    """A region before values that agree computes them in another way if it has two differences or more."""
+    region = (
+        operator("A", [0, weight(FAR)], [FAR], reads=(FED, WEIGHT)),
+        operator("B", [FAR, weight(second)], [FAR], order=2, reads=(of("A"), WEIGHT)),
+        operator("C", [FAR], [0], order=3, reads=(of("B"),), returned=frozenset({0})),
+    )
+
+    assert [*verdicts, "healed"] == [each.verdict for each in judged(*region)]
 
 
 def test_order_of_a_report():

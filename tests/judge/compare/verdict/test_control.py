@@ -56,3 +56,21 @@ def test_the_fault_in_a_loop_is_named(old, new, node, road, tmp_path):
     code, accused, _ = judged(tmp_path, parsed(text, **{**WEIGHTS, **scaled}), golden, road, x=X)
 
     assert (int(bool(node)), [node] * bool(node)) == (code, [*dict.fromkeys(accused)])
+
+
+STARTED = """g (float[2,4] x) => (float[2,4] y) <int64 n = {2}, bool yes = {1}> {
+    [start] first = Exp(x)
+    [loop] y = Loop(n, yes, first) < body = again
+        (int64 number, bool before, float[2,4] value) => (bool more, float[2,4] next) {
+            [product] p = MatMul(value, w) [act] next = Tanh(p) [cond] more = Identity(before)
+        } > }"""
+
+
+def test_an_operator_that_is_lost_before_a_compiled_loop_is_named(tmp_path):
+    """Kernels of a body that read its state behind casts show that its start lacks golden's operator."""
+    lost = STARTED.replace("[start] first = Exp(x)", "").replace("first)", "x)")
+    mine, golden = (parsed(text, w=WEIGHTS["w"]) for text in (lost, STARTED))
+
+    code, accused, told = judged(tmp_path, mine, golden, "diff", "--mine", "Ascend:O2", x=X)
+
+    assert (1, "missing", ["start"]) == (code, told["verdict"], accused)
