@@ -20,7 +20,16 @@ from msdump.errors import InputError, plural
 from msdump.execute import WeightCopies, bind_inputs
 from msdump.frontends import mindspore
 from msdump.graph import Graph
-from msdump.judge import Bisection, ExchangedPart, answer, inputs, note_of_sizes, of_side, write_exchange
+from msdump.judge import (
+    Bisection,
+    ExchangedPart,
+    answer,
+    inputs,
+    note_of_sizes,
+    of_side,
+    recipes_of,
+    write_exchange,
+)
 from msdump.judge.diff import (
     LockstepComparison,
     OutputDifference,
@@ -352,7 +361,7 @@ def _feeds(
 ) -> list[dict[str, Any]]:
     """Return the inputs of all runs: given, of each file, or made up, once a step; training has one batch."""
     read = [given] if given else [inputs.from_file(graph, path) for path in files]
-    made_up = () if read else inputs.recipes_of(graph, sizes)
+    made_up = () if read else recipes_of(graph, sizes)
     return [
         bind_inputs(graph, (), arrays)
         for step in range(steps)

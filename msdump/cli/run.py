@@ -26,7 +26,7 @@ from msdump.errors import ExecutionError, plural
 from msdump.execute import Replaceable, TrainingState, bind_inputs, losses
 from msdump.frontends import mindspore
 from msdump.graph import Graph
-from msdump.judge import Recipe, inputs, note_of_sizes
+from msdump.judge import Recipe, inputs, note_of_sizes, recipes_of
 from msdump.plan import DeviceTarget, Tree
 from msdump.selector import DumpMode, IterationSet
 from msdump.session import Network
@@ -65,7 +65,7 @@ class RunRequest:
         if self.inputs is not None:
             arrays = inputs.from_file(graph, _of_rank(self.inputs))
             return lambda _step: arrays, ()
-        recipes, seed = inputs.recipes_of(graph, self.dimensions), self.seed or 0
+        recipes, seed = recipes_of(graph, self.dimensions), self.seed or 0
         if self.train:
             made_up = inputs.drawn(recipes, seed, 0)
             return lambda _step: made_up, recipes

@@ -22,8 +22,6 @@ from .facts import Fact as Fact
 from .facts import FactKind as FactKind
 from .facts import WeightDifference as WeightDifference
 from .facts import list_facts as list_facts
-from .inputs import MOST_DIMENSIONS as MOST_DIMENSIONS
-from .inputs import is_array as is_array
 from .inputs import load_arrays as load_arrays
 from .inputs import write_arrays as write_arrays
 from .operands import host_arrays as host_arrays
@@ -32,6 +30,9 @@ from .operands import in_one_type as in_one_type
 from .operands import is_regrouped as is_regrouped
 from .operands import is_square as is_square
 from .operands import is_transposed as is_transposed
+from .recipes import MOST_DIMENSIONS as MOST_DIMENSIONS
 from .recipes import Recipe as Recipe
+from .recipes import is_array as is_array
 from .recipes import note_of_sizes as note_of_sizes
+from .recipes import recipes_of as recipes_of
 from .recipes import sizes_of as sizes_of

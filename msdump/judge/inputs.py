@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import io
-import math
-import os
 import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -21,8 +18,8 @@ from msdump import reading
 from msdump.dtypes import STRING, DType
 from msdump.errors import InputError
 from msdump.execute import bind_inputs
-from msdump.graph import Graph, Value, ValueType
-from msdump.judge.recipes import Recipe, recipes
+from msdump.graph import Graph, ValueType
+from msdump.judge.recipes import FROM_PYTHON, Recipe, recipes_of
 from msdump.store.write import write_file
 
 # RuntimeError: flags of the archive that ask for a password or a patch; the others: damaged contents.
@@ -162,15 +159,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 _SMALL_RANGE: Final = 2  # 0 or 1: valid as token ids, masks, flags and indices
-MOST_DIMENSIONS: Final = 64
-_RANDOM_BYTES: Final = 8  # per element while drawing: numpy draws float64 or int64
 _WORDS: Final = ("iron", "moss", "amber", "slate")
-
-_FROM_PYTHON: Final = {
-    "sequence": "msdump.load(model)(input_name=[array, ...])",
-    "map": "msdump.load(model)(input_name={key: value, ...})",
-}
-"""Calls in Python with inputs that no .npz file holds, by kind."""
 
 
 def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
@@ -183,10 +172,10 @@ def from_file(graph: Graph, path: str) -> dict[str, np.ndarray]:
     """
     for value in graph.inputs:
         kind = value.type.kind
-        if kind in _FROM_PYTHON:
+        if kind in FROM_PYTHON:
             raise InputError(
                 f"{graph.source}: input {value.name!r} is a {kind}, which an .npz file cannot hold;"
-                f" run the network from Python: {_FROM_PYTHON[kind]}"
+                f" run the network from Python: {FROM_PYTHON[kind]}"
             )
     order = [value.name for value in graph.inputs]
     remedy = "--inputs takes a file of numpy.savez(path, input_name=array, ...)"
@@ -221,11 +210,6 @@ def made_up(graph: Graph, sizes: Mapping[str, int], seed: int, step: int) -> dic
             dimensions.
     """
     return drawn(recipes_of(graph, sizes), seed, step)
-
-
-def recipes_of(graph: Graph, sizes: Mapping[str, int]) -> tuple[Recipe, ...]:
-    """Return the recipes of a network's inputs; arguments and errors are as for ``made_up``."""
-    return recipes(graph, sizes, lambda value: _check_type(graph, value), partial(_check_shape, graph))
 
 
 def drawn(made: Iterable[Recipe], seed: int, step: int) -> dict[str, Any]:
@@ -266,43 +250,6 @@ def like(arrays: Mapping[str, Any], seed: int | tuple[int, ...]) -> dict[str, An
         drawn[name] = array.copy()
         drawn[name][is_drawn] = elements
     return drawn
-
-
-def _check_type(graph: Graph, value: Value) -> None:
-    declared = value.type
-    if declared.kind != "tensor" or declared.dtype is None or declared.shape is None:
-        fault = (
-            f"is a {declared.kind}" if declared.kind not in {"", "tensor"} else "declares no type and shape"
-        )
-        remedy = "give it with --inputs, or run the network from Python"
-        if declared.kind in _FROM_PYTHON:
-            remedy = f"run the network from Python: {_FROM_PYTHON[declared.kind]}"
-        raise InputError(f"{graph.source}: input {value.name!r} {fault} and cannot be made up; {remedy}")
-
-
-def _check_shape(graph: Graph, value: Value, shape: tuple[int, ...]) -> None:
-    fault = f"{graph.source}: input {value.name!r} of shape {shape!s:.80} cannot be made up"
-    if len(shape) > MOST_DIMENSIONS:
-        raise InputError(f"{fault}: {len(shape)} dimensions, numpy has at most {MOST_DIMENSIONS}")
-    if min(shape, default=0) < 0:
-        raise InputError(f"{fault}: sizes begin at 0")
-    needed = math.prod(shape) * _RANDOM_BYTES
-    # Refused here, because Linux grants the memory and kills the process once it is used.
-    if not is_array(shape, _RANDOM_BYTES):
-        raise InputError(
-            f"{fault}: that takes {needed:,} bytes, the machine has {_memory():,}; give --inputs"
-        )
-
-
-def is_array(shape: Sequence[int], item_bytes: int) -> bool:
-    """Return whether this machine can hold an array of a shape, its elements of so many bytes."""
-    # numpy refuses too large shapes even if a size of 0 makes the array empty
-    count = math.prod(size for size in shape if size)
-    return len(shape) <= MOST_DIMENSIONS and count * item_bytes <= _memory()
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _elements(dtype: DType, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:

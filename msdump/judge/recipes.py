@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import logging
+import math
 import operator
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -107,42 +109,64 @@ class Recipe:
         return self.type.name
 
 
-def recipes(
-    graph: Graph,
-    given: Sizes,
-    check_type: Callable[[Value], None],
-    check_shape: Callable[[Value, Shape], None],
-) -> tuple[Recipe, ...]:
-    """Return the recipes of the inputs of a network in their order; optional inputs have none."""
+MOST_DIMENSIONS: Final = 64
+_RANDOM_BYTES: Final = 8  # per element while drawing: numpy draws float64 or int64
+
+FROM_PYTHON: Final = {
+    "sequence": "msdump.load(model)(input_name=[array, ...])",
+    "map": "msdump.load(model)(input_name={key: value, ...})",
+}
+"""Calls in Python with inputs that no .npz file holds, by kind."""
+
+
+def recipes_of(graph: Graph, given: Sizes) -> tuple[Recipe, ...]:
+    """Return the recipes of the inputs of a network in their order; optional inputs have none.
+
+    Raises:
+        InputError: An input declares no type or shape, or is a sequence or a map; no input has one of the
+            dimensions.
+    """
     sizes = sizes_of(graph, given)
-    roles = _Roles(graph, sizes)
-    made = []
+    roles, made = _Roles(graph, sizes), []
     for value in graph.inputs:
-        if value.type.kind != "optional":
-            check_type(value)
-            shape = sized(value, sizes)
-            check_shape(value, shape)
-            made.append(roles.recipe(value, shape))
+        declared, kind = value.type, value.type.kind
+        if kind == "optional":
+            continue
+        fault = f"{graph.source}: input {value.name!r}"
+        if kind != "tensor" or declared.dtype is None or declared.shape is None:
+            what = f"is a {kind}" if kind not in {"", "tensor"} else "declares no type and shape"
+            remedy = "give it with --inputs, or run the network from Python"
+            if kind in FROM_PYTHON:
+                remedy = f"run the network from Python: {FROM_PYTHON[kind]}"
+            raise InputError(f"{fault} {what} and cannot be made up; {remedy}")
+        shape = tuple(
+            size if isinstance(size, int) else sizes[dimension_name(value.name, axis, size)]
+            for axis, size in enumerate(declared.shape)
+        )
+        fault += f" of shape {shape!s:.80} cannot be made up"
+        if len(shape) > MOST_DIMENSIONS:
+            raise InputError(f"{fault}: {len(shape)} dimensions, numpy has at most {MOST_DIMENSIONS}")
+        if min(shape, default=0) < 0:
+            raise InputError(f"{fault}: sizes begin at 0")
+        # Refused here, because Linux grants the memory and kills the process once it is used.
+        if not is_array(shape, _RANDOM_BYTES):
+            needed = math.prod(shape) * _RANDOM_BYTES
+            raise InputError(
+                f"{fault}: that takes {needed:,} bytes, the machine has {_memory():,}; give --inputs"
+            )
+        made.append(roles.recipe(value, shape))
     return tuple(made)
 
 
-def check_sizes(graph: Graph, sizes: Sizes) -> None:
-    """Refuse (InputError) sizes of dynamic dimensions that no input has; the message names all dimensions."""
-    names = [name for name, _, _ in _dimensions(graph)]
-    for name in sizes:
-        if name in names:
-            continue
-        available = f"they are {', '.join(dict.fromkeys(names))}" if names else "there are none"
-        hint = name_hint(name, names)
-        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {name!r}; {available}{hint}")
+def is_array(shape: Sequence[int], item_bytes: int) -> bool:
+    """Return whether this machine can hold an array of a shape, its elements of so many bytes."""
+    # numpy refuses too large shapes even if a size of 0 makes the array empty
+    count = math.prod(size for size in shape if size)
+    return len(shape) <= MOST_DIMENSIONS and count * item_bytes <= _memory()
 
 
-def sized(value: Value, sizes: Sizes) -> Shape:
-    """Return the shape of an input, its dynamic dimensions by their sizes."""
-    return tuple(
-        size if isinstance(size, int) else sizes[dimension_name(value.name, axis, size)]
-        for axis, size in enumerate(value.type.shape or ())
-    )
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
@@ -157,8 +181,11 @@ def sizes_of(graph: Graph, given: Sizes) -> dict[str, int]:
     Raises:
         InputError: No input has one of the given dimensions.
     """
-    check_sizes(graph, given)
     named = dict.fromkeys(name for name, _, _ in _dimensions(graph))
+    if wrong := next((name for name in given if name not in named), None):
+        available = f"they are {', '.join(named)}" if named else "there are none"
+        hint = name_hint(wrong, named)
+        raise InputError(f"{graph.source}: the inputs have no dynamic dimension {wrong!r}; {available}{hint}")
     trees = {name: _expression(name, named) for name in named if name not in given}
     expressions = {name: tree for name, tree in trees.items() if tree is not None}
     channels = _channels(graph) if named else {}

@@ -8,7 +8,7 @@ import onnx.parser
 import pytest
 
 from msdump.graph import loader
-from msdump.judge import inputs
+from msdump.judge import inputs, recipes_of
 
 TABLE = "float[30,4] table = {" + ", ".join(["0.5"] * 120) + "}"
 HEADS = "num_heads=2, kv_num_heads=1"
@@ -25,7 +25,7 @@ def graph_of(takes, nodes, weights="", opset=20):
 
 def recipes(takes, nodes, weights="", sizes=None):
     """Return shape and elements in words of each input."""
-    made = inputs.recipes_of(graph_of(takes, nodes, weights), sizes or {})
+    made = recipes_of(graph_of(takes, nodes, weights), sizes or {})
     return {each.name: (each.shape, each.how) for each in made}
 
 
@@ -168,7 +168,7 @@ def test_dynamic_dimensions_have_sizes(takes, nodes, weights, shapes):
 def test_dimensions_are_arithmetic(name, sizes, size):
     """The name of a dimension may be arithmetic of other dimensions."""
     graph = decoder(("x", 1, ["N", "past_S"]), ("z", 1, ["N", name]))
-    made = {each.name: each.shape for each in inputs.recipes_of(graph, sizes)}
+    made = {each.name: each.shape for each in recipes_of(graph, sizes)}
     assert (1, size) == made["z"]
 
 
@@ -195,7 +195,7 @@ DECODERS = {
 @pytest.mark.parametrize(("takes", "shapes"), DECODERS.values(), ids=DECODERS)
 def test_decoders_have_consistent_lengths(takes, shapes):
     """The lengths of tokens, past and mask of a decoder fit each other."""
-    assert shapes == [each.shape for each in inputs.recipes_of(decoder(*takes), {})]
+    assert shapes == [each.shape for each in recipes_of(decoder(*takes), {})]
 
 
 def test_a_dimension_without_a_name_takes_a_size():
@@ -204,7 +204,7 @@ def test_a_dimension_without_a_name_takes_a_size():
         '<ir_version: 9, opset_import: ["": 18]> g (float[?,3] x) => (y) { y = Neg(x) }'
     )
 
-    made = inputs.recipes_of(loader.load(model), {"x[0]": 7})
+    made = recipes_of(loader.load(model), {"x[0]": 7})
     assert [(7, 3)] == [each.shape for each in made]
 
 
@@ -225,7 +225,7 @@ def test_contradicted_outputs_do_not_count(caplog):
     )
     model = onnx.helper.make_model(onnx.helper.make_graph([relu], "g", [takes], [gives]))
 
-    made = inputs.recipes_of(loader.load(model), {})
+    made = recipes_of(loader.load(model), {})
 
     assert [(1, 8)] == [each.shape for each in made]
     assert "" == caplog.text
