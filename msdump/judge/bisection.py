@@ -32,7 +32,6 @@ from msdump.graph import Graph, Node, Value, external_values
 from msdump.graph.cutting import (
     CAST,
     EmulatingRuntime,
-    RegionModel,
     Spliced,
     ValueShape,
     exchangeable,
@@ -145,81 +144,60 @@ def write_exchange(part: ExchangedPart, mine: Graph, golden: Graph, folder: str)
         DumpWriteError: The .npz file cannot be written.
     """
     spliced, outputs = part.spliced, common_outputs(part)
-    parts = (
-        _Part(MINE, spliced.graph, spliced.taken, part.computed_in[0]),
-        _Part(GOLDEN, golden, spliced.given, part.computed_in[1]),
-    )
-    edges: dict[str, np.ndarray] = {}
+    sides = (MINE, spliced.graph, spliced.taken), (GOLDEN, golden, spliced.given)
+    all_edges: dict[str, np.ndarray] = {}
     paths, run = [], []
-    for each in parts:
-        fed = each.fed(part.edges)
-        model, is_exact = each.model(fed, outputs)
-        paths.append(reports.write_bytes(folder, each.file, [model.data]))
-        run.append(each.file)
-        if not is_exact:
-            run[-1] = str(Path(each.file).with_suffix(reports.RESULTS))
-            paths.append(inputs.write_arrays(Path(folder, run[-1]).resolve(), each.results(fed, outputs)))
-        edges |= {name: fed[name] for name in model.inputs}
-    paths.append(inputs.write_arrays(Path(folder, INPUTS).resolve(), edges))
+    for (file, graph, nodes), arithmetic in zip(sides, part.computed_in, strict=True):
+        # the inputs of the side's operators without weights, in the element types that dump files have
+        known = (name for name in external_values(nodes) if name in part.edges)
+        fed = {
+            name: _held(part.edges[name], graph.type_of(name).dtype)
+            for name in known
+            if name not in graph.weights
+        }
+        declared = {
+            name: graph.type_of(name).dtype or dtypes.from_numpy(array.dtype) for name, array in fed.items()
+        }
+        # a value that a loop carries may change its shape
+        has_bodies = any(node.bodies for node in nodes)
+        forms = {
+            name: ValueShape(declared[name], None if has_bodies else array.shape)
+            for name, array in fed.items()
+        }
+        is_plain = arithmetic.roundings is as_the_model_says
+        device = None if is_plain or has_bodies else _emulating_runtime(graph, arithmetic.roundings)
+        model = region_model(graph, nodes, forms, outputs, device)
+        paths.append(reports.write_bytes(folder, file, [model.data]))
+        run.append(file)
+        if device is None and (not is_plain or arithmetic.is_wide):
+            # the model lacks the arithmetic of the operators: their results, computed in it, stand beside it
+            alone = replace(
+                graph,
+                nodes=tuple(nodes),
+                inputs=tuple(Value(name, graph.type_of(name)) for name in fed),
+                outputs=tuple(Value(name, graph.type_of(name)) for name in outputs),
+            )
+            program = Program(alone, arithmetic.roundings, kernels=arithmetic.kernels)
+            given = {name: values.owned(array.astype(declared[name].numpy)) for name, array in fed.items()}
+            made = zip(outputs, program.run(given), strict=True)
+            run[-1] = str(Path(file).with_suffix(reports.RESULTS))
+            results = {name: _held(array, None) for name, array in made}
+            paths.append(inputs.write_arrays(Path(folder, run[-1]).resolve(), results))
+        all_edges |= {name: fed[name] for name in model.inputs}
+    paths.append(inputs.write_arrays(Path(folder, INPUTS).resolve(), all_edges))
     what = f"a part of {mine.source} and its counterpart of {golden.source}"
     return [*paths, reports.write_script(folder, what, INPUTS, (run[0], run[1]), outputs)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The exchanged part, or its golden counterpart, as a model of its own."""
+def _emulating_runtime(graph: Graph, roundings: RoundingsOf) -> EmulatingRuntime:
+    """Return a device of the roundings, with the weights that it rounds."""
+    initializers = Initializers(WeightStore(graph.weights), graph.changeable, frozenset())
 
-    file: str
-    graph: Graph
-    nodes: Sequence[Node]
-    arithmetic: OperatorArithmetic
+    def rounded(node: Node) -> dict[str, np.ndarray]:
+        bound = initializers.of(node, roundings(node))
+        return {name: bound.arrays[name] for name in bound.rounded}
 
-    def fed(self, edges: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the part's inputs without weights, in the element types that dump files have."""
-        names = (name for name in external_values(self.nodes) if name in edges)
-        return {
-            name: _held(edges[name], self.graph.type_of(name).dtype)
-            for name in names
-            if name not in self.graph.weights
-        }
-
-    def model(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> tuple[RegionModel, bool]:
-        """Return the model of the operators, and whether it computes in their arithmetic."""
-        has_bodies = any(node.bodies for node in self.nodes)
-        # a value that a loop carries may change its shape
-        forms = {
-            name: ValueShape(self._dtype(name, fed), None if has_bodies else array.shape)
-            for name, array in fed.items()
-        }
-        is_plain = self.arithmetic.roundings is as_the_model_says
-        if not is_plain and not has_bodies:
-            roundings, store = self.arithmetic.roundings, WeightStore(self.graph.weights)
-            initializers = Initializers(store, self.graph.changeable, frozenset())
-
-            def rounded(node: Node) -> dict[str, np.ndarray]:
-                bound = initializers.of(node, roundings(node))
-                return {name: bound.arrays[name] for name in bound.rounded}
-
-            device = EmulatingRuntime(roundings, rounded, cpu_runtime().limits)
-            return region_model(self.graph, self.nodes, forms, outputs, device), True
-        return region_model(self.graph, self.nodes, forms, outputs), is_plain and not self.arithmetic.is_wide
-
-    def results(self, fed: Mapping[str, np.ndarray], outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return the outputs of the operators, computed in their own arithmetic."""
-        graph = replace(
-            self.graph,
-            nodes=tuple(self.nodes),
-            inputs=tuple(Value(name, self.graph.type_of(name)) for name in fed),
-            outputs=tuple(Value(name, self.graph.type_of(name)) for name in outputs),
-        )
-        program = Program(graph, self.arithmetic.roundings, kernels=self.arithmetic.kernels)
-        given = {
-            name: values.owned(array.astype(self._dtype(name, fed).numpy)) for name, array in fed.items()
-        }
-        return {name: _held(array, None) for name, array in zip(outputs, program.run(given), strict=True)}
-
-    def _dtype(self, name: str, fed: Mapping[str, np.ndarray]) -> DType:
-        return self.graph.type_of(name).dtype or dtypes.from_numpy(fed[name].dtype)
+    return EmulatingRuntime(roundings, rounded, cpu_runtime().limits)
 
 
 def _held(array: np.ndarray, dtype: DType | None) -> np.ndarray:

@@ -221,173 +221,146 @@ _TENSOR: Final = "Tensor("
 """Prefix of a constant tensor in graph files, which may not show all elements."""
 
 
-class _FromGraphFile:
-    """An operator that is rebuilt from a graph file, with the tensors of one of its runs."""
-
-    def __init__(self, run: OperatorRun) -> None:
-        node = run.first.operator.node
-        if node is None:
-            raise UntoldOperatorError(
-                f"{run.directory.path}: no graph file of the dump describes {run.name}; give the"
-                " model with --model"
-            )
-        parts = part_types(node)
-        if len(parts) > 1 and "".join(parts) != node.op_type:
-            raise UntoldOperatorError(
-                f"{run.directory.path}: {run.name} is one kernel of {', '.join(parts)}, but the graph file"
-                f" describes only {node.op_type}; give the model with --model"
-            )
-        if written_inputs(node.op_type):
-            raise InputError(
-                f"{run.directory.path}: {run.name} writes inputs in place; give the model with --model"
-            )
-        self._run, self._operator = run, node
-
-    def inputs(self) -> dict[str, np.ndarray]:
-        """Return the inputs that are no constants: ``input_0``, ``input_1``, ..."""
-        graph, dumped, arrays = self._run.directory.operator_graph, self._run.of(IO.INPUT), {}
-        for slot, source in enumerate(self._operator.inputs):
-            # arguments are in the graph file, and become attributes; MindSpore dumps some as tensors, too
-            is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
-            record = None if is_argument else dumped.get(slot) or self._written(source)
-            if record is not None:
-                form = ValueForm() if graph is None else graph.form_of(source)
-                arrays[f"input_{slot}"] = self._array(record, form)
-            elif source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
-                raise InputError(
-                    f"{self._run.directory.path}: neither input {slot} of {self._run.name} nor"
-                    f" its source {source.name} was dumped"
-                )
-        return arrays
-
-    def outputs(self) -> dict[str, np.ndarray]:
-        """Return the first output."""
-        record = self._run.of(IO.OUTPUT).get(0)
-        forms = self._operator.outputs or (ValueForm(),)
-        return {} if record is None else {"output_0": self._array(record, forms[0])}
-
-    def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
-        """Return a model of the operator that takes and gives values of these names."""
-        operator = self._operator
-        tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
-        constants: dict[int, Any] = {}
-        for slot, source in enumerate(operator.inputs):
-            name = f"input_{slot}"
-            array = inputs.get(name)
-            if array is not None:
-                tensors.append((name, ValueShape(dtypes.from_numpy(array.dtype), array.shape), array))
-                continue
-            tensors.append(None)
-            if source.kind is SourceKind.CONSTANT:
-                constants[slot] = parse_value(source.name)
-        while tensors and tensors[-1] is None:
-            tensors.pop()
-        attributes = parse_attributes(operator.attributes)
-        types = [
-            ValueType(dtypes.from_name(form.dtype), form.shape) if form.dtype else None
-            for form in operator.outputs
-        ]
-        return primitive_model(operator.op_type, attributes, tensors, constants, outputs[0], types)
-
-    def _written(self, source: ValueSource) -> Record | None:
-        """Return the tensor of an input by its producer: an operator's output, or a parameter."""
-        directory = self._run.directory
-        if source.kind is SourceKind.OPERATOR:
-            producer = _run_in(directory, source.name, self._run.first.pass_number)
-            return None if producer is None else producer.of(IO.OUTPUT).get(source.slot)
-        if source.kind not in {SourceKind.WEIGHT, SourceKind.INPUT}:
-            return None
-        parameters = (record for record in directory.records if record.op_type == PARAMETER)
-        return next((each for each in parameters if source.name in {each.full_name, each.op_name}), None)
-
-    def _array(self, record: Record, form: ValueForm) -> np.ndarray:
-        """Return a tensor; UntoldOperatorError if its type or shape contradicts the graph file."""
-        is_settled = form.shape is not None and min(form.shape, default=0) >= 0
-        shape = form.shape if is_settled else None
-        array = _host_array(record, shape)
-        told, dumped = (form.dtype, shape), (record.dtype, array.shape)
-        if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
-            raise UntoldOperatorError(
-                f"{record.path}: the graph file of the dump has {told[0]}{list(told[1] or ())} here, but the"
-                f" file has {dumped[0]}{list(dumped[1])}: the numbers of the operators differ; give the model"
-                " with --model"
-            )
-        return array
+_Parts = tuple[RegionModel, dict[str, np.ndarray], dict[str, np.ndarray]]
+"""The model of an operator, and its inputs and outputs by name."""
 
 
-class _FromModel:
-    """An operator of a model, with the tensors of one of its runs by the names of values."""
-
-    def __init__(self, run: OperatorRun, dump: Dump, model: Graph) -> None:
-        self._run, self._dump = run, dump
-        self._graph, self._node = _find_node(run, model)
-
-    def inputs(self) -> dict[str, np.ndarray]:
-        """Return the inputs; weights that were not dumped are left out."""
-        dumped, node, arrays = self._run.of(IO.INPUT), self._node, {}
-        for name in external_values([node]):
-            slots = [slot for slot, value in enumerate(node.inputs) if value == name]
-            written = [slot for slot in slots if slot in node.update.new_values]
-            if written:
-                arrays[name] = self._before(name, written[0])
-                continue
-            record = next((dumped[slot] for slot in slots if slot in dumped), None) or self._written(name)
-            if record is not None:
-                arrays[name] = self._array(name, record)
-            elif name not in self._graph.weights:
-                raise InputError(
-                    f"{self._run.directory.path}: neither input {name!r} of {self._run.name} nor"
-                    " its source was dumped"
-                )
-        return arrays
-
-    def outputs(self) -> dict[str, np.ndarray]:
-        """Return the outputs."""
-        dumped = self._run.of(IO.OUTPUT)
-        written = enumerate(self._node.declared_outputs)
-        return {name: self._array(name, dumped[slot]) for slot, name in written if name and slot in dumped}
-
-    def model(self, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]) -> RegionModel:
-        """Return a model of the operator that takes and gives values of these names."""
-        declared = {name: self._graph.type_of(name).dtype for name in inputs}
-        forms = {
-            name: ValueShape(declared[name] or dtypes.from_numpy(array.dtype), array.shape)
-            for name, array in inputs.items()
-        }
-        return region_model(self._graph, [self._node], forms, outputs)
-
-    def _array(self, name: str, record: Record) -> np.ndarray:
-        declared = self._graph.type_of(name)
-        shape = tuple(size for size in declared.shape or () if isinstance(size, int))
-        groups = self._node.attributes.get("group", 1)
-        return _host_array(
-            record, shape if declared.is_settled else None, groups if isinstance(groups, int) else 1
+def _by_graph_file(run: OperatorRun) -> _Parts:
+    """Rebuild an operator from a graph file; its inputs are ``input_0``, ..., its output ``output_0``."""
+    directory, operator = run.directory, run.first.operator.node
+    if operator is None:
+        raise UntoldOperatorError(
+            f"{directory.path}: no graph file of the dump describes {run.name}; give the model with --model"
         )
-
-    def _before(self, name: str, slot: int) -> np.ndarray:
-        """Return the old value of an input that the operator overwrites; its own file has the new one."""
-        key = self._run.directory.key
-        wanted = replace(key, iteration=(key.iteration or 0) - 1)
-        folder = next((folder for folder in self._dump.iterations if folder.key == wanted), None)
-        number = self._run.first.pass_number
-        earlier = None if folder is None else _run_in(folder, self._run.name, number)
-        record = None if earlier is None else earlier.of(IO.INPUT).get(slot)
+    parts = part_types(operator)
+    if len(parts) > 1 and "".join(parts) != operator.op_type:
+        raise UntoldOperatorError(
+            f"{directory.path}: {run.name} is one kernel of {', '.join(parts)}, but the graph file"
+            f" describes only {operator.op_type}; give the model with --model"
+        )
+    if written_inputs(operator.op_type):
+        raise InputError(f"{directory.path}: {run.name} writes inputs in place; give the model with --model")
+    forms = operator.outputs or (ValueForm(),)
+    written = run.of(IO.OUTPUT).get(0)
+    if written is None:
+        raise _without_outputs(run)
+    outputs = {"output_0": _array_of_form(written, forms[0])}
+    graph, dumped, inputs = directory.operator_graph, run.of(IO.INPUT), dict[str, np.ndarray]()
+    tensors: list[tuple[str, ValueShape, np.ndarray] | None] = []
+    constants: dict[int, Any] = {}
+    for slot, source in enumerate(operator.inputs):
+        # arguments are in the graph file, and become attributes; MindSpore dumps some as tensors, too
+        is_argument = source.kind is SourceKind.CONSTANT and not source.name.startswith(_TENSOR)
+        record = None if is_argument else dumped.get(slot) or _producer_output(run, source)
         if record is not None:
-            return self._array(name, record)
-        if name in self._graph.weights and not self._run.first.iteration:
-            return np.array(self._graph.weights[name])
-        raise InputError(
-            f"{self._run.directory.path}: {self._run.name} writes its input {slot} ({name}) in place, and"
-            " its value before that is unknown: the iteration before was not dumped"
-        )
+            form = ValueForm() if graph is None else graph.form_of(source)
+            name, array = f"input_{slot}", _array_of_form(record, form)
+            inputs[name] = array
+            tensors.append((name, ValueShape(dtypes.from_numpy(array.dtype), array.shape), array))
+            continue
+        if source.kind not in {SourceKind.CONSTANT, SourceKind.ABSENT}:
+            raise InputError(
+                f"{directory.path}: neither input {slot} of {run.name} nor its source {source.name} was"
+                " dumped"
+            )
+        tensors.append(None)
+        if source.kind is SourceKind.CONSTANT:
+            constants[slot] = parse_value(source.name)
+    while tensors and tensors[-1] is None:
+        tensors.pop()
+    attributes = parse_attributes(operator.attributes)
+    types = [
+        ValueType(dtypes.from_name(form.dtype), form.shape) if form.dtype else None
+        for form in operator.outputs
+    ]
+    model = primitive_model(operator.op_type, attributes, tensors, constants, "output_0", types)
+    return model, inputs, outputs
 
-    def _written(self, name: str) -> Record | None:
-        """Return the dumped output of the operator that writes a value."""
-        for node in self._graph.nodes:
-            if name in node.outputs:
-                producer = _run_in(self._run.directory, node.operator.full_name, self._run.first.pass_number)
-                return None if producer is None else producer.of(IO.OUTPUT).get(node.outputs.index(name))
+
+def _without_outputs(run: OperatorRun) -> InputError:
+    return InputError(
+        f"{run.directory.path}: no output of {run.name} was dumped, so there is nothing to compare"
+    )
+
+
+def _producer_output(run: OperatorRun, source: ValueSource) -> Record | None:
+    """Return the tensor of an input by its producer: an operator's output, or a parameter."""
+    directory = run.directory
+    if source.kind is SourceKind.OPERATOR:
+        producer = _run_in(directory, source.name, run.first.pass_number)
+        return None if producer is None else producer.of(IO.OUTPUT).get(source.slot)
+    if source.kind not in {SourceKind.WEIGHT, SourceKind.INPUT}:
         return None
+    parameters = (record for record in directory.records if record.op_type == PARAMETER)
+    return next((each for each in parameters if source.name in {each.full_name, each.op_name}), None)
+
+
+def _array_of_form(record: Record, form: ValueForm) -> np.ndarray:
+    """Return a tensor; UntoldOperatorError if its type or shape contradicts the graph file."""
+    is_settled = form.shape is not None and min(form.shape, default=0) >= 0
+    shape = form.shape if is_settled else None
+    array = _host_array(record, shape)
+    if (form.dtype and form.dtype != record.dtype) or (shape is not None and shape != array.shape):
+        raise UntoldOperatorError(
+            f"{record.path}: the graph file of the dump has {form.dtype}{list(shape or ())} here, but the"
+            f" file has {record.dtype}{list(array.shape)}: the numbers of the operators differ; give the"
+            " model with --model"
+        )
+    return array
+
+
+def _by_model(run: OperatorRun, dump: Dump, whole: Graph) -> _Parts:
+    """Cut an operator out of a model; weights that were not dumped are no inputs, but in its model."""
+    graph, node = _find_node(run, whole)
+    groups = node.attributes.get("group", 1)
+    number = run.first.pass_number
+
+    def array(name: str, record: Record) -> np.ndarray:
+        declared = graph.type_of(name)
+        shape = tuple(size for size in declared.shape or () if isinstance(size, int))
+        shape_known = shape if declared.is_settled else None
+        return _host_array(record, shape_known, groups if isinstance(groups, int) else 1)
+
+    dumped = run.of(IO.OUTPUT)
+    written = enumerate(node.declared_outputs)
+    outputs = {name: array(name, dumped[slot]) for slot, name in written if name and slot in dumped}
+    if not outputs:
+        raise _without_outputs(run)
+    read, inputs = run.of(IO.INPUT), dict[str, np.ndarray]()
+    for name in external_values([node]):
+        slots = [slot for slot, value in enumerate(node.inputs) if value == name]
+        slot = next((slot for slot in slots if slot in node.update.new_values), None)
+        record = next((read[each] for each in slots if each in read), None)
+        if slot is not None:  # overwritten: its own file has the new value, the iteration before the old one
+            key = run.directory.key
+            wanted = replace(key, iteration=(key.iteration or 0) - 1)
+            folder = next((folder for folder in dump.iterations if folder.key == wanted), None)
+            earlier = None if folder is None else _run_in(folder, run.name, number)
+            record = None if earlier is None else earlier.of(IO.INPUT).get(slot)
+        elif record is None:
+            writer = next((each for each in graph.nodes if name in each.outputs), None)
+            if writer is not None:
+                producer = _run_in(run.directory, writer.operator.full_name, number)
+                at = writer.outputs.index(name)
+                record = None if producer is None else producer.of(IO.OUTPUT).get(at)
+        if record is not None:
+            inputs[name] = array(name, record)
+        elif slot is not None and name in graph.weights and not run.first.iteration:
+            inputs[name] = np.array(graph.weights[name])
+        elif slot is not None:
+            raise InputError(
+                f"{run.directory.path}: {run.name} writes its input {slot} ({name}) in place, and"
+                " its value before that is unknown: the iteration before was not dumped"
+            )
+        elif name not in graph.weights:
+            raise InputError(
+                f"{run.directory.path}: neither input {name!r} of {run.name} nor its source was dumped"
+            )
+    forms = {
+        name: ValueShape(graph.type_of(name).dtype or dtypes.from_numpy(each.dtype), each.shape)
+        for name, each in inputs.items()
+    }
+    return region_model(graph, [node], forms, tuple(outputs)), inputs, outputs
 
 
 def _find_node(run: OperatorRun, model: Graph) -> tuple[Graph, Node]:
@@ -421,19 +394,9 @@ def reproduce(run: OperatorRun, dump: Dump, graph: Graph | None) -> Repro:
         UntoldOperatorError: No graph file has the operator, or only a part of it.
         UnsupportedOpError: The graph file does not tell how the operator computes.
     """
-    source = _FromGraphFile(run) if graph is None else _FromModel(run, dump, graph)
-    outputs = source.outputs()
-    if not outputs:
-        raise InputError(
-            f"{run.directory.path}: no output of {run.name} was dumped, so there is nothing to compare"
-        )
-    inputs = source.inputs()
-    model: RegionModel = source.model(inputs, tuple(outputs))
-    return Repro(
-        model.data,
-        {name: in_type(inputs[name], dtype) for name, dtype in model.inputs.items()},
-        outputs,
-    )
+    model, inputs, outputs = _by_graph_file(run) if graph is None else _by_model(run, dump, graph)
+    arrays = {name: in_type(inputs[name], dtype) for name, dtype in model.inputs.items()}
+    return Repro(model.data, arrays, outputs)
 
 
 MODEL: Final = "model.onnx"
