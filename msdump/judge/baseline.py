@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Final
 
 from msdump import dtypes
@@ -90,27 +90,26 @@ def write(
         )
         if rows:
             rows.sort(key=lambda row: row.timestamp)
-            reports.write(folder, f"{label}/{TABLE}", _lines(rows, categories_of(measured)))
+            known = categories_of(measured)
+            titles = statistic_csv.header(BY_CATEGORY[name].title for name in known).decode()
+            lines = reports.csv_lines(_cells(row, known) for row in rows)
+            reports.write(folder, f"{label}/{TABLE}", chain((titles,), lines))
             baseline.directories += 1
             baseline.rows += len(rows)
     if not baseline.rows:
         raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
-    _keep_graphs(os.path.realpath(root), folder)
-    return baseline
-
-
-def _keep_graphs(root: str, folder: str) -> None:
-    """Copy graph files and lists of execution: they align other operator names, and tell runs apart."""
-    for rank in open_dump(root).ranks.values():
+    # Graph files and lists of execution align other operator names, and tell runs apart.
+    top = os.path.realpath(root)
+    for rank in open_dump(top).ranks.values():
         for number, kind in product(rank.compiled_graphs, _KEPT):
-            path = rank.graph_file(kind, number)
-            place = "" if path is None else os.path.relpath(os.path.realpath(path), root)
-            if path is not None and not place.startswith(os.pardir):
-                lines = read_bytes(path).splitlines(keepends=True)
+            file = rank.graph_file(kind, number)
+            place = "" if file is None else os.path.relpath(os.path.realpath(file), top)
+            if file is not None and not place.startswith(os.pardir):
+                kept = read_bytes(file).splitlines(keepends=True)
                 # the rows are of one execution, so that each iteration ran once
-                reports.write_bytes(
-                    folder, place, dict.fromkeys(lines) if kind is PathKind.ITERATIONS_RUN else lines
-                )
+                once = dict.fromkeys(kept) if kind is PathKind.ITERATIONS_RUN else kept
+                reports.write_bytes(folder, place, once)
+    return baseline
 
 
 _KEPT: Final = (PathKind.IR, PathKind.EXECUTION_ORDER, PathKind.ITERATIONS_RUN)
@@ -121,13 +120,8 @@ def _measured(spec: StatisticSpec, execution: int | None, path: str) -> Folder:
     return told if told.operators else measure_tensors(path, execution, spec)
 
 
-def _lines(rows: Sequence[MeasuredRecord], categories: Sequence[str]) -> Iterator[str]:
-    """Yield the table of rows; a statistic that a row lacks is ``null``."""
-    yield statistic_csv.header(BY_CATEGORY[name].title for name in categories).decode()
-    yield from reports.csv_lines(_cells(row, categories) for row in rows)
-
-
 def _cells(row: MeasuredRecord, categories: Sequence[str]) -> tuple[object, ...]:
+    """Return the cells of a row; a statistic that it lacks is ``null``."""
     cells, shape = row.cells, f"({','.join(map(str, row.shape))})"
     try:
         size = dtypes.from_name(row.dtype).packed_size(math.prod(row.shape))

@@ -231,7 +231,7 @@ class DumpComparison:
             report.uneven += folder.matched.uneven
             report.add_networks(folder.dumped.path, folder.golden.path, folder.matched.by_graphs.networks)
         for run in self.runs():
-            for finding in _Run(self, run, report).findings():
+            for finding in self._judge_run(run, report):
                 report.add(finding)
         for folder in self.folders:
             for finding in absence_findings(folder):
@@ -245,6 +245,54 @@ class DumpComparison:
                 note = joined(_TORN, each.note)
                 report.findings[place] = replace(each, verdict=Verdict.UNCHECKED, note=note)
         return report
+
+    def _judge_run(self, folders: list[ComparedFolder], report: Report) -> Iterator[Finding]:
+        """Yield the verdicts of one run as tables list them, judged in the order of execution."""
+        by_label = {folder.label: folder for folder in folders}
+        rank = folders[0].mine.rank
+        is_continued = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
+        evidence = [each for folder in folders for each in self.evidence(folder)]
+        # branches and loops stand before the operators of their bodies, which have the same times
+        evidence = [*control_evidence(folders, evidence), *evidence]
+        evidence.sort(key=lambda each: each.place.time)
+        for place, row in enumerate(evidence):
+            # the noise of the scale, where an operator quantises a tensor and golden does not
+            is_quantising = row.place.op_type == "QuantizeLinear"
+            found = by_label[row.place.label].quantised(row.place.order - 1) if is_quantising else None
+            if found is not None:
+                (numbers, integers, *how), clamp = found
+                evidence[place] = replace(row, scale=scale_noise(numbers, how, integers.dtype, clamp))
+        facts = {fact: folder for folder in folders for fact in self.facts(folder)}
+        report.facts += (each for each in facts if each not in report.facts)
+        limits, bits = self.limits, [(each.bits, each.unlike) for each in folders if each.bits]
+        if bits and limits.distance is None:
+            limits, report.widened = limits.of_bits(*min(bits))
+        coarsest = coarsest_type(evidence, limits)
+        others = [
+            judge_tensor(each, limits, coarsest)
+            for folder in folders
+            for each in folder.other_results.values()
+        ]
+        judged = judge(
+            evidence,
+            limits,
+            [*facts],
+            place_of=lambda fact: facts[fact].place_of(fact),
+            outputs_differ=any(each.is_bad for each in others),
+            is_continued=is_continued,
+        )
+        for finding in judged:
+            fed = (finding.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
+            names = (source.name for source in fed if source.kind is SourceKind.INPUT)
+            report.inputs += (name for name in names if name not in report.inputs)
+        named = {each.name for each in others}
+        report.outputs += [each for each in _network_outputs(folders, judged) if each.name not in named]
+        report.outputs += others
+        for label, folder in by_label.items():
+            listed = [each for each in judged if each.place.label == label]
+            if folder.mine.graph is None:
+                listed = _with_stranger(listed, Verdict.REPLACED if report.missing else Verdict.EXTRA)
+            yield from (with_reach(each, judged, folder.mine.graph) for each in listed)
 
     def evidence(self, folder: ComparedFolder) -> Iterator[Finding]:
         """Yield the evidence on the operators of two directories that were measured, in order."""
@@ -322,65 +370,6 @@ def pair_with_tree(dumped: Folder, known: FolderSurroundings, golden: Folder) ->
 
 _Side = tuple[Folder, FolderSurroundings]
 """A directory of tensors with its graph, its execution and the dump that it lies in."""
-
-
-class _Run:
-    def __init__(self, comparison: DumpComparison, folders: list[ComparedFolder], report: Report) -> None:
-        self._comparison = comparison
-        self._folders = {folder.label: folder for folder in folders}
-        rank = folders[0].mine.rank
-        before = any(each.place.rank == rank and each.wrong(IO.OUTPUT) for each in report.findings)
-        self._report = report
-        self._is_continued = before
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield the verdicts as tables list them, judged in the order of execution."""
-        folders = [*self._folders.values()]
-        evidence = [each for folder in folders for each in self._comparison.evidence(folder)]
-        # branches and loops stand before the operators of their bodies, which have the same times
-        evidence = [*control_evidence(folders, evidence), *evidence]
-        evidence = [self._with_scale(each) for each in sorted(evidence, key=lambda each: each.place.time)]
-        facts = {fact: folder for folder in folders for fact in self._comparison.facts(folder)}
-        self._report.facts += (each for each in facts if each not in self._report.facts)
-        limits, bits = self._comparison.limits, [(each.bits, each.unlike) for each in folders if each.bits]
-        if bits and limits.distance is None:
-            limits, self._report.widened = limits.of_bits(*min(bits))
-        coarsest = coarsest_type(evidence, limits)
-        others = [
-            judge_tensor(each, limits, coarsest)
-            for folder in folders
-            for each in folder.other_results.values()
-        ]
-        judged = judge(
-            evidence,
-            limits,
-            [*facts],
-            place_of=lambda fact: facts[fact].place_of(fact),
-            outputs_differ=any(each.is_bad for each in others),
-            is_continued=self._is_continued,
-        )
-        for finding in judged:
-            fed = (finding.source(tensor.slot) for tensor in finding.inputs if tensor.is_bad)
-            names = (source.name for source in fed if source.kind is SourceKind.INPUT)
-            self._report.inputs += (name for name in names if name not in self._report.inputs)
-        named = {each.name for each in others}
-        self._report.outputs += [e for e in _network_outputs(folders, judged) if e.name not in named]
-        self._report.outputs += others
-        for label, folder in self._folders.items():
-            listed = [each for each in judged if each.place.label == label]
-            if folder.mine.graph is None:
-                listed = _with_stranger(listed, Verdict.REPLACED if self._report.missing else Verdict.EXTRA)
-            yield from (with_reach(each, judged, folder.mine.graph) for each in listed)
-
-    def _with_scale(self, row: Finding) -> Finding:
-        """Return a row with the noise of its scale if it quantises a tensor, and golden does not."""
-        if row.place.op_type != "QuantizeLinear":
-            return row
-        found = self._folders[row.place.label].quantised(row.place.order - 1)
-        if found is None:
-            return row
-        (numbers, integers, *how), clamp = found
-        return replace(row, scale=scale_noise(numbers, how, integers.dtype, clamp))
 
 
 def _with_stranger(findings: list[Finding], verdict: Verdict) -> list[Finding]:
