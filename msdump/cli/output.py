@@ -52,7 +52,7 @@ def wanted() -> bool:
 
 
 class Shape:
-    """The JSON object that shows the instances of a class."""
+    """The fields of the JSON object that stands for an instance of a class."""
 
     def __init__(
         self, kind: type[Any], fields: str, *, name: str = "", **computed: Callable[[Any], object]

@@ -31,7 +31,7 @@ class Option(click.Option):
             self.metavar = self.metavar or "N"
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return the texts in brackets; a described default stands there without parentheses."""
+        """Return the texts in brackets behind an option; a default in words has no parentheses around it."""
         extra = super().get_help_extra(ctx)
         if isinstance(self.show_default, str):
             extra["default"] = self.show_default

@@ -133,7 +133,7 @@ def tell(report: Report) -> str:
 
 
 def _beside(report: Report) -> str:
-    """Return why a report is no agreement though no output differs."""
+    """Return why two sides do not agree although no compared output differs."""
     if report.accused:
         return "the fault does not show in the outputs"
     if report.uneven:
@@ -185,7 +185,7 @@ def _limit(output: TensorEvidence) -> str:
         return ""
     if math.isinf(output.limit):
         return "no limit: it is computed of nothing but rounding"
-    # Types of 8 bits are never named: devices do not compute in them, so a limit as wide was widened.
+    # Types of 8 bits are never named: devices do not compute in them, so a limit of their size was widened.
     types = {*_COMPUTED, output.dtype, output.golden_dtype}
     known = (name for name in TYPES if name in types and TYPES[name].distance == output.limit)
     return f"limit {output.limit:.2g}{next((f' of {name}' for name in known), '')}"

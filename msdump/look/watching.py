@@ -288,7 +288,7 @@ class WatchReport:
 
     @property
     def has_checked(self) -> bool:
-        """Whether a rule could be checked on a tensor."""
+        """Whether any rule could be checked on any tensor."""
         undecided = Counter(each.rule.name for each in self.findings if isinstance(each, Undecided))
         return any(count > undecided[name] for name, count in self.looked_at.items())
 

@@ -129,7 +129,7 @@ class DeviceRuns:
         examples: Sequence[Example],
         pairs: Sequence[tuple[int, int]],
     ) -> Iterator[tuple[int, list[int], Values]]:
-        """Run pairs of an input and a set side by side; yield input, sets of the same outputs, outputs."""
+        """Run inputs with sets of kept operators side by side; yield input, sets of one result, outputs."""
         variants = self.variants
         lanes = [
             ([index for each, index in pairs if each == number], number, dict(examples[number].feeds))

@@ -76,7 +76,7 @@ class OperatorExecution:
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The executions of the examined directory, and the golden operators beyond them."""
+    """The executions of the examined directory, and golden operators without a counterpart."""
 
     executions: tuple[OperatorExecution, ...]
     # golden operators without any tensor that is a counterpart, in the order of execution

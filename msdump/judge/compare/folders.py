@@ -285,7 +285,7 @@ class ComparedFolder:
             known = [each for each in sources if each.kind is not SourceKind.ABSENT]
             if known and all(each.kind in FIXED and not (is_later and each.varies) for each in known):
                 weights.add(slot)
-            # a branch or a loop may hand a weight on to its body: the row of the loop shows it
+            # a branch or loop may pass a weight on to its body: the row of the branch or loop shows it
             if not known and sources[0].name and not is_later:
                 weights.add(slot)
         return frozenset(weights)

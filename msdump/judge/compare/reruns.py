@@ -179,7 +179,7 @@ class Rerunning:
             for each in evidence.tensors
             if each.golden_dtype and each.verdict is TensorVerdict.UNCHECKED and each.error is None
         }
-        # integers that make golden's bits are a shape, or places, in other words
+        # integers of other values that give the same outputs write a shape or indices in another form
         is_done = all(each.error and each.error.is_same for each in evidence.tensors if each.io is IO.OUTPUT)
         places = {(each.io, each.slot) for each in evidence.tensors if is_done and "int" in each.dtype}
         known = dict(enumerate(rerun.names))  # names of inputs in the model

@@ -258,7 +258,7 @@ def row_evidence(
             error = _error(telling, shared)
             return replace(evidence, verdict=TensorVerdict.DIFFERS, error=error, note=note)
     judged = {category: pair for category, pair in telling.items() if category not in limits}
-    # A weight is not another one if rounding or printing alone explains the changed digits.
+    # A weight counts as rounded, not as wrong, if rounding or printing alone explains the changed digits.
     is_told = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
     is_rounded = not judged or (is_told and any(_is_rounded_to(each, judged, shared) for each in _HALVES))
     worst = max(judged, key=lambda category: _difference(category, shared), default="")

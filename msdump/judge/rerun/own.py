@@ -34,7 +34,7 @@ class OperatorRunners:
         on: Runtime | None = None,
         around: Callable[[Graph], Graph | None] = lambda _: None,
     ) -> None:
-        """Compile nothing yet.
+        """Prepare runners: each is compiled when an operator of its graph first runs.
 
         Args:
             copies: Copies of the weights that runners share.
@@ -136,7 +136,7 @@ class OwnErrors:
     def __init__(
         self, runners: OperatorRunners, graph: Graph, node: Node, given: Given, arithmetic: Arithmetic
     ) -> None:
-        """Run nothing yet: most errors are explained without float64."""
+        """Take the operator and its inputs; it runs in float64 once an error needs it."""
         self._exact, self._graph, self._node = runners.exact(graph), graph, node
         self._given, self._arithmetic = given, arithmetic
         types = [*_types(graph, node, arithmetic)]

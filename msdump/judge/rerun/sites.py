@@ -42,7 +42,7 @@ Result = tuple[int, tuple[Graph, str]]
 
 @dataclass(frozen=True, slots=True)
 class RerunOperator:
-    """One execution of a dumped operator.
+    """One execution of a dumped operator, to be run again.
 
     Attributes:
         name: Name in files.
@@ -373,7 +373,7 @@ class _Placed:
             if site.graph.index in graphs
             if model.is_dumped(site.node) and not site.node.is_added
         }
-        # of a group without its operators the results alone are the model's
+        # a pair without operators of the model pairs only the results of the group
         names = [name for name, pair in strangers.items() if pair is None or pair.golden or not pair.outputs]
         others = [*left]
         common = {*names} & left.keys()
@@ -425,7 +425,7 @@ class _Placed:
         self._replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
 
     def of(self, operator: RerunOperator) -> RerunOperator:
-        """Return a stranger with its operator of the model, if one was found."""
+        """Return a dumped operator without its name in the model, with the operator that was found for it."""
         name, results = operator.name, list[Result]()
         pair = None if name in self._found else self._strangers[name]
         for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:

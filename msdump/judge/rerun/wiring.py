@@ -75,7 +75,7 @@ class DumpedInputs:
         return "; ".join(texts)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
-        """Yield operators read here that the model lacks: position, and a sentence on the replaced one."""
+        """Yield the producers of wrong inputs that the model lacks: position in the run, and a sentence."""
         name = self._values.operators[self._position].name
         for read in self._unlike:
             writer = self._writer(read)

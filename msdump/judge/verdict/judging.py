@@ -316,7 +316,7 @@ def _recurring(operator: Operator) -> str | None:
 
 
 def _hidden(operator: Operator) -> str | None:
-    """A part of its kernel overflows, and later parts hide it."""
+    """A part of a fused kernel overflows, and later parts of the kernel hide the infinities."""
     part = "" if operator.own is None else operator.own.overflow
     return f"{part} in the kernel overflows, and the parts behind it hide the infinities" if part else None
 
