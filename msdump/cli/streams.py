@@ -104,9 +104,9 @@ def console(stream: TextIO, **how: Any) -> Any:
     return TextConsole(file=unescaped(stream), markup=False, emoji=False, **how)
 
 
-def print_table(table: Any, width: int | None = None) -> None:
-    """Print a table of rich, on a terminal in its width or in the given one."""
-    console(sys.stdout, width=width or (None if sys.stdout.isatty() else _PIPED_WIDTH)).print(table)
+def print_table(table: Any) -> None:
+    """Print a table of rich, on a terminal in its width."""
+    console(sys.stdout, width=None if sys.stdout.isatty() else _PIPED_WIDTH).print(table)
 
 
 def can_print(text: str) -> bool:

@@ -335,8 +335,18 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
         found.append(replace(operator, site=site, replaces="" if is_same else own_name))
     strangers = {each.name: each.pair for each in found if each.site is None and each.is_of_model}
     if strangers and not model.is_other_form:
-        placed = _Placed(model, strangers, [each.site for each in found if each.site is not None])
-        found = [placed.of(each) if each.site is None and each.name in strangers else each for each in found]
+        placed = _place_strangers(model, strangers, [each.site for each in found if each.site is not None])
+        for at, each in enumerate(found):
+            if each.site is not None or each.name not in strangers:
+                continue
+            site, replaces = placed.get(each.name, (None, ""))
+            pair, results = strangers[each.name] if site is None else None, list[Result]()
+            for (mine, slot), (golden, golden_slot) in () if pair is None else pair.outputs:
+                writer = next(iter(model.sites.get(sanitize(golden), ())), None)
+                if sanitize(mine) == each.name and writer is not None:
+                    written = writer.node.declared_outputs[golden_slot : golden_slot + 1]
+                    results += ((slot, (writer.graph, value)) for value in written if value)
+            found[at] = replace(each, site=site, replaces=replaces, results=tuple(results))
     # compiled graphs' files do not count absent slots: tensors get the model's numbers
     for at, each in enumerate(found if model.is_compiled else ()):
         if each.site is not None:
@@ -349,92 +359,77 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
     return found
 
 
-class _Placed:
-    """Finds the model's operators for dumped ones (strangers) with names that the model lacks.
+_Placed = dict[str, tuple[ModelOperator | None, str]]
+"""The model's operator for dumped ones by name, and names of the model's operators that each replaces."""
 
-    A stranger is matched with operators that the dump lacks: by name, or else by type, in order. Kernels that
+
+def _place_strangers(
+    model: CompiledModel, strangers: Mapping[str, OperatorPair | None], used: Sequence[ModelOperator]
+) -> _Placed:
+    """Find the model's operators for dumped ones with names that the model lacks, given with their pairs.
+
+    Each is matched with operators that the dump lacks: by name, or else by type, in order. Kernels that
     are fused differently than the model's are matched by their parts. If they have other parts, the odd ones
     (or the first) replace all these operators of the model.
     """
+    taken = {_identity(site) for site in used}
+    graphs = {site.graph.index for site in used}  # a branch may not run at all
+    left = {
+        name: site
+        for name, (site, *others) in model.sites.items()
+        if not others and name == file_names(site.node)[0] and _identity(site) not in taken
+        if site.graph.index in graphs
+        if model.is_dumped(site.node) and not site.node.is_added
+    }
+    # a pair without operators of the model pairs only the results of the group
+    names = [name for name, pair in strangers.items() if pair is None or pair.golden or not pair.outputs]
+    others = [*left]
+    common = {*names} & left.keys()
+    own, other = ([name if name in common else _types(name) for name in each] for each in (names, others))
+    in_order = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
+    placed: _Placed = {
+        names[block.a + at]: (left.pop(others[block.b + at]), "")
+        for block in in_order
+        for at in range(block.size)
+    }
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name in names:
+        if name not in placed:
+            # the model's operators of its pair, or without a pair of its scope, that are not dumped
+            pair = strangers[name]
+            golden = None if pair is None else {*map(sanitize, pair.golden)}
+            lacked = (
+                each for each in left if (_scope(each) == _scope(name) if golden is None else each in golden)
+            )
+            groups.setdefault(tuple(lacked), []).append(name)
+    for kernels, group in groups.items():
+        if kernels:
+            placed |= _place_parts(model, group, [left[name] for name in kernels])
+    return placed
 
-    def __init__(
-        self,
-        model: CompiledModel,
-        strangers: Mapping[str, OperatorPair | None],
-        used: Sequence[ModelOperator],
-    ) -> None:
-        self._model, self._strangers = model, strangers
-        taken = {_identity(site) for site in used}
-        graphs = {site.graph.index for site in used}  # a branch may not run at all
-        left = {
-            name: site
-            for name, (site, *others) in model.sites.items()
-            if not others and name == file_names(site.node)[0] and _identity(site) not in taken
-            if site.graph.index in graphs
-            if model.is_dumped(site.node) and not site.node.is_added
-        }
-        # a pair without operators of the model pairs only the results of the group
-        names = [name for name, pair in strangers.items() if pair is None or pair.golden or not pair.outputs]
-        others = [*left]
-        common = {*names} & left.keys()
-        own, other = ([name if name in common else _types(name) for name in each] for each in (names, others))
-        in_order = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
-        self._found = {
-            names[block.a + at]: left.pop(others[block.b + at])
-            for block in in_order
-            for at in range(block.size)
-        }
-        self._replaced: dict[str, str] = {}
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for name in names:
-            if name not in self._found:
-                # the model's operators of its pair, or without a pair of its scope, that are not dumped
-                pair = strangers[name]
-                golden = None if pair is None else {*map(sanitize, pair.golden)}
-                lacked = (
-                    each
-                    for each in left
-                    if (_scope(each) == _scope(name) if golden is None else each in golden)
-                )
-                groups.setdefault(tuple(lacked), []).append(name)
-        for kernels, group in groups.items():
-            if kernels:
-                self._place_parts(group, [left[name] for name in kernels])
 
-    def _place_parts(self, names: Sequence[str], kernels: Sequence[ModelOperator]) -> None:
-        parts = [part for kernel in kernels for part in self._model.parts(kernel)]
-        types = [part for each in parts for part in _types(file_names(each.node)[0])]
-        found: dict[str, ModelOperator] = {}
-        odd, begin = [], 0
-        for name in names:
-            own = _types(name)
-            end = begin + len(own)
-            if own and list(own) == types[begin:end]:
-                found[name], begin = parts[begin], end
-                if len(own) > 1:
-                    chain = [part.node for part in parts[end - len(own) : end]]
-                    kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
-                    found[name] = replace(found[name], node=compilation.fused_node(chain, kernel))
-            else:
-                odd.append(name)
-        if begin < len(parts):
-            found, odd = {}, odd[:1] or [*names[:1]]
-        if odd and len(names) == len(kernels) == 1:
-            found[odd[0]] = kernels[0]
-        self._found |= found
-        self._replaced |= dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
-
-    def of(self, operator: RerunOperator) -> RerunOperator:
-        """Return a dumped operator without its name in the model, with the operator that was found for it."""
-        name, results = operator.name, list[Result]()
-        pair = None if name in self._found else self._strangers[name]
-        for (own, slot), (other, golden_slot) in () if pair is None else pair.outputs:
-            site = next(iter(self._model.sites.get(sanitize(other), ())), None)
-            if sanitize(own) == name and site is not None:
-                written = site.node.declared_outputs[golden_slot : golden_slot + 1]
-                results += ((slot, (site.graph, value)) for value in written if value)
-        site, replaces = self._found.get(name), self._replaced.get(name, "")
-        return replace(operator, site=site, replaces=replaces, results=tuple(results))
+def _place_parts(model: CompiledModel, names: Sequence[str], kernels: Sequence[ModelOperator]) -> _Placed:
+    parts = [part for kernel in kernels for part in model.parts(kernel)]
+    types = [part for each in parts for part in _types(file_names(each.node)[0])]
+    found: dict[str, ModelOperator] = {}
+    odd, begin = [], 0
+    for name in names:
+        own = _types(name)
+        end = begin + len(own)
+        if own and list(own) == types[begin:end]:
+            found[name], begin = parts[begin], end
+            if len(own) > 1:
+                chain = [part.node for part in parts[end - len(own) : end]]
+                kernel = OperatorRef("".join(node.operator.op_type for node in chain), name)
+                found[name] = replace(found[name], node=compilation.fused_node(chain, kernel))
+        else:
+            odd.append(name)
+    if begin < len(parts):
+        found, odd = {}, odd[:1] or [*names[:1]]
+    if odd and len(names) == len(kernels) == 1:
+        found[odd[0]] = kernels[0]
+    replaced = dict.fromkeys(odd, ", ".join(file_names(each.node)[0] for each in kernels))
+    return {name: (found.get(name), replaced.get(name, "")) for name in (*found, *replaced)}
 
 
 def _scope(name: str) -> str:
