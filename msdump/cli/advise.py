@@ -246,9 +246,14 @@ def answer(
     def truth(feeds: Values) -> Values:
         return dict(zip(names, side.runs.infer(feeds, alone), strict=True))
 
+    def say(text: str) -> None:
+        if messages.verbosity():
+            messages.show(text)
+
     mark_started()
     with messages.bar("operators", 0) as bar:
-        advice = advise(variants, truth, seen, read[count:], made_up, bound=bound, progress=_Shown(bar))
+        progress = Progress(say, bar, lambda operators: bar.expect(round(operators)))
+        advice = advise(variants, truth, seen, read[count:], made_up, bound=bound, progress=progress)
     seconds = time.perf_counter() - started
     written = write(advice, mode, output) if advice.types and output else []
     found = Answer(advice, mine.text, written)
@@ -258,23 +263,3 @@ def answer(
         leave(INTERRUPTED)
     if not advice.is_confirmed:
         leave(FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown(Progress):
-    """Progress of a search: a bar that counts operators that ran, and with -v a line for each step."""
-
-    bar: messages.Bar
-
-    def say(self, text: str) -> None:
-        """Show a line with -v."""
-        if messages.verbosity():
-            messages.show(text)
-
-    def ran(self) -> None:
-        """Advance the bar."""
-        self.bar()
-
-    def expect(self, operators: float) -> None:
-        """Set the end of the bar, and so its estimate of the time that is left."""
-        self.bar.expect(round(operators))

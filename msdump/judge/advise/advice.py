@@ -316,7 +316,7 @@ def advise(
     made_up: Unseen,
     *,
     bound: float,
-    progress: Progress | None = None,
+    progress: Progress = Progress(),  # noqa: B008 - frozen
 ) -> KeepAdvice:
     """Return the smallest set of operators to keep so that every output stays within a bound.
 
@@ -336,7 +336,7 @@ def advise(
         raise InputError(
             f"{variants.graph.source}: the device rounds no operator, so no operator needs to be kept"
         )
-    variants.progress = progress or variants.progress
+    variants.progress = progress
     examples, trials = ([golden(name, feeds, truth) for name, feeds in each] for each in (seen, held))
     search = SetSearch(DeviceRuns(variants, examples), bound)
 

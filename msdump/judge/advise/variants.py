@@ -33,17 +33,19 @@ Truth = Callable[[Values], Values]
 """Computes the true outputs by name."""
 
 
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """Observer of a search; the base class shows nothing."""
+    """Functions that a search calls as it goes on.
 
-    def say(self, text: str) -> None:
-        """Show a line on the state of the search."""
+    Attributes:
+        say: Shows a line on the state of the search.
+        ran: Counts an operator that ran.
+        expect: Sets the estimated number of operators that will have run at the end.
+    """
 
-    def ran(self) -> None:
-        """Count an operator that ran."""
-
-    def expect(self, operators: float) -> None:
-        """Set the estimated number of operators that will have run at the end."""
+    say: Callable[[str], object] = lambda _: None
+    ran: Callable[[], object] = lambda: None
+    expect: Callable[[float], object] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

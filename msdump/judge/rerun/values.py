@@ -54,14 +54,8 @@ class Holder:
     node: Node | None  # the node that reads or writes it; None for a file of a graph input itself
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """A state of a loop of the main graph, which each pass reads and writes."""
-
-    around: Graph
-    node: Node
-    start: str  # the value before the first pass, in the graph around
-    next: str  # the value that a pass writes, in the body
+_State = tuple[Graph, str, str]
+"""A state of a loop: the graph around, its value before the first pass there, the one that a pass writes."""
 
 
 def _states(graph: Graph) -> Iterator[tuple[tuple[int, str], _State]]:
@@ -76,8 +70,8 @@ def _states(graph: Graph) -> Iterator[tuple[tuple[int, str], _State]]:
             scanned: Any = node.attributes["num_scan_inputs"]
             count -= scanned
         for slot in range(first, count):
-            state = _State(graph, node, node.inputs[slot], body.outputs[slot - first + (first > 0)].name)
-            yield (body.index, body.inputs[slot].name), state
+            written = body.outputs[slot - first + (first > 0)].name
+            yield (body.index, body.inputs[slot].name), (graph, node.inputs[slot], written)
 
 
 class DumpedValues:
@@ -183,9 +177,10 @@ class DumpedValues:
         state, number = self._states.get((graph.index, value)), self._passes[position]
         if state is None:
             return None
+        around, start, following = state
         if not number:
-            return self.written(state.around, state.start, position)
-        found = self._written.get(self._key(graph, state.next), ())
+            return self.written(around, start, position)
+        found = self._written.get(self._key(graph, following), ())
         return found[number - 1] if number <= len(found) else None
 
     def all_written(self, before: int) -> Iterator[Holder]:
