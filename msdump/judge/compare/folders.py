@@ -34,6 +34,7 @@ from msdump.judge.verdict import (
     TensorEvidence,
     TensorVerdict,
     Verdict,
+    are_golden,
     coarser,
     kind,
     packed_fault,
@@ -366,7 +367,7 @@ class ComparedFolder:
             arithmetic=_arithmetic(mine, theirs, tensors),
             is_state=self.is_training,
             is_random=_is_random(mine, theirs),
-            wiring="" if _are_golden(known) else self.scales.get(name) or self._packed_fault(execution, mine),
+            wiring="" if are_golden(known) else self.scales.get(name) or self._packed_fault(execution, mine),
             returned=frozenset([each.slot for each in self.returned if each.name == name]),
             unread=self.mine.unread(mine) | self._leftover(execution),
         )
@@ -670,12 +671,6 @@ def _weight_scales(side: FolderSurroundings) -> Iterator[bool]:
     for each in () if graph is None else graph.operators.values():
         if _dequantises(each) and each.inputs[0].kind is not SourceKind.OPERATOR and graph is not None:
             yield math.prod(graph.form_of(each.inputs[1]).shape or ()) > 1
-
-
-def _are_golden(tensors: Sequence[TensorEvidence]) -> bool:
-    """Return whether all compared outputs have golden's bits."""
-    found = [each.error for each in tensors if each.io is IO.OUTPUT and each.error is not None]
-    return bool(found) and all(each.is_same for each in found)
 
 
 def _float_types(operator: GraphOperator | None) -> frozenset[tuple[IO, str]]:

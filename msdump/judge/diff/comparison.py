@@ -34,6 +34,7 @@ from msdump.judge.verdict import (
     TensorEvidence,
     Uneven,
     UnlikeScale,
+    are_golden,
     coarsest_type,
     judge,
     judge_tensor,
@@ -295,7 +296,7 @@ class _Run:
             if numbers is not None and dtype is not None:
                 name, text = each.at_fault(numbers, dtypes.from_numpy(dtype.saved).numpy)
                 self._comparison.scales[name] = text
-        wiring = "" if _are_golden(tensors) else self._comparison.scales.get(mine.node.name, "")
+        wiring = "" if are_golden(tensors) else self._comparison.scales.get(mine.node.name, "")
         row = Finding(
             place,
             tensors=tensors,
@@ -422,12 +423,6 @@ class _Run:
         values = graph.results if self._comparison.trains else graph.outputs
         names = [value.name for value in values]
         return dict(zip(names, as_real(names, returned, quantised.get(graph.index, {})), strict=True))
-
-
-def _are_golden(tensors: Tensors) -> bool:
-    """Return whether all compared outputs have golden's bits."""
-    found = [each.error for each in tensors if each.io is IO.OUTPUT and each.error is not None]
-    return bool(found) and all(each.is_same for each in found)
 
 
 def _clamped(both: LockstepComparison) -> Iterator[tuple[str, str]]:

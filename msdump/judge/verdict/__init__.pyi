@@ -8,6 +8,7 @@ from .evidence import OwnError as OwnError
 from .evidence import TensorEvidence as TensorEvidence
 from .evidence import TensorVerdict as TensorVerdict
 from .evidence import Verdict as Verdict
+from .evidence import are_golden as are_golden
 from .evidence import joined as joined
 from .evidence import largest_distance as largest_distance
 from .findings import BY_GRAVITY as BY_GRAVITY

@@ -390,6 +390,12 @@ def largest_distance(tensors: Iterable[TensorEvidence]) -> float:
     return max((each.distance for each in tensors), default=0.0)
 
 
+def are_golden(tensors: Iterable[TensorEvidence]) -> bool:
+    """Return whether outputs were compared, and all of them have golden's bits."""
+    found = [each.error for each in tensors if each.io is IO.OUTPUT and each.error is not None]
+    return bool(found) and all(each.is_same for each in found)
+
+
 def joined(*notes: str) -> str:
     """Join the notes that are not empty."""
     return "; ".join(filter(None, notes))
