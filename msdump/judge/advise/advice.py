@@ -390,29 +390,17 @@ def _confirmed(
             search.limit = worst * bound / likely
     outcome = SearchEnd.NONE if kept is None else outcome
     search.is_minimal = is_minimal  # of the set that was found, where a smaller limit had none
-    return _advice(search, (bound, limit), kept, joined, trials, outcome=outcome)
-
-
-def _advice(
-    search: SetSearch,
-    limits: tuple[float, float],
-    kept: frozenset[int] | None,
-    joined: Sequence[Example],
-    trials: Sequence[Example],
-    *,
-    outcome: SearchEnd,
-) -> KeepAdvice:
-    runs, nothing = search.runs, frozenset[int]()
+    nothing = frozenset[int]()
     after = frozenset(runs.variants.candidates) if kept is None else kept
     examples = [*runs.examples, *trials]
     uses = dict.fromkeys(joined, InputUse.JOINED) | dict.fromkeys(trials, InputUse.HELD_OUT)
     pairs = zip(examples, *runs.errors([nothing, after], examples), strict=True)
-    errors = [
+    found_errors = [
         ErrorPair(example.name, output, before[output], kept_error, uses.get(example, InputUse.SEARCHED))
         for example, before, with_kept in pairs
         for output, kept_error in with_kept.items()
     ]
-    advice = KeepAdvice(runs, *limits, kept, tuple(errors), outcome, search.is_minimal)
+    advice = KeepAdvice(runs, bound, limit, kept, tuple(found_errors), outcome, search.is_minimal)
     if not kept:
         return advice
     # the set of all operators that share a type with an advised one, and its error
@@ -421,5 +409,5 @@ def _advice(
         position for position, nodes in candidates.items() if any(ge_type(node) in types for node in nodes)
     )
     narrow = sorted({ge_type(node) for nodes in candidates.values() for node in nodes} - set(types))
-    found = TypeSet(tuple(types), tuple(narrow), len(advice.nodes_at(of_types)), runs.worst(of_types))
-    return replace(advice, types=found)
+    of_advice = TypeSet(tuple(types), tuple(narrow), len(advice.nodes_at(of_types)), runs.worst(of_types))
+    return replace(advice, types=of_advice)

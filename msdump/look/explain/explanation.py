@@ -117,7 +117,31 @@ class Explainer:
                 is_counted = bool(slot.value) and slot.reason in _COUNTED
                 number = counts[slot.io] if is_counted else None
                 counts[slot.io] += is_counted
-            slots.append(self._account(subject, slot, number, held))
+            tensors: list[Record] = []
+            missing: dict[Reason, tuple[int | None, ...]] = {}
+            for moment, of_operator in held:
+                here = [each for each in of_operator if each.io is slot.io and each.slot == number]
+                tensors += here
+                reason = (
+                    None if here or moment is None or slot.reason else self._reason_at(subject, slot, moment)
+                )
+                if moment is not None and reason is not None:
+                    missing[reason] = (*missing.get(reason, ()), moment.number)
+            common = slot.reason
+            if tensors:  # reasons differ, or there is none
+                is_measured = all(isinstance(each, MeasuredRecord) for each in tensors)
+                common = Reason.STATISTICS_ONLY if is_measured else None
+            elif common is None and not self._moments and self.is_configured:
+                when = self.plan.when
+                if self._iteration is not None:
+                    common = (
+                        self._watched if self._iteration in when.iterations else Reason.ITERATION_NOT_ASKED
+                    )
+                elif when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
+                    common = Reason.NO_OVERFLOW
+                else:
+                    common = self._watched or Reason.ITERATION_NOT_ASKED
+            slots.append(replace(slot, tensors=tuple(tensors), reason=common, missing=missing))
         return Explanation(subject, tuple(slots), tuple(constants))
 
     def _known_slots(self, subject: Subject, tensors: Collection[Record]) -> Iterator[SlotAccount]:
@@ -143,33 +167,6 @@ class Explainer:
                 side = refuse_by_name(self.plan, subject.operator.full_name, io) if is_known else None
                 for each in _listed_slots(subject, io, tensors):
                     yield replace(each, reason=subject.reason or side or each.reason)
-
-    def _account(self, subject: Subject, slot: SlotAccount, number: int | None, held: Held) -> SlotAccount:
-        """Return an input or output with its tensors of all iterations, and the reasons where it has none.
-
-        ``number`` is the slot's number in the dump, None if the dump never has a file of it.
-        """
-        tensors: list[Record] = []
-        missing: dict[Reason, tuple[int | None, ...]] = {}
-        for moment, of_operator in held:
-            here = [each for each in of_operator if each.io is slot.io and each.slot == number]
-            tensors += here
-            reason = None if here or moment is None or slot.reason else self._reason_at(subject, slot, moment)
-            if moment is not None and reason is not None:
-                missing[reason] = (*missing.get(reason, ()), moment.number)
-        common = slot.reason
-        if tensors:  # reasons differ, or there is none
-            is_measured = all(isinstance(each, MeasuredRecord) for each in tensors)
-            common = Reason.STATISTICS_ONLY if is_measured else None
-        elif common is None and not self._moments and self.is_configured:
-            when = self.plan.when
-            if self._iteration is not None:
-                common = self._watched if self._iteration in when.iterations else Reason.ITERATION_NOT_ASKED
-            elif when.trigger is Trigger.OVERFLOW and not subject.is_parameter:
-                common = Reason.NO_OVERFLOW
-            else:
-                common = self._watched or Reason.ITERATION_NOT_ASKED
-        return replace(slot, tensors=tuple(tensors), reason=common, missing=missing)
 
     def _reason_at(self, subject: Subject, slot: SlotAccount, moment: DumpedIteration) -> Reason | None:
         """Return why a dumped iteration lacks the file of an input or output; None for an unknown reason."""

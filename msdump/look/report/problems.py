@@ -167,53 +167,36 @@ def find_outbreaks(operators: Sequence[ReportedOperator], series: StatisticSerie
     for number, operator in enumerate(operators):
         places.setdefault((operator.rank, operator.place), []).append(number)
     for column, iteration in enumerate(series.iterations):
+        state, has_input, has_struck_input = states[:, column], dumped[:, column], struck_inputs[:, column]
         for members in places.values():
-            _assign(
-                *(operators, members, found),
-                iteration=iteration,
-                states=states[:, column],
-                has_input=dumped[:, column],
-                has_struck_input=struck_inputs[:, column],
-            )
+            owners: dict[int, Outbreak] = {}
+            last, earlier = None, next(iter(found.values()), None)
+            for place in (each for each in members if state[each] & STRUCK):
+                operator, owner = operators[place], None
+                producer = next(
+                    (each for each in operator.reads if each != place and state[each] & STRUCK), None
+                )
+                if producer is not None:
+                    owner = owners.get(producer, last)
+                elif place in found:
+                    pass
+                elif has_struck_input[place]:
+                    owner = last or earlier
+                elif not has_input[place] and operator.described is None and last is not None:
+                    owner = last
+                elif not has_input[place] and operator.parameters:
+                    # weights that training changed after NaN or infinities began
+                    trains = any(written_inputs(operators[each].op_type) for each in members)
+                    owner = earlier if trains else None
+                if owner is not None:
+                    owner.victims[place] = None
+                else:
+                    new = Outbreak(place, TensorState(int(state[place])), bool(has_struck_input[place]))
+                    owner = last = found.setdefault(place, new)
+                    owner.iterations.append(iteration)
+                owners[place] = owner
     order = {number: column for column, number in enumerate(series.iterations)}
     return sorted(found.values(), key=lambda each: (order[each.iterations[0]], each.operator))
-
-
-def _assign(
-    operators: Sequence[ReportedOperator],
-    members: Sequence[int],
-    found: dict[int, Outbreak],
-    *,
-    iteration: int,
-    states: np.ndarray,
-    has_input: np.ndarray,
-    has_struck_input: np.ndarray,
-) -> None:
-    """Assign the operators of one graph and iteration with NaN or infinities to outbreaks, in order."""
-    owners: dict[int, Outbreak] = {}
-    last, earlier = None, next(iter(found.values()), None)
-    for place in (each for each in members if states[each] & STRUCK):
-        operator, owner = operators[place], None
-        producer = next((each for each in operator.reads if each != place and states[each] & STRUCK), None)
-        if producer is not None:
-            owner = owners.get(producer, last)
-        elif place in found:
-            pass
-        elif has_struck_input[place]:
-            owner = last or earlier
-        elif not has_input[place] and operator.described is None and last is not None:
-            owner = last
-        elif not has_input[place] and operator.parameters:
-            # weights that training changed after NaN or infinities began
-            trains = any(written_inputs(operators[each].op_type) for each in members)
-            owner = earlier if trains else None
-        if owner is not None:
-            owner.victims[place] = None
-        else:
-            new = Outbreak(place, TensorState(int(states[place])), bool(has_struck_input[place]))
-            owner = last = found.setdefault(place, new)
-            owner.iterations.append(iteration)
-        owners[place] = owner
 
 
 _ABSENT: Final = -1
