@@ -294,11 +294,10 @@ class ComparedFolder:
     def roundings(
         self, execution: OperatorExecution
     ) -> tuple[frozenset[int], frozenset[str], tuple[str, ...]]:
-        """Return the roundings that an execution's tensors may have undergone.
+        """Return the inputs that are weights, and the types to which an execution's tensors may be rounded.
 
-        Returns:
-            Numbers of the inputs that are weights; types in which devices hold its tensors, all short ones if
-            unknown; and the shortest type of each side if the sides compute in different types.
+        Devices hold its tensors in these types (all short ones if unknown). If the sides compute in different
+        types, the shortest of each side follow.
         """
         _, mine, theirs, *_ = self._operator(execution)
         weights = self.weights(execution)
@@ -458,10 +457,8 @@ class ComparedFolder:
     def quantised(self, number: int) -> tuple[tuple[np.ndarray, ...], str] | None:
         """Return the arrays of an operator that quantises a tensor, if golden computes without quantising.
 
-        Returns:
-            Input, integers, scale and, where it has one, zero point; and the type of the golden operator that
-            clamps as the integers' range does, "" for none. None where golden is quantised, too, or a file is
-            missing.
+        The arrays are input, integers, scale and, where it has one, zero point. Beside them stands the type
+        of the golden operator that clamps as the integers' range does, "" for none.
         """
         graph, golden = self.mine.graph, self.theirs.graph
         if graph is None or golden is None or is_quantised(self._types[1]):

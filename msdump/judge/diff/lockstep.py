@@ -190,10 +190,9 @@ class Follower:
         return ran
 
     def until(self, key: Key) -> Ran | None:
-        """Return an execution of an operator, running on to it if necessary.
+        """Return an execution of an operator, running on to it if necessary; None where it does not run.
 
-        Returns:
-            None where it does not run: another branch was taken, a loop ended sooner, or the run failed.
+        Another branch was taken, a loop ended sooner, or the run failed.
         """
         held = self._held.pop(key, None)
         while held is None and not _lies_in(key[0], self._closed):
