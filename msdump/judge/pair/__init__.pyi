@@ -42,3 +42,4 @@ from .tensors import in_order as in_order
 from .tensors import match_identities as match_identities
 from .tensors import read_identities as read_identities
 from .trees import pair_tree as pair_tree
+from .trees import trained as trained

@@ -606,28 +606,33 @@ class Score:
         return bits
 
     def chain(self, chosen: np.ndarray, weight: np.ndarray) -> list[int]:
-        """Return which of some candidates make the heaviest chain that ascends in both orders.
+        """Return which of some candidates make the heaviest chain that ascends in both orders."""
+        pairs = (self.mine[chosen], self.golden[chosen], weight[chosen])
+        return heaviest_chain(*(each.tolist() for each in pairs))
 
-        A Fenwick tree has the heaviest chain that ends before each place of the second graph.
-        """
-        golden, size = self.golden[chosen].tolist(), len(self.sides[1])
-        own = weight[chosen].tolist()
-        best, holder, before = [0.0] * (size + 1), [-1] * (size + 1), [-1] * len(own)
-        for k in np.lexsort((-self.golden[chosen], self.mine[chosen])).tolist():
-            at, top, last = golden[k], 0.0, -1
-            while at > 0:
-                if best[at] > top:
-                    top, last = best[at], holder[at]
-                at &= at - 1
-            before[k], at, top = last, golden[k] + 1, top + own[k]
-            while at <= size and best[at] < top:
-                best[at], holder[at] = top, k
-                at += at & -at
-        found, k = [], holder[max(range(size + 1), key=best.__getitem__)]
-        while k >= 0:
-            found.append(k)
-            k = before[k]
-        return found[::-1]
+
+def heaviest_chain(mine: Sequence[int], golden: Sequence[int], weights: Sequence[float]) -> list[int]:
+    """Return which of some pairs make the heaviest chain that ascends in both orders.
+
+    A Fenwick tree has the heaviest chain that ends before each place of the second order.
+    """
+    size = max(golden, default=-1) + 1
+    best, holder, before = [0.0] * (size + 1), [-1] * (size + 1), [-1] * len(golden)
+    for k in np.lexsort((-np.asarray(golden, int), np.asarray(mine, int))).tolist():
+        at, top, last = golden[k], 0.0, -1
+        while at > 0:
+            if best[at] > top:
+                top, last = best[at], holder[at]
+            at &= at - 1
+        before[k], at, top = last, golden[k] + 1, top + weights[k]
+        while at <= size and best[at] < top:
+            best[at], holder[at] = top, k
+            at += at & -at
+    found, k = [], holder[max(reversed(range(size + 1)), key=best.__getitem__)]
+    while k >= 0:
+        found.append(k)
+        k = before[k]
+    return found[::-1]
 
 
 def _candidates(families: _Keys, keys: Sequence[_Keys]) -> np.ndarray:

@@ -101,7 +101,8 @@ class MatchedNames:
         casts: Full names of the casts that the other side lacks, of the examined side and of golden.
         whole: Examined operators with the same parts as their golden ones.
         folded: Examined operators in groups that have other operators and weights than golden's.
-        networks: Sentence that the graphs are of two networks, so that nothing is compared; "" for one.
+        networks: Sentence that the graphs are of two networks, so that nothing is compared, or that golden
+            was in train mode; "" otherwise.
         alone: Modules, calls and parameters of a tree without a counterpart, and the reason.
         rewired: Operators with an input that another call of a tree computes in golden.
     """

@@ -8,18 +8,19 @@ paired once.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import cache
 from typing import Final
 
 import numpy as np
 
 from msdump.errors import DumpReadError, FormatError
 from msdump.graph import written_inputs
+from msdump.judge.pair.score import heaviest_chain
 from msdump.judge.pair.sides import LIKE, TensorContent, canonical_type
 from msdump.judge.pair.tensors import Identities, Identity, MatchedNames, RewiredInput
 from msdump.read import (
@@ -57,6 +58,12 @@ _ALIASES: Final = {
 
 _SEVERAL: Final = frozenset({"linear", "addmm", "cross_entropy", "scaled_dot_product_attention"})
 """Functions of several operators: the last one computes the result and does not read the arguments."""
+
+_TRAINING: Final = {
+    "dropout": "dropout",
+    **dict.fromkeys(("batch_norm", "batchnorm"), "batch statistics"),
+}
+"""Calls that compute something else in train mode, by parts of the names of functions and modules."""
 
 _Key = Hashable
 """A value of the tree: its shape and statistics."""
@@ -107,22 +114,29 @@ class _Pairing:
                 self._calls[each.op_name] = call
                 self._tree[each.op_name, each.io].append(each)
         self._keys: dict[tuple[str, IO, int], _Key] = {}
-        self._samples: dict[
-            _Key, Record
-        ] = {}  # a tensor of each value of the tree, an output if there is one
+        self._samples: dict[_Key, Record] = {}  # a tensor of each value, an output if there is one
+        self._users: dict[IO, dict[_Key, dict[str, None]]] = {io: defaultdict(dict) for io in IO}
         for io in (IO.OUTPUT, IO.INPUT):
-            for (_, side), tensors in self._tree.items():
-                for each in tensors if side is io else ():
-                    key = self._key(each)
-                    self._keys[each.op_name, io, each.slot] = key
-                    self._samples.setdefault(key, each)
+            for each in (each for (_, side), tensors in self._tree.items() if side is io for each in tensors):
+                key = self._keys[each.op_name, io, each.slot] = self._key(each)
+                self._samples.setdefault(key, each)
+                self._users[io][key][each.op_name] = None
         self._places = dict(self._placed({call.module for call in self._calls.values()} - {""}))
+        self._inside: dict[tuple[bool, str], list[GraphOperator]] = defaultdict(list)
+        for name, (is_backward, path) in self._places.items():
+            for inner in itertools.accumulate(path.split("."), "{}.{}".format):
+                self._inside[is_backward, inner].append(graph.operators[name])
+        self._sums = [each for each in graph.operators.values() if each.op_type == "AddN"]
+        self._numbers: dict[tuple[bool, str], set[int]] = defaultdict(set)
+        for call in self._calls.values():
+            self._numbers[call.is_backward, call.module].add(call.number)
+        self._owned: dict[str, list[str]] = defaultdict(list)  # parameters by their module
+        for name in self._parameters:
+            self._owned[name.rpartition(".")[0]].append(name)
         self._written: dict[ValueSource, _Key] = {}
         self._value_of: dict[_Key, ValueSource] = {}
         self._read: dict[tuple[str, int], _Key] = {}
-        self._folded: set[str] = (
-            set()
-        )  # modules with operators of other modules in them, or without their own
+        self._folded = set[str]()  # modules with operators of other modules, or without their own
         self._rewired: dict[str, RewiredInput] = {}  # by the call that golden reads
         self._turned: set[_Key] = set()  # parameters and gradients that the examined side holds transposed
         self.turned: set[tuple[str, IO, int]] = set()
@@ -150,19 +164,15 @@ class _Pairing:
             yield name, (is_backward, ".".join(parts[len(prefix) :]) if is_below else "")
 
     def _content(self, record: Record) -> TensorContent:
-        known = self._contents.get(id(record))
-        if known is None:
-            known = self._contents[id(record)] = self._read_content(record)
-        return known
-
-    def _read_content(self, record: Record) -> TensorContent:
-        try:
-            stats = record.stats
-            numbers = [stats[each] for each in ("l2norm", "max", "min")]
-        except (DumpReadError, FormatError, KeyError):  # reported where it is compared
-            numbers = [None]
-        known = [float(each) if isinstance(each, int | float) else math.nan for each in numbers]
-        return TensorContent(None, math.prod(self._shape(record)), *known)
+        if id(record) not in self._contents:
+            try:
+                stats = record.stats
+                numbers = [stats[each] for each in ("l2norm", "max", "min")]
+            except (DumpReadError, FormatError, KeyError):  # reported where it is compared
+                numbers = [None]
+            known = [float(each) if isinstance(each, int | float) else math.nan for each in numbers]
+            self._contents[id(record)] = TensorContent(None, math.prod(self._shape(record)), *known)
+        return self._contents[id(record)]
 
     @staticmethod
     def _shape(record: Record) -> tuple[int, ...]:
@@ -214,25 +224,14 @@ class _Pairing:
 
     # Modules
 
-    @cache  # noqa: B019 - one object for a comparison
-    def _operators(self, name: str) -> tuple[GraphOperator, ...]:
+    def _operators(self, name: str) -> Sequence[GraphOperator]:
         """Return the operators of one call of a module, in their order."""
         call = self._calls[name]
-        inside = [
-            self._graph.operators[each]
-            for each, (is_backward, path) in self._places.items()
-            if is_backward == call.is_backward and (path == call.module or path.startswith(f"{call.module}."))
-        ]
-        sides = call.module, call.is_backward
-        numbers = sorted(
-            {each.number for each in self._calls.values() if (each.module, each.is_backward) == sides}
-        )
+        side = call.is_backward, call.module
+        inside, numbers = self._inside[side], self._numbers[side]
         size, rest = divmod(len(inside), len(numbers))
-        if rest:
-            return ()
-        place = numbers.index(call.number)
-        place = len(numbers) - 1 - place if call.is_backward else place
-        return tuple(inside[place * size : (place + 1) * size])
+        place = sorted(numbers, reverse=call.is_backward).index(call.number)
+        return () if rest else inside[place * size : (place + 1) * size]
 
     def _leaving(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
         names = {each.full_name for each in operators}
@@ -250,27 +249,37 @@ class _Pairing:
         return [*dict.fromkeys(value for value in values if value.name not in names)]
 
     def _pair_gradients(self, name: str) -> None:
-        """Pair the gradients of a module by their statistics: scopes do not tell where their sums belong."""
+        """Pair the gradients of a module by contents, the others as the values of their size in its scope."""
         operators = self._operators(name)
-        values = [*dict.fromkeys((*_results(operators), *self._entering(operators)))]
-        for key in (*self._keys_of(name, IO.OUTPUT), *self._keys_of(name, IO.INPUT)):
-            like = (each for each in values if each not in self._written and self._likeness(key, each) > 1)
-            value = None if key in self._value_of else next(like, None)
-            if value is not None:
-                self._claim(value, key)
-        module = self._calls[name].module
-        if any(each.op_type == "AddN" or self._places[each.full_name][1] != module for each in operators):
-            return
-        gradients = [each for each in self._entering(operators) if self._places.get(each.name, (False,))[0]]
+        inner, entering = [*_results(operators)], self._entering(operators)
+        keys = {io: self._keys_of(name, io) for io in (IO.OUTPUT, IO.INPUT)}
+        for key in (*keys[IO.OUTPUT], *keys[IO.INPUT]):
+            values = (each for each in (*inner, *entering) if each not in self._written)
+            like = next((each for each in values if self._likeness(key, each) > 1), None)
+            if like is not None:
+                self._claim(like, key)
+        gradients = [each for each in entering if self._places.get(each.name, (False,))[0]]
         for io, sides in ((IO.OUTPUT, self._leaving(operators)), (IO.INPUT, gradients)):
-            keys = self._keys_of(name, io)
-            fitting = (
-                [each for each in sides if self._size(each) == self._content(self._samples[keys[0]]).count]
-                if keys
-                else []
-            )
-            if len(keys) == len(fitting) == 1:
-                self._claim(fitting[0], keys[0])
+            left = self._summed(each for each in sides if not self._is_of_weight(each))
+            counts = Counter(map(self._size, left))
+            counts.subtract(self._content(self._samples[key]).count for key in keys[io])
+            clear = [each for each in keys[io] if not counts[self._content(self._samples[each]).count]]
+            for key, value in self._matched(clear, left, is_one=False):
+                self._claim(value, key)
+
+    def _is_of_weight(self, value: ValueSource) -> bool:
+        """Return whether a value is the gradient of a weight, which an optimizer reads."""
+        readers = self._graph.used_by(value.name, value.slot)
+        return any(written_inputs(each.op_type) for each in readers)
+
+    def _summed(self, values: Iterable[ValueSource]) -> list[ValueSource]:
+        """Return gradients with the sum of several ones, where it is of nothing else, in their place."""
+        found = dict.fromkeys(values)
+        for each in self._sums:
+            if found.keys() >= {*each.inputs}:
+                found = dict.fromkeys(value for value in found if value not in each.inputs)
+                found[ValueSource(SourceKind.OPERATOR, each.full_name)] = None
+        return [*found]
 
     def _pair_outputs(self, name: str) -> None:
         values = self._leaving(self._operators(name))
@@ -282,7 +291,7 @@ class _Pairing:
         values = self._entering(operators)
         keys = [*self._keys_of(name, IO.INPUT)]
         for key in keys:  # the module before may be folded into this one
-            folded = filter(self._is_folded, self._makers(key))
+            folded = filter(self._is_folded, self._users[IO.OUTPUT][key])
             keys += (each for maker in folded for each in self._keys_of(maker, IO.INPUT) if each not in keys)
         for key, value in self._matched(keys, values, is_one=False):
             self._reads(operators, value, key)
@@ -317,20 +326,12 @@ class _Pairing:
             self._written[value], self._value_of[key] = key, value
 
     def _reads(self, operators: Iterable[GraphOperator], value: ValueSource, key: _Key) -> None:
-        if not any(map(self._is_folded, self._makers(key))):
+        if not any(map(self._is_folded, self._users[IO.OUTPUT][key])):
             self._claim(value, key)
             for each in operators:
                 for slot, source in enumerate(each.inputs):
                     if source == value:
                         self._read.setdefault((each.full_name, slot), key)
-
-    def _makers(self, key: _Key) -> list[str]:
-        """Return the modules and calls of the tree that compute a value."""
-        return [
-            *dict.fromkeys(
-                name for (name, io, _), each in self._keys.items() if io is IO.OUTPUT and each == key
-            )
-        ]
 
     # Calls of functions
 
@@ -342,36 +343,34 @@ class _Pairing:
         operators = [
             each for each in inside if self._places[each.full_name] == (is_backward, path) or not is_known
         ]
-        scores = [[self._fit(name, each) for each in operators] for name in names]
-        best = [[0.0] * (len(operators) + 1) for _ in range(len(names) + 1)]
-        for row, fits in enumerate(scores):
-            for column, fit in enumerate(fits):
-                with_both = best[row][column] + fit if fit else 0.0
-                best[row + 1][column + 1] = max(best[row][column + 1], best[row + 1][column], with_both)
-        row, column = len(names), len(operators)
-        while row and column:
-            fit = scores[row - 1][column - 1]
-            if fit and best[row][column] == best[row - 1][column - 1] + fit:
-                row, column = row - 1, column - 1
-                value = ValueSource(SourceKind.OPERATOR, operators[column].full_name, 0)
-                self._claim(value, self._keys_of(names[row], IO.OUTPUT)[0])
-                self._functions[names[row]] = operators[column]
-            elif best[row][column] == best[row - 1][column]:
-                row -= 1
-            else:
-                column -= 1
+        columns: dict[int | None, list[int]] = defaultdict(list)
+        for column, each in enumerate(operators):
+            columns[self._size(ValueSource(SourceKind.OPERATOR, each.full_name))].append(column)
+        numbers = {each.full_name: column for column, each in enumerate(operators)}
+        pairs: list[tuple[int, int, float]] = []
+        for row, name in enumerate(names):
+            for key in self._keys_of(name, IO.OUTPUT)[:1]:
+                known = self._value_of.get(key)
+                if known is not None:
+                    pairs += [(row, numbers[known.name], 10.0)] if known.name in numbers else []
+                    continue
+                for column in (*columns[None], *columns[self._content(self._samples[key]).count]):
+                    fit = self._fit(name, key, operators[column])
+                    pairs += [(row, column, fit)] if fit else []
+        for place in heaviest_chain(*zip(*pairs, strict=True)) if pairs else ():
+            name, operator = names[pairs[place][0]], operators[pairs[place][1]]
+            value = ValueSource(SourceKind.OPERATOR, operator.full_name)
+            self._claim(value, self._keys_of(name, IO.OUTPUT)[0])
+            self._functions[name] = operator
 
-    def _fit(self, name: str, operator: GraphOperator) -> float:
+    def _fit(self, name: str, key: _Key, operator: GraphOperator) -> float:
         """Return how well an operator fits as the last one of a call, 0 if it cannot be it."""
-        keys, value = self._keys_of(name, IO.OUTPUT), ValueSource(SourceKind.OPERATOR, operator.full_name, 0)
-        if not keys:
+        value, call = ValueSource(SourceKind.OPERATOR, operator.full_name), self._calls[name]
+        if value in self._written:
             return 0.0
-        if keys[0] in self._value_of or value in self._written:
-            return 10.0 * (self._value_of.get(keys[0]) == value)
-        if self._size(value) not in {None, self._content(self._samples[keys[0]]).count}:
-            return 0.0
-        likeness = self._likeness(keys[0], value)
-        is_named = not self._calls[name].is_backward and _is_named(self._calls[name].kind, operator.op_type)
+        # a gradient may have several operators of the type: contents alone decide
+        is_named = not call.is_backward and _is_named(call.kind, operator.op_type)
+        likeness = self._likeness(key, value)
         return 2.0 * is_named + likeness if is_named or likeness > 1 else 0.0
 
     def _pair_arguments(self, name: str, operator: GraphOperator, weights: AbstractSet[_Key]) -> None:
@@ -389,36 +388,37 @@ class _Pairing:
     def identities(self) -> Identities:
         """Pair modules, functions and weights; return the identities."""
         self._pair_calls()
-        mine: dict[Hashable, Identity] = {}
-        golden: dict[Hashable, Identity] = {}
-        numbers: dict[_Key, Identity] = {}
-
-        def add(place: Hashable, key: _Key) -> None:
-            mine[place] = numbers.setdefault(key, ("tree", str(len(numbers))))
-
+        mine: dict[Hashable, _Key] = {}
         for name, operator in self._graph.operators.items():
             for slot, source in enumerate(operator.inputs):
                 key = self._given(operator, slot, source)
                 if key is not None:
-                    add((name, IO.INPUT, slot), key)
+                    mine[name, IO.INPUT, slot] = key
         for value, key in self._written.items():
             is_made = value.kind is SourceKind.OPERATOR
-            add((value.name if is_made else sanitize(value.name), IO.OUTPUT, value.slot), key)
-        self._pair_weights(add)
+            mine[value.name if is_made else sanitize(value.name), IO.OUTPUT, value.slot] = key
+        self._pair_weights(mine)
+        used = {*mine.values()}
+        golden: dict[Hashable, _Key] = {}
         for key, record in (*self._samples.items(), *self._parameters.items()):
-            if key in numbers:
+            if key in used:
                 place = record.op_name, record.io, record.slot
-                golden[place] = numbers[key]
+                golden[place] = key
                 self.turned |= {place} if key in self._turned else set()
-        self._tell_alone(numbers.keys())
+        self._tell_alone(used)
+
+        def identity(key: _Key | None) -> Identity | None:
+            return None if key is None else ("tree", str(key))
 
         def identify(name: str, io: IO, slot: int) -> Identity | None:
             operator = self._graph.find(name)
-            return mine.get((name if operator is None else operator.full_name, io, slot))
+            return identity(mine.get((name if operator is None else operator.full_name, io, slot)))
 
         every = frozenset((*self._calls, *self._parameters, *self.alone))
-        told = MatchedNames({}, {}, every, {}, alone=self.alone, rewired=(*self._rewired.values(),))
-        return Identities(identify, lambda *place: golden.get(place), told)
+        told = MatchedNames(
+            {}, {}, every, alone=self.alone, rewired=(*self._rewired.values(),), networks=self._training()
+        )
+        return Identities(identify, lambda *place: identity(golden.get(place)), told)
 
     def _pair_calls(self) -> None:
         """Pair results of modules, innermost first, then results of functions, then the inputs of both."""
@@ -469,7 +469,7 @@ class _Pairing:
         one, two = (self._content(self._samples[key]) for key in (read, written))
         if (one.likeness(two) or 0.0) >= LIKE:  # a view, a change of the order
             return written
-        for name in self._makers(read)[:1]:
+        for name in [*self._users[IO.OUTPUT][read]][:1]:
             is_missing = read not in self._value_of
             told = RewiredInput(operator.full_name, slot, source.name, name, is_missing)
             self._rewired.setdefault(name, told)
@@ -482,14 +482,10 @@ class _Pairing:
             around = self._parents.get(around)
         if around is None or self._operators(around):
             return False
-        outputs = self._keys_of(name, IO.OUTPUT)
-        return any(
-            "norm" in self._calls[reader].kind.lower() and key in outputs
-            for (reader, io, _), key in self._keys.items()
-            if io is IO.INPUT
-        )
+        readers = (each for key in self._keys_of(name, IO.OUTPUT) for each in self._users[IO.INPUT][key])
+        return any("norm" in self._calls[each].kind.lower() for each in readers)
 
-    def _pair_weights(self, add: Callable[[Hashable, _Key], None]) -> None:
+    def _pair_weights(self, mine: dict[Hashable, _Key]) -> None:
         """Pair the weights that operators read with the parameters of their modules, and the gradients."""
         owners = {path for _, path in self._places.values()}
         names: dict[str, str] = {}  # parameters of the tree by weights, "" for one weight in place of several
@@ -505,10 +501,10 @@ class _Pairing:
                     record = self._records.get((operator.file_name, IO.INPUT, slot))
                     if found and self._fits(found, source, record):
                         names[source.name] = found if names.get(source.name, found) == found else ""
-                        add((name, IO.INPUT, slot), found)
+                        mine[name, IO.INPUT, slot] = found
         for name, found in names.items():
             if name == found and all(name != each for _, each in written):  # files hold the trained weights
-                add((sanitize(name), IO.OUTPUT, 0), found)
+                mine[sanitize(name), IO.OUTPUT, 0] = found
         gradients = {
             f"{call.module}.{call.parameter}": name for name, call in self._calls.items() if call.parameter
         }
@@ -522,9 +518,9 @@ class _Pairing:
                         self._places.get(source.name, (False,))[0] and source.kind is SourceKind.OPERATOR
                     )
                     if is_made and self._size(source) == self._content(golden).count:
-                        add((operator.full_name, IO.INPUT, slot), key)
+                        mine[operator.full_name, IO.INPUT, slot] = key
                         if source not in self._written:
-                            add((source.name, IO.OUTPUT, source.slot), key)
+                            mine[source.name, IO.OUTPUT, source.slot] = key
 
     def _parameter(self, path: str, source: ValueSource, owners: AbstractSet[str]) -> str:
         """Return the tree's parameter that an operator of a module should read as a weight, "" for none."""
@@ -537,12 +533,8 @@ class _Pairing:
             own = f"{path}.{last}"  # exporters share weights that are equal
             return own if own in self._parameters else source.name
         size = self._size(source)
-        alike = [
-            name
-            for name, record in self._parameters.items()
-            if name.rpartition(".")[0] == path and name not in self._graph.weights
-            if self._content(record).count == size
-        ]
+        others = (name for name in self._owned[path] if name not in self._graph.weights)
+        alike = [name for name in others if self._content(self._parameters[name]).count == size]
         return alike[0] if len(alike) == 1 else ""
 
     def _fits(self, name: str, source: ValueSource, read: Record | None) -> bool:
@@ -566,6 +558,39 @@ class _Pairing:
         except (DumpReadError, FormatError, IndexError, ValueError):  # statistics alone, which do not tell
             return False
         return bool(turned < straight)
+
+    def _training(self) -> str:
+        """Return a sentence on modules that golden ran in train mode, "" for none."""
+        found = []
+        for name, call in self._calls.items():
+            keys = [*self._keys_of(name, IO.INPUT)[:1], *self._keys_of(name, IO.OUTPUT)[:1]]
+            effect = trained(call.kind) if call.module and not call.is_backward and len(keys) > 1 else ""
+            contents = [self._content(self._samples[key]) for key in keys]
+            if effect == "dropout":  # in inference it hands its input on
+                is_trained = all(each.is_telling for each in contents) and keys[0] != keys[1]
+            else:
+                value = self._value_of.get(keys[-1]) if effect else None
+                is_other = value is not None and self._likeness(keys[-1], value) <= 1
+                is_trained = is_other and self._is_normalised(keys[-1], call.module)
+            found += [f"{effect} in {call.module}"] if effect and is_trained else []
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return f"golden is in train mode: {found[0]}{more}; call eval() before" if found else ""
+
+    def _is_normalised(self, key: _Key, module: str) -> bool:
+        """Return whether each channel of an output has the deviation and mean that batch statistics give."""
+        names = [f"{module}.{each}" for each in ("weight", "bias")]
+        weight, bias = ([self._parameters[each]] if each in self._parameters else [] for each in names)
+        if not (weight and bias):
+            return False
+        try:
+            means = [float(each.stats["avg"]) for each in (self._samples[key], bias[0])]  # type: ignore[arg-type]
+        except (DumpReadError, FormatError, TypeError):
+            return False
+        count = self._content(self._samples[key]).count / self._content(weight[0]).count
+        expected = count**0.5 * math.hypot(*(self._content(each[0]).norm for each in (weight, bias)))
+        norm = self._content(self._samples[key]).norm
+        scale = norm / self._content(self._samples[key]).count ** 0.5
+        return bool(abs(norm - expected) <= _SAME * norm) and abs(means[0] - means[1]) <= _SAME * scale
 
     def _tell_alone(self, used: AbstractSet[_Key]) -> None:
         """List the modules, calls and parameters without a counterpart, and why."""
@@ -613,3 +638,14 @@ def _is_named(kind: str, op_type: str) -> bool:
     return any(
         one.startswith(two) or two.startswith(one) for one in (name, *_ALIASES.get(name, ())) for two in types
     )
+
+
+def trained(function: str) -> str:
+    """Return the effect of train mode on a function or module, "" if it has none.
+
+    >>> trained("aten.native_dropout.default"), trained("aten._native_batch_norm_legit_no_training.default")
+    ('dropout', '')
+    """
+    is_trained = "no_training" not in function
+    parts = (words for part, words in _TRAINING.items() if part in function.lower() and is_trained)
+    return next(parts, "")

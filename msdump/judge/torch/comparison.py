@@ -25,9 +25,10 @@ from msdump.judge.diff import (
     models,
     pair_sides,
 )
+from msdump.judge.pair import trained
 from msdump.judge.torch.cause import Cause, Trial, like
 from msdump.judge.torch.functions import Functions, quantised
-from msdump.judge.torch.golden import PREFIX, Call, Golden, Source, export, trained
+from msdump.judge.torch.golden import PREFIX, Call, Golden, Source, export
 from msdump.judge.torch.hooks import HookedModule, golden_of
 from msdump.judge.torch.pairing import Cone
 from msdump.judge.verdict import (

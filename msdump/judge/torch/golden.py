@@ -21,15 +21,10 @@ import numpy as np
 
 from msdump.errors import InputError, NotAvailableError
 from msdump.graph import Graph
+from msdump.judge.pair import trained
 
 PREFIX: Final = "torch:"
 """Begins a golden side that is a module: ``torch:package.module:callable``, ``torch:file.py:name``."""
-
-_TRAINING: Final = {
-    "dropout": "dropout",
-    **dict.fromkeys(("batch_norm", "batchnorm"), "batch statistics"),
-}
-"""Calls that compute something else in train mode, by parts of the names of functions and modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,17 +493,6 @@ def call_text(text: str) -> tuple[str, str]:
     """
     head, _, call = text.partition(" = ")
     return head.partition(" ")[0].removeprefix("%"), call
-
-
-def trained(function: str) -> str:
-    """Return the effect of train mode on a function or module, "" if it has none.
-
-    >>> trained("aten.native_dropout.default"), trained("aten._native_batch_norm_legit_no_training.default")
-    ('dropout', '')
-    """
-    is_trained = "no_training" not in function
-    parts = (words for part, words in _TRAINING.items() if part in function.lower() and is_trained)
-    return next(parts, "")
 
 
 def _is_parameter(node: Any) -> bool:

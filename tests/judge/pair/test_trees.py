@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
+import msdump
 from msdump.cli import main
 from msdump.read import CallName, parse_name
 
@@ -306,6 +307,66 @@ def test_nan_and_infinity_of_the_tree_are_values(compare):
     calls["Torch.tanh.0.forward"][1][0][0, 0] = np.nan
     code, document = compare(model(), calls, saves=False)
     assert (1, "Default/Tanh-op0") == (code, accused(document)[0])
+
+
+BATCH_NORM = {"relu": ("BatchNormalization", ["linear", *(f"bn.{n}" for n in "wbmv")], "relu", "bn")}
+
+
+@pytest.mark.parametrize("saves", [True, False], ids=["tensors", "statistics"])
+def test_a_tree_in_train_mode_has_its_sentence(compare, saves):
+    """Batch statistics and dropout of the tree are said beside an export in inference."""
+    q = golden()["Module.q.Linear.forward.0"]
+    w, b = W["fc.bias"] + 2, W["q.bias"]
+    normal = (q[1][0] - q[1][0].mean(0)) / np.sqrt(q[1][0].var(0) + 1e-5) * w + b
+    calls = {
+        "Module.q.Linear.forward.0": q,
+        "Module.bn.BatchNorm1d.forward.0": (q[1], [normal.astype(np.float32)], {"weight": w, "bias": b}),
+        "Module.drop.Dropout.forward.0": ([normal], [normal * [[1, 0, 1, 0, 1]] * 2], {}),
+    }
+    statistics = {"bn.w": w, "bn.b": b, "bn.m": np.zeros(5, np.float32), "bn.v": np.ones(5, np.float32)}
+    code, document = compare(model(BATCH_NORM, **statistics), calls, saves=saves)
+    assert (1, "Default/bn-Linear/BatchNorm-op0") == (code, accused(document)[0])
+    [sentence] = document["networks"]
+    assert "golden is in train mode: batch statistics in bn and 1 more; call eval() before" in sentence
+
+
+@pytest.mark.parametrize("factor", [1, 1.5], ids=["sound", "wrong"])
+def test_the_sum_of_gradients_is_compared_with_a_module_that_several_read(tmp_path, quiet, factor):
+    """The gradient of a module's output is the sum of its readers' gradients, also where contents differ."""
+    network, step, mine = (tmp_path / each for each in ("net.onnx", "step.onnx", "mine"))
+    onnx.save(model({"relu": (*NODES["relu"][:3], "act")}), network)
+    for line in (
+        ["train-graph", network, "-o", step, "--loss", "mse", "--optimizer", "momentum:0.1,0.9"],
+        ["run", step, "--train", "--steps", 1, "--path", mine],
+    ):
+        ran = CliRunner().invoke(main, [*map(str, line)])
+        assert ran.exit_code == 0, ran.output
+    tensors = {
+        (each.op_type, str(each.io)): each
+        for each in msdump.open_dump(mine).tensors
+        if "Gradients" in each.op_name and "act-Linear" in each.op_name
+    }
+    total, result = (tensors[name, "output"] for name in ("AddN", "ReluGrad"))
+    calls = {"Module.act.ReLU.backward.0": ([total.array * np.float32(factor)], [result.array], {})}
+    write_tree(tmp_path / "tree" / "step0" / "rank", calls)
+    command = ["compare", mine, tmp_path / "tree", "--output", tmp_path, "--json"]
+    document = json.loads(CliRunner().invoke(main, [*map(str, command)]).stdout)
+    assert [total.full_name] * (factor != 1) == accused(document)
+
+
+def test_steps_and_ranks_are_paired_by_their_numbers(tmp_path, quiet):
+    """Step and rank of a tree are compared with these of the dump, others are listed."""
+    mine = dump_model(model(), tmp_path, tmp_path / "mine")
+    shutil.copytree(mine / "rank_0", mine / "rank_1")
+    wrong = golden()
+    wrong["Functional.relu.0.forward"][1][0] += 1
+    for place, calls in {"step0/rank0": golden(), "step0/rank1": wrong, "step1/rank0": golden()}.items():
+        write_tree(tmp_path / "tree" / place, calls)
+    command = ["compare", mine, tmp_path / "tree", "--output", tmp_path, "--json"]
+    document = json.loads(CliRunner().invoke(main, [*map(str, command)]).stdout)
+    assert [str(tmp_path / "tree" / "step1" / "rank0")] == document["alone"]
+    directories = {each["directory"] for each in document["operators"] if each["verdict"] == "own"}
+    assert {"1/0"} == directories
 
 
 @pytest.mark.parametrize(
