@@ -113,8 +113,8 @@ class _Module:
             name = "raise" if isinstance(node, ast.Raise) else _name(call)[:-2]
             arguments = [*call.args, *(each.value for each in call.keywords)]
             self._calls.append((name, arguments))
-            used = {_name(inner) for each in arguments for inner in ast.walk(each)}
-            self.passed.append((name, [function] if used & parameters else []))
+            inside = (_name(inner) for each in arguments for inner in ast.walk(each)) if parameters else ()
+            self.passed.append((name, [function] if any(each in parameters for each in inside) else []))
         for child in ast.iter_child_nodes(node):
             self._visit(child, function, parameters)
 

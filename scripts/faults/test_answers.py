@@ -334,7 +334,7 @@ ERROR = Fault("error", "", frozenset({"sum"}), frozenset({"own"}), wrong={"sum":
 
 COMPILED = [mode for mode in MODES if mode.name.startswith("O2")]
 ON_CPU = [(mode, CPU) for mode in MODES]
-PAIRS = [*ON_CPU, *((mode, mode) for mode in MODES)]
+PAIRS = [*ON_CPU, *((mode, mode) for mode in COMPILED)]
 COMPILED_ON_CPU = [(mode, CPU) for mode in COMPILED]
 COMPILED_PAIRS = [*COMPILED_ON_CPU, *((mode, mode) for mode in COMPILED)]
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -145,7 +144,7 @@ sys.stdin.readline()
 """
 
 
-def test_rank_that_two_processes_were_told(tmp_path):
+def test_rank_that_two_processes_were_told(tmp_path, forks):
     """Of two processes of one rank the second is refused, until the first has ended."""
     saved(tmp_path / "net.onnx", one("AllReduce"))
     (tmp_path / "dump.json").write_text(json.dumps(configuration(tmp_path / "dump")))
@@ -153,7 +152,7 @@ def test_rank_that_two_processes_were_told(tmp_path):
 
     def start():
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        command = [sys.executable, "-c", SECOND]
+        command = [forks / "python", "-c", SECOND]
         return subprocess.Popen(command, cwd=tmp_path, env=variables, text=True, **pipes)
 
     first = start()

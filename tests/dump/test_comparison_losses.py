@@ -44,8 +44,11 @@ def unreadable(report):
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--model", LENET)], ids=["files", "model"])
-@pytest.mark.parametrize("has_configuration", [True, False], ids=["configured", "bare"])
+@pytest.mark.parametrize(
+    ("options", "has_configuration"),
+    [((), True), ((), False), (("--model", LENET), False)],
+    ids=["files, configured", "files, bare", "model, bare"],
+)
 @pytest.mark.parametrize(
     ("pattern", "lost"),
     [

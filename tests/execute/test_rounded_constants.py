@@ -371,7 +371,7 @@ def test_results_are_those_of_rounded_values(name, dtype, monkeypatch):
         pytest.skip("this onnxruntime's kernel adds memory that nobody wrote to its first element")
     kinds = [array.dtype for array in own or ()] if case.domain else ()
     given = {key: values.from_python(array) for key, array in fed.items()}
-    for mode, pair in itertools.product(MODES, (False, True)):
+    for mode, pair in itertools.product(MODES if dtype == np.float32 else MODES[:2], (False, True)):
         context = Context(DeviceTarget.ASCEND, JitLevel.O0, precision_mode=PrecisionMode(mode))
         device = emulated(loader.load(case.model(fed, constants, kinds, pair=pair)), None, context)
         wanted = expected(case, dtype, device.roundings(device.graph.nodes[0])[0])

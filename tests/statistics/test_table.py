@@ -40,9 +40,9 @@ RECIPE = {
 """The lines that ARCHITECTURE.md asks for, by file, each behind the text that it follows."""
 
 
-@pytest.mark.parametrize("categories", [["least"], ["max", "avg", "l2norm", "zero count", "least"]])
-def test_the_recipe_for_a_statistic(tmp_path, categories):
+def test_the_recipe_for_a_statistic(tmp_path):
     """A statistic added by ARCHITECTURE's recipe is right for every tensor, and so are the others."""
+    categories = ["max", "avg", "l2norm", "zero count", "least"]
     shutil.copytree(ROOT / "msdump", tmp_path / "msdump", ignore=shutil.ignore_patterns("__pycache__"))
     for name, additions in RECIPE.items():
         path = tmp_path / "msdump/statistics" / name
