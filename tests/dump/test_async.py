@@ -8,7 +8,7 @@ import pytest
 from sample_nets import data
 from tests.dump import trees
 from tests.texts import parsed
-from tests.world import O0
+from tests.world import O0, O1
 
 STATISTIC_TIME = re.compile(r"(?<=,0,0,)[0-9]{16}(?=,)")
 
@@ -26,7 +26,7 @@ SETTINGS = {
     "small queue": {"queue_bytes": 1 << 20, "writer_threads": 2},
     "statistics": {"saved_data": "full", "statistic_category": ["max", "md5", "avg", "l2norm"]},
     "device bytes": {"trans_flag": False},
-    "O1": {"context": {"device_target": "Ascend", "jit_level": "O1"}},
+    "O1": {"context": O1},
     "samples": {"sample_mode": 1, "sample_num": 60000},
 }
 

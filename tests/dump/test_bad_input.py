@@ -61,7 +61,7 @@ def test_longest_path_takes_a_whole_dump(door, caplog):
     network = door.dump(
         nets.long_names(),
         {"x": np.ones((2, 4), np.float32)},
-        context={"device_target": "Ascend", "jit_level": "O0"},
+        context=O0,
         path=root,
         net_name=255 * "n",
         saved_data="full",

@@ -9,7 +9,7 @@ import pytest
 from tests.dump import nets
 from tests.dump.compared import accused, command, document, faults
 from tests.texts import parsed
-from tests.world import GRAPHS, cli
+from tests.world import CPU, GRAPHS, O0, O1, O2, cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -24,16 +24,16 @@ FEEDS = {
 }
 MODES = {
     "cpu": {},
-    "o0": {"context": {"device_target": "Ascend", "jit_level": "O0"}},
+    "o0": {"context": O0},
     "o0-device": {
-        "context": {"device_target": "Ascend", "jit_level": "O0"},
+        "context": O0,
         "enable": False,
         "trans_flag": False,
     },
-    "o0-force": {"context": {"device_target": "Ascend", "jit_level": "O0"}, "precision_mode": "force_fp16"},
-    "o1": {"context": {"device_target": "Ascend", "jit_level": "O1"}},
-    "o2-npy": {"context": {"device_target": "Ascend", "jit_level": "O2"}, "file_format": "npy"},
-    "o2-bin": {"context": {"device_target": "Ascend", "jit_level": "O2"}, "file_format": "bin"},
+    "o0-force": {"context": O0, "precision_mode": "force_fp16"},
+    "o1": {"context": O1},
+    "o2-npy": {"context": O2, "file_format": "npy"},
+    "o2-bin": {"context": O2, "file_format": "bin"},
 }
 
 
@@ -123,7 +123,7 @@ def test_training_steps_run_again(door, mode):
     folders = []
     for number, each in enumerate(("cpu", mode)):
         settings = dict(MODES[each])
-        context = settings.pop("context", {"device_target": "CPU"})
+        context = settings.pop("context", CPU)
         file = door.configure(**settings)
         device = [text for key, item in context.items() for text in (f"--{key.replace('_', '-')}", item)]
         command = ["run", step, "--train", "--steps", "2", "--config", str(file), *device]

@@ -258,7 +258,7 @@ def layers(*, of_bits, wrong=1.0, of_channels=False):
 
 
 def scaled_products(wrong):
-    """Return two products of integers, each scaled by what its input was quantised with."""
+    """Return two products of integers, each scaled by the scales of its input and its weight."""
     arrays, nodes, value = {}, [], "x"
     for layer, weight in enumerate(np.random.default_rng(4).uniform(-0.3, 0.3, (2, 32, 32)).astype("f4")):
         read, scaled = f"q{layer} w{layer} z{layer} wz", f"s{layer} ws{layer}"

@@ -7,7 +7,7 @@ import pytest
 from tests.dump.compared import command, document, faults, table
 from tests.dump.nets import without
 from tests.texts import parsed
-from tests.world import O0, O1, O2, cli
+from tests.world import GPU, O0, O1, O2, cli
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -156,7 +156,7 @@ def two_networks(door):
 @pytest.mark.parametrize("options", [[], ["--model", "mlp.onnx"], ["--json"]], ids=str)
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"saved_data": "statistic", "context": {"device_target": "GPU"}}],
+    [{}, {"saved_data": "statistic", "context": GPU}],
     ids=["tensors", "statistics"],
 )
 def test_dumps_of_two_networks(two_networks, monkeypatch, options, changes):

@@ -12,9 +12,9 @@ from msdump.errors import ExecutionError
 from tests.dump import trees
 from tests.execute import whole
 from tests.graph.files.test_ir_proto import decoded_model
-from tests.world import O0, O1
+from tests.world import GPU, O0, O1
 
-TARGETS = {"CPU": {}, "GPU": {"device_target": "GPU"}, "O0": O0, "O1": O1}
+TARGETS = {"CPU": {}, "GPU": GPU, "O0": O0, "O1": O1}
 HEAD = '<ir_version: 10, opset_import: ["" : 20]>'
 X = np.array([1, -2, 3], np.float32)
 

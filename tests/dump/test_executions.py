@@ -12,11 +12,11 @@ from msdump.store import CLOCK
 from tests.dump import nets, o2, trees
 from tests.dump.test_control_flow import NESTED, feeds, model_of
 from tests.texts import parsed
-from tests.world import O0, O1, O2
+from tests.world import GPU, O0, O1, O2
 
 MODES = {
     "CPU": ({}, {}),
-    "GPU statistics": ({"device_target": "GPU"}, {"saved_data": "statistic"}),
+    "GPU statistics": (GPU, {"saved_data": "statistic"}),
     "O0": (O0, {}),
     "O0 asynchronous": (O0, {"enable": False}),
     "O0 statistics": (O0, {"saved_data": "statistic"}),
@@ -88,7 +88,7 @@ def test_a_program_that_was_broken_off(door):
     assert {0} == {record.execution for record in iteration.records}
 
 
-@pytest.mark.parametrize("context", [{}, {"device_target": "GPU"}, O0, O1], ids=str)
+@pytest.mark.parametrize("context", [{}, GPU, O0, O1], ids=str)
 @pytest.mark.parametrize("saved_data", ["tensor", "statistic", "full"])
 def test_passes_are_no_executions(door, context, saved_data):
     """The passes of a body are numbered within the execution of their time."""

@@ -11,7 +11,7 @@ import pytest
 from msdump.errors import GraphError
 from msdump.graph import loader
 from tests.dump.test_control_flow import listed
-from tests.world import CPU, O0, ROOT
+from tests.world import CPU, O0, O1, ROOT
 
 DATA = ROOT / "tests" / "graph" / "mindir" / "data"
 NETWORKS = json.loads((DATA / "control_flow.json").read_text(encoding="utf-8"))
@@ -138,7 +138,7 @@ def test_operators_around_an_unobserved_branch_keep_their_graphs(door):
     assert {"0": ["Greater"], "1": ["ReLU"]} == rows
 
 
-@pytest.mark.parametrize("context", [O0, {"device_target": "Ascend", "jit_level": "O1"}])
+@pytest.mark.parametrize("context", [O0, O1])
 def test_kernel_graphs_on_ascend(door, context):
     """On Ascend the passes of a loop lie in the folders of its kernel graphs, too."""
     run(door, "while_tensor", context, input_output=2)

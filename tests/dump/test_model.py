@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 import msdump
 from msdump.errors import InputError
 from tests.dump import o2, trees
-from tests.world import O2
+from tests.world import O0, O2
 
 WITH_LOSS = "Default/network-WithLossCell"
 LOSS = f"{WITH_LOSS}/_loss_fn-SoftmaxCrossEntropyWithLogits/SparseSoftmaxCrossEntropyWithLogits-op0"
@@ -315,7 +315,7 @@ class TestDump:
         assert [0, 1, 2] == sorted(place[0] for place in o2.places(door.path))
 
 
-@pytest.mark.parametrize("context", [{}, {"device_target": "Ascend", "jit_level": "O0"}], ids=["CPU", "O0"])
+@pytest.mark.parametrize("context", [{}, O0], ids=["CPU", "O0"])
 @pytest.mark.parametrize("sinks", [False, True])
 def test_rules_and_history_watch_a_training(context, sinks, door):
     """A batch with NaN ends the training at its step; the two steps before it are on disk, and no others."""

@@ -5,7 +5,7 @@ import pytest
 
 from msdump.errors import ConfigError, InputError
 from tests.dump import nets
-from tests.world import O0
+from tests.world import CPU, O0
 
 FP16 = {"precision_mode": "force_fp16", "trans_flag": False}
 
@@ -73,6 +73,6 @@ def test_faulty_files(door):
         door.dump(nets.mini(), nets.mini_feeds(), context=O0, keep_dtype=faulty)
     with pytest.raises(InputError, match="needs a precision_mode with mixed precision"):
         door.dump(nets.mini(), nets.mini_feeds(), context=O0, modify_mixlist=written(door, "mix.json", "{}"))
-    door.dump(nets.mini(), nets.mini_feeds(), context={"device_target": "CPU"}, keep_dtype=faulty)
+    door.dump(nets.mini(), nets.mini_feeds(), context=CPU, keep_dtype=faulty)
 
     assert list(door.rank.rglob("*.npy"))

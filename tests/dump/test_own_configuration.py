@@ -12,7 +12,7 @@ import msdump
 from msdump import env
 from msdump.errors import ConfigSyntaxError, ConfigValueError, InputError
 from tests.dump import nets, o2, trees
-from tests.world import O0, O1, O2, compiled_config, config
+from tests.world import CPU, GPU, O0, O1, O2, compiled_config, config
 
 X = {"x": np.ones((2, 4), np.float32)}
 
@@ -24,8 +24,8 @@ def iterations(root):
 
 
 MODES = {
-    "CPU": ({}, {"device_target": "CPU"}),
-    "GPU": ({}, {"device_target": "GPU"}),
+    "CPU": ({}, CPU),
+    "GPU": ({}, GPU),
     "sync": ({}, O0),
     "async": ({"enable": False}, O1),
     "statistics": ({"saved_data": "statistic", "statistic_category": ("max",)}, O0),

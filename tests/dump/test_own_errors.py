@@ -11,16 +11,16 @@ from onnx import numpy_helper
 from scripts.faults import kernels
 from tests.dump.compared import document
 from tests.texts import parsed
-from tests.world import cli, opened
+from tests.world import O0, O2, cli, opened
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 RNG = np.random.default_rng(0)
 MODES = {
     "CPU": {},
-    "Ascend:allow_fp32_to_fp16": {"context": {"device_target": "Ascend", "jit_level": "O0"}},
+    "Ascend:allow_fp32_to_fp16": {"context": O0},
     "Ascend:O2:allow_fp32_to_fp16": {
-        "context": {"device_target": "Ascend", "jit_level": "O2"},
+        "context": O2,
         "file_format": "npy",
         "e2e_dump_settings": None,
     },

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from tests.dump import nets, trees
-from tests.world import O0
+from tests.world import CPU, O0, O2
 
 MODES = {
-    "CPU": ({"device_target": "CPU"}, {}),
+    "CPU": (CPU, {}),
     "O0": (O0, {}),
     "statistics": (O0, {"saved_data": "statistic", "statistic_category": ["max", "md5"]}),
     "asynchronous": (O0, {"enable": False}),
-    "O2": ({"device_target": "Ascend", "jit_level": "O2"}, {"file_format": "npy"}),
+    "O2": (O2, {"file_format": "npy"}),
 }
 X = np.linspace(1, 2, 40_000, dtype=np.float32)
 """Large enough for the threads of an asynchronous dump."""

@@ -9,7 +9,7 @@ import msdump
 from msdump.capture.graph_files import GraphDump
 from msdump.errors import DumpWriteError, ExecutionError, InputError
 from tests.dump import nets, o2, trees
-from tests.world import GRAPHS
+from tests.world import GPU, GRAPHS, O0, O1
 
 X = {"x": np.ones((2, 4), np.float32)}
 
@@ -148,10 +148,10 @@ STEPS = {
     "CPU": ({}, {}, [0, 1, 2], "0\n1\n2\n"),
     "CPU, failed step only": ({"iteration": "1"}, {}, [1], "1\n"),
     "CPU, other steps": ({"iteration": "0|2"}, {}, [0, 2], "0\n2\n"),
-    "GPU": ({"iteration": "0"}, {"device_target": "GPU"}, [0], "0\n1\n2\n"),
-    "sync": ({}, {"device_target": "Ascend", "jit_level": "O0"}, [0, 1, 2], None),
-    "async": ({"enable": False}, {"device_target": "Ascend", "jit_level": "O1"}, [0, 1, 2], None),
-    "exceptions": ({"op_debug_mode": 4}, {"device_target": "Ascend", "jit_level": "O0"}, [1], None),
+    "GPU": ({"iteration": "0"}, GPU, [0], "0\n1\n2\n"),
+    "sync": ({}, O0, [0, 1, 2], None),
+    "async": ({"enable": False}, O1, [0, 1, 2], None),
+    "exceptions": ({"op_debug_mode": 4}, O0, [1], None),
     "later number": ({"initial_iteration": 5}, {}, [5, 6, 7], "5\n6\n7\n"),
 }
 

@@ -16,7 +16,7 @@ from sample_nets.build import build
 from tests import inputs, steps
 from tests.dump import nets, trees
 from tests.texts import parsed
-from tests.world import O0, ROOT
+from tests.world import CPU, O0, ROOT
 
 HALF = {**O0, "ascend_config": {"precision_mode": "force_fp16"}}
 BFLOAT16 = {**O0, "ascend_config": {"precision_mode": "allow_mix_precision_bf16"}}
@@ -45,7 +45,7 @@ MODES = {
     "files of outputs": (O0, OUTPUTS),
     "files of outputs in halves": (HALF, OUTPUTS),
     "files of outputs under O1": ({**O0, "jit_level": "O1"}, OUTPUTS),
-    "files of outputs on a CPU": ({"device_target": "CPU"}, OUTPUTS),
+    "files of outputs on a CPU": (CPU, OUTPUTS),
     "files of a few outputs": (O0, {**OUTPUTS, "dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
     "files": (O0, {}),
     "files of inputs": (O0, {"input_output": 1}),
@@ -56,7 +56,7 @@ MODES = {
     "device formats in halves": (HALF, DEVICE_FORMATS),
     "device formats in bfloat16": (BFLOAT16, DEVICE_FORMATS),
     "device formats under O1": ({**O0, "jit_level": "O1"}, DEVICE_FORMATS),
-    "files of inputs on a CPU": ({"device_target": "CPU"}, {"input_output": 1}),
+    "files of inputs on a CPU": (CPU, {"input_output": 1}),
     "files of a few": (O0, {"dump_mode": 1, "kernels": ["name-regex(.+-op[02])"]}),
     "files of scoped names": (O0, {**OUTPUTS, "naming": "2.5"}),
     "hits": (O0, {"watch": LARGE}),

@@ -5,7 +5,7 @@ import pytest
 
 import msdump
 from tests.dump import nets, trees
-from tests.world import O0
+from tests.world import CPU, O0, O1
 
 CONV = "Default_conv1-Conv2d_Conv2D-op0"
 RELU = "Default_relu-ReLU_ReLU-op0"
@@ -101,9 +101,9 @@ TARGETS = {
     "name of nothing": (lambda _: "fc-Den", set()),
 }
 DEVICES = {
-    "CPU": {"device_target": "CPU"},
+    "CPU": CPU,
     "O0": O0,
-    "O1": {"device_target": "Ascend", "jit_level": "O1"},
+    "O1": O1,
 }
 
 

@@ -7,9 +7,10 @@ import msdump
 from msdump.training import step_graph
 from tests.dump import trees
 from tests.training.mlp import batch, mlp
+from tests.world import GPU, O0
 
 STEPS = 4
-CONTEXT = {"device_target": "Ascend", "jit_level": "O0"}
+CONTEXT = O0
 SCALE = "dynamic:1048576,factor=64,window=2"  # overflows in the steps 0 and 3
 
 
@@ -92,7 +93,7 @@ def test_overflowing_step_has_no_graph_of_the_accumulation(door):
 
 @pytest.mark.parametrize(
     "context",
-    [CONTEXT, {**CONTEXT, "jit_level": "O1"}, {**CONTEXT, "jit_level": "O2"}, {"device_target": "GPU"}],
+    [CONTEXT, {**CONTEXT, "jit_level": "O1"}, {**CONTEXT, "jit_level": "O2"}, GPU],
     ids=str,
 )
 def test_modes_agree(context):

@@ -8,9 +8,10 @@ from msdump import env
 from msdump.training import step_graph
 from tests.dump import trees
 from tests.training.mlp import batch, mlp
+from tests.world import O0
 
 STEPS = 4
-CONTEXT = {"device_target": "Ascend", "jit_level": "O0"}
+CONTEXT = O0
 MOMENTUM = "momentum:0.1,0.9"
 CHANGES = {"precision_mode": "must_keep_origin_dtype"}
 

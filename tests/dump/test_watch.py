@@ -17,15 +17,15 @@ from tests.communication.models import collective, model
 from tests.dump import nets, trees
 from tests.dump.test_overflow import SATURATION, overflow
 from tests.texts import parsed
-from tests.world import ROOT, cli, config
+from tests.world import CPU, GPU, O0, O1, O2, ROOT, cli, config
 
 OVERFLOW = [{"condition": "tensor_overflow"}]
 MODES = {
-    "CPU": {"device_target": "CPU"},
-    "GPU": {"device_target": "GPU"},
-    "O0": {"device_target": "Ascend", "jit_level": "O0"},
-    "O1": {"device_target": "Ascend", "jit_level": "O1"},
-    "O2": {"device_target": "Ascend", "jit_level": "O2"},
+    "CPU": CPU,
+    "GPU": GPU,
+    "O0": O0,
+    "O1": O1,
+    "O2": O2,
 }
 
 

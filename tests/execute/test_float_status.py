@@ -14,6 +14,7 @@ from msdump.execute.segment_compiler import Joining
 from msdump.graph import loader
 from msdump.look import unrunnable
 from tests.texts import parsed
+from tests.world import O0
 
 CLEAR, GET = "NPUClearFloatStatusV2", "NPUGetFloatStatusV2"
 FITS, TOO_LARGE = np.array([1, 2], np.float32), np.array([1, 1e6], np.float32)
@@ -53,7 +54,7 @@ def test_status_tells_of_operators_since_it_was_lowered(monkeypatch, caplog, lev
 
 
 def _of_rank(model):
-    network = msdump.load(model, context={"device_target": "Ascend", "jit_level": "O0"})
+    network = msdump.load(model, context=O0)
     return [network(x=FITS, y=y)[0].tolist() for y in (FITS, np.array([1, 60000], np.float32))]
 
 

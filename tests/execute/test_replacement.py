@@ -7,7 +7,7 @@ import pytest
 import msdump
 from msdump.errors import InputError
 from tests.execute.whole import model_of
-from tests.world import cli
+from tests.world import O0, O1, O2, cli
 
 NET = """g (float[2,N] x, bool c) => (float[2,N] y, float[2,N] z, float[2,M] t) {
     a = Relu(x)
@@ -22,9 +22,9 @@ HALF, ODD = np.full((2, 4), 0.5, np.float32), np.full((2, 4), 1 / 3, np.float32)
 FLOAT16 = {"ascend_config": {"precision_mode": "force_fp16"}}
 DEVICES = {
     "CPU": {},
-    "O0": {"device_target": "Ascend", "jit_level": "O0"},
-    "O1": {"device_target": "Ascend", "jit_level": "O1"},
-    "O2": {"device_target": "Ascend", "jit_level": "O2"},
+    "O0": O0,
+    "O1": O1,
+    "O2": O2,
 }
 
 pytestmark = pytest.mark.usefixtures("fresh")

@@ -10,6 +10,7 @@ import msdump
 from msdump.errors import ExecutionError, InputError, NotAvailableError, ReentryError
 from msdump.record import IO
 from tests import steps
+from tests.world import O1, O2
 
 ONES = np.ones((3, 2), np.float32)
 
@@ -35,11 +36,9 @@ def networks():
     return {
         "plain form": steps.plain,
         "algorithm": lambda: msdump.load(steps.with_training_info()),
-        "O1": lambda: steps.plain(context={"device_target": "Ascend", "jit_level": "O1"}),
-        "O2": lambda: steps.plain(context={"device_target": "Ascend", "jit_level": "O2"}),
-        "algorithm, O2": lambda: msdump.load(
-            steps.with_training_info(), context={"device_target": "Ascend", "jit_level": "O2"}
-        ),
+        "O1": lambda: steps.plain(context=O1),
+        "O2": lambda: steps.plain(context=O2),
+        "algorithm, O2": lambda: msdump.load(steps.with_training_info(), context=O2),
     }
 
 
@@ -350,7 +349,7 @@ def test_a_branch_reads_the_variables_of_then():
         }"""
     )
     x = np.ones((2, 2), np.float32)
-    for context in ({}, {"device_target": "Ascend", "jit_level": "O2"}):
+    for context in ({}, O2):
         network = msdump.load(model, update_binding={"w": "w_new"}, context=context)
 
         results = [network.train_step(x, np.array(taken)) for taken in (True, True, False)]
@@ -370,9 +369,7 @@ def test_folding_keeps_what_is_computed_of_variables():
           w_new = Add(w, w)
         }"""
     )
-    network = msdump.load(
-        model, update_binding={"w": "w_new"}, context={"device_target": "Ascend", "jit_level": "O2"}
-    )
+    network = msdump.load(model, update_binding={"w": "w_new"}, context=O2)
 
     assert [4, 8, 16] == [network.train_step(np.zeros(2, np.float32))[0] for _ in range(3)]
 

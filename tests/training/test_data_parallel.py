@@ -9,6 +9,7 @@ from msdump.training import step_graph
 from msdump.training.update import DataParallel
 from sample_nets.build import build
 from tests.training import mlp
+from tests.world import O0
 
 STEPS = 3
 BATCH = 8
@@ -88,7 +89,7 @@ def test_scopes_and_types(tmp_path):
 
 def _saturating(model):
     """Train two steps, the second of which saturates on rank 1 alone; return facts of each step."""
-    network = msdump.load(model, context={"device_target": "Ascend", "jit_level": "O0"})
+    network = msdump.load(model, context=O0)
     facts = []
     for step in range(2):
         images, labels = mlp.batch(step)

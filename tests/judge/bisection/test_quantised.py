@@ -7,14 +7,12 @@ import json
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 from onnx import numpy_helper
 from onnxruntime.transformers import float16
 
-from msdump.cli import main
 from tests.execute.test_rounded_constants import CASES
 from tests.judge.diff.test_quantised import LAYERS, NAMES, changed, original, quantised
-from tests.world import completed
+from tests.world import cli, completed
 
 __all__ = ["quantised"]
 FORMS = ("qdq", "operators", "dynamic")
@@ -22,19 +20,7 @@ FORMS = ("qdq", "operators", "dynamic")
 
 def bisected(mine, golden, output, *options):
     """Return the part that the command found, its document and that of the network's output."""
-    arguments = [
-        "diff",
-        str(mine),
-        str(golden),
-        *options,
-        "--json",
-        "--seed",
-        "3",
-        "--bisect",
-        "-o",
-        str(output),
-    ]
-    done = CliRunner().invoke(main, arguments)
+    done = cli("diff", mine, golden, *options, "--json", "--seed", 3, "--bisect", "-o", output)
     document = json.loads(done.stdout)
     return document["part"], document["outputs"][0]
 
