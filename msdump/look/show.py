@@ -144,7 +144,7 @@ def inspect(array: np.ndarray) -> Inspection:
     marked = [stranger.places[0] for stranger in strangers.values() if stranger.places]
     center = min(marked) if marked else largest.place if largest is not None else (0,) * array.ndim
     corner = array[center[:-2]]
-    # of full length where that fits
+    # at the edges of the tensor the slice moves inwards
     starts = zip(center[-2:], corner.shape, strict=True)
     begin = tuple(max(0, min(index - _SLICE // 2, size - _SLICE)) for index, size in starts)
     shown = corner[tuple(np.s_[start : start + _SLICE] for start in begin)]

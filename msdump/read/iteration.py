@@ -2,7 +2,8 @@
 
 A directory of MindSpore's tree belongs to one graph, and holds an execution of each program that dumped into
 the path. A directory of a compiled graph (Ascend O2, GE, acl) holds one execution; there every operator
-counts its own passes.
+counts its own passes. A run is one repetition of a directory's graph: an execution of the main graph, or a
+pass of a branch or loop.
 """
 
 from __future__ import annotations

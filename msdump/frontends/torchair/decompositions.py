@@ -392,7 +392,7 @@ def _weight(small: Tensor, large: Tensor, weight: Tensor, window: Window) -> Ten
     )
     kernels = small.transpose(0, 1)
     swapped = Window(window.dilation, window.padding, window.stride, groups)
-    # large: (channels of a group, groups x N, ...); kernels of each group: (channels, N, ...)
+    # batch: (channels of a group, groups x N, ...); kernels of each group: (channels, N, ...)
     gradient = _convolve(batch.flatten(1, 2), kernels, swapped)
     return _first(gradient.transpose(0, 1), weight.shape[2:])
 

@@ -1,4 +1,4 @@
-"""Parts of a model as models of their own, and models of which a part is another model's."""
+"""Parts of a model as models of their own, and models with some operators of another model."""
 
 import lazy_loader
 

@@ -124,7 +124,7 @@ _IR: Final = 10
 
 _NAMES: Final = {
     **{row.name: name for name, row in ONNX_OPERATORS.items() if row.name and isinstance(row.name, str)},
-    # its row in the table has a rule in place of the name
+    # its row in OPERATORS has a function in place of the name
     "TensorScatterUpdate": "ScatterND",
 }
 """ONNX operators by their names in MindSpore and GE; every other name is ONNX's own."""

@@ -218,7 +218,7 @@ class ErrorPair:
 
 @dataclass(frozen=True, slots=True)
 class KeepAdvice:
-    """Operators to keep.
+    """The result of a search: operators to keep in float32, so that errors of outputs stay within a bound.
 
     Attributes:
         measured: The runs of the inputs of the search.

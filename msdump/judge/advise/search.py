@@ -5,10 +5,11 @@ changes nothing: each use of a tensor is one rounding, which is gone only where 
 operator that writes it, the one that reads it, and the moving operators between them. The weights of an
 operator are another, guarded by it alone.
 
-The network is divided into stretches of operators. The error of one rounding is measured with all other
-operators kept, from the rounded tensor to the end of its stretch. Its growth from there to the outputs is
-estimated by the summed errors of each tensor that crosses the border, which are propagated together. With one
-stretch nothing is estimated. One walk measures all: operators with large weights are compiled once.
+The network is divided at borders into stretches of operators. The error of one rounding is measured with all
+other operators kept, from the rounded tensor to the end of its stretch. Its growth from there to the outputs
+is estimated by the summed errors of each tensor that crosses the border, which are propagated together. With
+one stretch nothing is estimated. The energy of a rounding is the square of its error in each output. One walk
+measures all: operators with large weights are compiled once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from msdump.judge.advise.variants import DeviceRuns, Example, Values, Variants, 
 
 @dataclass(frozen=True, slots=True)
 class TensorRounding:
-    """One rounding."""
+    """A place where the device rounds: a tensor that an operator reads, an output, an operator's weights."""
 
     guards: frozenset[int]  # positions of the candidates that must all be kept to avoid the rounding
     position: int  # the operator that reads the rounded tensor; the number of operators for an output
@@ -86,7 +87,7 @@ def _of_operator(
 
 @dataclass(slots=True)
 class _Growth:
-    """Summed errors of the roundings that change one value at a border, propagated to the outputs."""
+    """The error that several roundings make in one value at a border, and its effect on the outputs."""
 
     values: Values  # the value with these errors in it; behind the border, the values computed from it
     # squared error of each rounding at the border, by the rounding's index
@@ -300,7 +301,7 @@ class SetSearch:
         variants.progress.expect(variants.spent + runs * len(variants.graph.nodes))
 
     def _measured(self) -> Roundings:
-        """Return the roundings with their energies: the largest of all inputs."""
+        """Return the network's roundings with their energies: the largest over the inputs of the search."""
         variants, examples = self.runs.variants, self.runs.examples
         singles = list_roundings(variants)
         is_short = len(singles) / 2 * len(examples) <= _ONE_STRETCH and not variants.heavy
@@ -324,7 +325,7 @@ class SetSearch:
     def _of_series(self, gone: Sequence[int]) -> frozenset[int]:
         """Return the smallest set within the limit when operators are removed in a given order.
 
-        Those of the search before stay: another limit seldom lets many of them go.
+        The set of the search before stays: another limit seldom frees many of its operators.
         """
         low, high = 0, len(gone)
         while high - low > 1 + len(gone) // 100:

@@ -244,7 +244,7 @@ class Rerunning:
     def _pairs_of_model(
         self, folders: Sequence[ComparedFolder], listed: Sequence[RerunOperator]
     ) -> dict[str, dict[str, OperatorPair]]:
-        """Return the pairs with the model's operators by directory, where it has a graph of the model.
+        """Return pairs of dumped operators and the model's, by directory, where it has a graph of the model.
 
         A dump may have other graphs beside the model's.
         """

@@ -220,7 +220,7 @@ def row_evidence(
     *,
     is_handed_on: bool = False,
 ) -> TensorEvidence:
-    """Return the rows of a tensor and its counterpart as evidence, with an error as tensors have.
+    """Compare the rows of a tensor and its counterpart: the evidence has the error that two files would have.
 
     The distance is the largest relative difference of a statistic: extremes and means are relative to the
     largest of them on the golden side, a norm is relative to the golden norm. Numbers with the same six

@@ -229,5 +229,5 @@ class Follower:
 
 
 def _lies_in(scope: Scope, bodies: set[tuple[Scope, int]]) -> bool:
-    """Return whether a scope lies in one of some bodies: scopes of control flow and indices."""
+    """Return whether a scope lies in one of some bodies, each given by its operator's scope and its index."""
     return bool(bodies) and any((scope[:depth], index) in bodies for depth, (index, _) in enumerate(scope))

@@ -53,7 +53,7 @@ class Places:
     before: int = 0  # number of operators in the runs before
     count: int = 0  # number of operators so far
     results: dict[str, ValueSource] = field(init=False)  # the sources of the network's results, by name
-    # full names of operators with outputs that reach nothing but a softmax
+    # full names of operators with outputs that reach only a softmax: their masked elements do not count
     masking: frozenset[str] = field(init=False)
     # the graph and the node of the branch or loop around each body, by the body's index
     control: dict[int, tuple[Graph, Node]] = field(init=False)

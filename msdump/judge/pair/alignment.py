@@ -526,7 +526,9 @@ _Value = tuple[int, int]
 def _before_moves(
     side: Sequence[Item], inside: set[int], value: _Value
 ) -> Iterator[tuple[Output, tuple[int, ...] | None, bool]]:
-    """Yield a group's output, and the ones that it is a moved form of: each with shape, and if it is turned.
+    """Yield a group's output, and the tensors before its operators that only move elements.
+
+    Each comes with its shape, and whether a Transpose lies between it and the output.
 
     One side may move elements by an operator, the other by an argument of its reader.
     """

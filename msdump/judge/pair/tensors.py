@@ -1,9 +1,9 @@
-"""Identities that pair the tensors of two dumps: names, values of a model, a graph file.
+"""Identities that pair the tensors of two dumps: aligned graphs, names, values of a model, a graph file.
 
-The operators of two dumps have the same names where both compiled the network alike. Elsewhere
-the model identifies tensors: its values keep their names however the operators that read and
-write them are fused. An offline dump of onnxruntime keeps them as well: it names files after the
-model's nodes.
+Where both dumps have graphs, these are aligned (``alignment.py``). The operators of two dumps have the same
+names where both compiled the network alike. Elsewhere the model identifies tensors: its values keep their
+names however the operators that read and write them are fused. An offline dump of onnxruntime keeps them as
+well: it names files after the model's nodes.
 """
 
 from __future__ import annotations
@@ -662,7 +662,7 @@ class _Identified:
         return Counter(canonical_type(part) for name in names for part in part_types(operators[name]))
 
     def _replaced(self, pair: OperatorPair) -> tuple[str, str] | None:
-        """Return an operator and the golden one that it, or a part of it, replaces; None for equal types."""
+        """Return the names of an operator and of the golden one of another type in its place, or None."""
         mine = [name for name in pair.mine if not name.startswith(INSERTED_PREFIX)]
         if len(mine) != 1:
             return None

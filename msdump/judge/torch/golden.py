@@ -194,7 +194,7 @@ class Golden:
 
     @functools.cached_property
     def training(self) -> dict[str, str]:
-        """The calls that compute something else in train mode, in words, by the names of their values."""
+        """Values that train mode changes, by name, each with its call in words."""
         return {}
 
     def call(self, name: str) -> Call:
@@ -280,7 +280,7 @@ class TorchModule(Golden):
 
     @functools.cached_property
     def training(self) -> dict[str, str]:
-        """The calls that compute something else in train mode, in words, by the names of their values."""
+        """Values that train mode changes, by name, each with its call in words."""
         found = {}
         for name in self.names:
             call = self.call(name)
@@ -527,7 +527,7 @@ def as_array(tensor: Any) -> np.ndarray:
 
 
 def _trees() -> Any:
-    """Return PyTorch's functions on nested arguments; torch.export flattens by the same."""
+    """Return PyTorch's module that flattens nested arguments, as torch.export does."""
     return require().utils._pytree  # noqa: SLF001 - no public module has them in all supported versions
 
 

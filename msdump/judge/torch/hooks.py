@@ -131,7 +131,7 @@ class HookedModule(TorchModule):
 
 
 def pair_scopes(graph: Graph, golden: HookedModule) -> dict[str, str]:
-    """Return golden's names of the values of a file that enter or leave a module alone.
+    """Return golden's name for each value of a file that is the only input or the only output of a module.
 
     A batch normalisation without operators was folded into the operators before: their value is its output.
     """

@@ -257,7 +257,7 @@ def kind(dtype: str) -> str:
 
 
 def steps_of(dtype: str) -> int:
-    """Return the number of steps of a quantised type; 0 for ids and truth values.
+    """Return the number of intervals into which an integer type of few bits divides a range; else 0.
 
     >>> steps_of("uint8"), steps_of("int16"), steps_of("int64")
     (255, 65535, 0)

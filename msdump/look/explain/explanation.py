@@ -233,7 +233,7 @@ def _listed_slots(subject: Subject, io: IO, tensors: Collection[Record]) -> Iter
         return
     for slot, tensor in enumerate(listing.tensors[io is IO.OUTPUT]):
         value = f"{tensor.dtype} {tensor.shape}"
-        # the .ir file lists type and shape: no .npy file holds texts, or no elements
+        # the .ir file lists type and shape: tensors of texts, and ones without elements, have no .npy file
         reason = Reason.NO_ELEMENTS if 0 in (tensor.shape or ()) else None
         reason = Reason.TEXT if tensor.dtype == STRING.title else reason
         yield SlotAccount(io, slot, value, reason=reason)

@@ -42,7 +42,7 @@ class OpenedDump:
         return map(replace, self.dump.all_iterations)
 
     def place(self, directory: Iteration) -> Row:
-        """Return the columns of a directory of tensors."""
+        """Return the columns of a directory of tensors: dump, rank, network, graph, iteration, directory."""
         return self.place_of(directory.key) | {"directory": self.below(directory.path)}
 
     def place_of(self, key: Key) -> Row:
