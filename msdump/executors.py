@@ -105,7 +105,24 @@ def map_items(
     if not first:
         return
     everything = itertools.chain(first, sized)
-    opened = _open(executor, first, in_threads=in_threads)
+    if executor.scheduler:
+        client = _connect(executor.scheduler)
+        count = max(1, sum(client.ncores().values()))
+        opened = _Opened(client.get_executor(pure=False), count, client.close, is_remote=True)
+    elif _is_mpi_started():
+        ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
+        opened = _Opened(ranks, ranks.num_workers, _closing(ranks), is_remote=True)
+    else:
+        count = executor.jobs or cores()
+        if count == 1 or _cost(first) < WORTH_IT:
+            opened = None
+        elif in_threads and sum(size for _, size in first) >= LARGE * len(first):
+            threads = pools.ThreadPoolExecutor(count)
+            opened = _Opened(threads, count, _closing(threads), are_processes=False, unit_cost=0)
+        else:
+            level = _LOG.getEffectiveLevel()
+            processes = pools.ProcessPoolExecutor(count, initializer=_begin, initargs=(level,))
+            opened = _Opened(processes, count, _closing(processes))
     if opened is None:
         for item, bytes_read in everything:
             result = work(item)
@@ -153,37 +170,12 @@ class _Opened:
     unit_cost: int = field(default_factory=lambda: UNIT_COST)
 
 
-def _open(choice: ExecutorChoice, first: _Unit[Any], *, in_threads: bool) -> _Opened | None:
-    """Open the chosen executor, None if the first items are so little work that this process does it."""
-    if choice.scheduler:
-        client = _connect(choice.scheduler)
-        count = max(1, sum(client.ncores().values()))
-        return _Opened(client.get_executor(pure=False), count, client.close, is_remote=True)
-    if _is_mpi_started():
-        ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
-        return _Opened(ranks, ranks.num_workers, _closing(ranks), is_remote=True)
-    count = choice.jobs or cores()
-    if count == 1 or _cost(first) < WORTH_IT:
-        return None
-    if in_threads and sum(size for _, size in first) >= LARGE * len(first):
-        threads = pools.ThreadPoolExecutor(count)
-        return _Opened(threads, count, _closing(threads), are_processes=False, unit_cost=0)
-    level = _LOG.getEffectiveLevel()
-    processes = pools.ProcessPoolExecutor(count, initializer=_begin, initargs=(level,))
-    return _Opened(processes, count, _closing(processes))
-
-
 def _closing(pool: pools.Executor) -> Callable[[], object]:
     return functools.partial(pool.shutdown, cancel_futures=True)
 
 
 def _connect(address: str) -> Any:
-    """Return a client of a Dask scheduler that has a worker.
-
-    Raises:
-        ToolError: The address is none, or no scheduler or no worker answers.
-        NotAvailableError: Dask is not installed.
-    """
+    """Return a client of a Dask scheduler that has a worker."""
     place = f"--scheduler {address}"
     try:
         distributed: Any = importlib.import_module("distributed")
@@ -353,11 +345,7 @@ class _Origin:
 
 
 def _run_remote(unit: bytes, origin: _Origin) -> _Outcome:
-    """Work on a pickled unit in a worker that is no child of the process that gives it.
-
-    Raises:
-        ToolError: This process does not see a path.
-    """
+    """Work on a pickled unit in a worker that is no child of the process that gives it."""
     for path in (origin.directory, *origin.paths):
         if not os.path.lexists(os.path.join(origin.directory, path)):  # noqa: PTH118 - as it was given
             place = f"{os.uname().nodename}, process {os.getpid()}"

@@ -205,21 +205,17 @@ class _Helpers:
         except RuntimeError as error:
             if is_foreign(error):
                 raise
-            return _done(work, part)  # the interpreter is shutting down: no helper takes work any more
+            future: Future[R] = Future()
+            try:
+                future.set_result(work(part))
+            except Exception as error:  # result() raises it in the caller
+                if is_foreign(error):
+                    raise
+                future.set_exception(error)
+            return future  # the interpreter is shutting down: no helper takes work any more
 
     def forget(self) -> None:
         self._pool = None
-
-
-def _done(work: Callable[[T], R], part: T) -> Future[R]:
-    future: Future[R] = Future()
-    try:
-        future.set_result(work(part))
-    except Exception as error:  # result() raises it in the caller
-        if is_foreign(error):
-            raise
-        future.set_exception(error)
-    return future
 
 
 _HELPERS: Final = _Helpers()

@@ -11,9 +11,8 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -113,22 +112,21 @@ def chrome_pieces(trace: Trace, process_name: str) -> Iterator[bytes]:
     named += [_name_of("thread_name", pid, numbers[thread], name) for thread, name in trace.threads.items()]
     yield b'{"displayTimeUnit": "ns", "traceEvents": [\n' + ",\n".join(map(json.dumps, named)).encode()
     for start in range(0, len(trace.spans), _BATCH):
-        events = (_event(span, trace.began, pid, numbers) for span in trace.spans[start : start + _BATCH])
+        events = (
+            {
+                "name": span.name,
+                "cat": span.category,
+                "ph": "X",
+                "ts": (span.started - trace.began) / _NANOSECONDS,
+                "dur": (span.ended - span.started) / _NANOSECONDS,
+                "pid": pid,
+                "tid": numbers[span.thread],
+                "args": span.arguments,
+            }
+            for span in trace.spans[start : start + _BATCH]
+        )
         yield "".join(f",\n{json.dumps(event)}" for event in events).encode()
     yield b"\n]}\n"
-
-
-def _event(span: Span, began: int, pid: int, numbers: Mapping[Thread, int]) -> dict[str, Any]:
-    return {
-        "name": span.name,
-        "cat": span.category,
-        "ph": "X",
-        "ts": (span.started - began) / _NANOSECONDS,
-        "dur": (span.ended - span.started) / _NANOSECONDS,
-        "pid": pid,
-        "tid": numbers[span.thread],
-        "args": span.arguments,
-    }
 
 
 def _name_of(kind: str, pid: int, thread: int, name: str) -> dict[str, Any]:

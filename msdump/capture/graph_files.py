@@ -36,11 +36,7 @@ _OUTPUT: Final = ("Node_Output", ge.NET_OUTPUT)
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A graph before formats and element types of the device are chosen.
-
-    Attributes:
-        graph: The graph.
-    """
+    """A graph before formats and element types of the device are chosen."""
 
     graph: Graph
 
@@ -102,11 +98,36 @@ class _Builder:
     def graph(self) -> Message:
         graph = self._graph
         for index, value in enumerate(graph.inputs):
-            self._add_data(value.name, index)
+            attributes = [_attribute("index", index), _attribute(ge.ORIGINAL_NAMES, [value.name])]
+            described = self._described(
+                value.name, origin=_origin(value.name, 0, self._graph.type_of(value.name).dtype)
+            )
+            self._add_source(value.name, ge.DATA, [""], attributes, described)
         for name in self._forms:
-            self._add_constant(name)
+            attributes = [_attribute(ge.ORIGINAL_NAMES, [])]
+            array = self._graph.weights[name]
+            if self._with_data and array.dtype != dtypes.STRING.numpy:
+                dtype = dtypes.from_numpy(array.dtype)
+                data = elements.pack(array, dtype) if dtype.per_byte > 1 else array
+                contents = [("t", [("desc", self._described(name)), ("data", data)])]
+                attributes.append([("key", "value"), ("value", contents)])
+            self._add_source(name, _CONST, [], attributes, self._described(name, self._forms[name]))
         for position, node in enumerate(graph.nodes):
-            self._add_node(node, position)
+            full_name = node.operator.full_name
+            described = [*self._slots(node, position, IO.INPUT), *self._slots(node, position, IO.OUTPUT)]
+            bodies = [("subgraph_name", _name(body)) for body in node.bodies.values()]
+            task = self._view.tasks[position] if self._view.tasks else None
+            stream = [("stream_id", task.stream_id)] if task is not None and task.stream_id else []
+            attributes = list(self._attributes(node, has_task=task is not None or not self._view.tasks))
+            self._add(
+                full_name, node.operator.op_type, node.inputs, attributes, [*stream, *described, *bodies]
+            )
+            outputs = node.declared_outputs
+            self._producers |= {name: f"{full_name}:{slot}" for slot, name in enumerate(outputs) if name}
+            # the new value of an input updated in place has no output of its own: readers name the input
+            self._producers |= {
+                name: self._producers[written] for name, written in node.undeclared_outputs.items()
+            }
         output_names = [value.name for value in graph.results]
         no_originals = [_attribute(ge.ORIGINAL_NAMES, [])]
         described = [("input_desc", self._described(name)) for name in output_names]
@@ -132,21 +153,6 @@ class _Builder:
             if name in read_names:
                 yield name, forms.get(name) or host_tensor(self._graph, name)
 
-    def _add_data(self, name: str, index: int) -> None:
-        attributes = [_attribute("index", index), _attribute(ge.ORIGINAL_NAMES, [name])]
-        described = self._described(name, origin=_origin(name, 0, self._graph.type_of(name).dtype))
-        self._add_source(name, ge.DATA, [""], attributes, described)
-
-    def _add_constant(self, name: str) -> None:
-        attributes = [_attribute(ge.ORIGINAL_NAMES, [])]
-        array = self._graph.weights[name]
-        if self._with_data and array.dtype != dtypes.STRING.numpy:
-            dtype = dtypes.from_numpy(array.dtype)
-            data = elements.pack(array, dtype) if dtype.per_byte > 1 else array
-            contents = [("t", [("desc", self._described(name)), ("data", data)])]
-            attributes.append([("key", "value"), ("value", contents)])
-        self._add_source(name, _CONST, [], attributes, self._described(name, self._forms[name]))
-
     def _add_source(
         self, name: str, op_type: str, inputs: Sequence[str], attributes: list[Message], described: Message
     ) -> None:
@@ -154,21 +160,6 @@ class _Builder:
         self._producers[name] = f"{name}:0"
         attributes.append(_attribute("OUTPUT_IS_VAR", [False]))
         self._add(name, op_type, inputs, attributes, [("output_desc", described)])
-
-    def _add_node(self, node: Node, position: int) -> None:
-        full_name = node.operator.full_name
-        described = [*self._slots(node, position, IO.INPUT), *self._slots(node, position, IO.OUTPUT)]
-        bodies = [("subgraph_name", _name(body)) for body in node.bodies.values()]
-        task = self._view.tasks[position] if self._view.tasks else None
-        stream = [("stream_id", task.stream_id)] if task is not None and task.stream_id else []
-        attributes = list(self._attributes(node, has_task=task is not None or not self._view.tasks))
-        self._add(full_name, node.operator.op_type, node.inputs, attributes, [*stream, *described, *bodies])
-        outputs = node.declared_outputs
-        self._producers |= {name: f"{full_name}:{slot}" for slot, name in enumerate(outputs) if name}
-        # the new value of an input updated in place has no output of its own: readers name the input
-        self._producers |= {
-            name: self._producers[written] for name, written in node.undeclared_outputs.items()
-        }
 
     def _slots(self, node: Node, position: int, io: IO) -> Iterator[tuple[str, Message]]:
         for slot, name in enumerate(_sides(node)[io]):
@@ -322,7 +313,14 @@ class StageFiles:
         Raises:
             DumpWriteError: A file cannot be written.
         """
-        kinds = self._kinds_of(stage)
+        if self._level in _ONE_STAGE:
+            is_chosen = stage == _ONE_STAGE[self._level]
+        else:
+            parts = filter(None, self._level.split("|"))
+            is_chosen = self._level in _EVERY_STAGE or any(part in stage for part in parts)
+        kinds = self._kinds if self._content and is_chosen else frozenset()
+        # vendor: a dump leaves ge_proto_*_Build.txt behind whether DUMP_GE_GRAPH is set or not
+        kinds = kinds | {_PROTO} if self._is_dumped and stage == BUILT else kinds
         if not kinds:
             return
         number = next(self._numbers)  # one for both files of a stage
@@ -338,17 +336,6 @@ class StageFiles:
             self._write(
                 directory, str(GraphFileName(GraphFileKind.GE_ONNX, number, self._graph, stage)), shown
             )
-
-    def _kinds_of(self, stage: str) -> frozenset[str]:
-        """Return the kinds of files that a stage has."""
-        if self._level in _ONE_STAGE:
-            is_chosen = stage == _ONE_STAGE[self._level]
-        else:
-            parts = filter(None, self._level.split("|"))
-            is_chosen = self._level in _EVERY_STAGE or any(part in stage for part in parts)
-        kinds = self._kinds if self._content and is_chosen else frozenset()
-        # vendor: a dump leaves ge_proto_*_Build.txt behind whether DUMP_GE_GRAPH is set or not
-        return kinds | {_PROTO} if self._is_dumped and stage == BUILT else kinds
 
 
 def stages(plan: DumpPlan | None, context: Context, process: Process) -> Stages | None:
@@ -390,7 +377,6 @@ class GraphDump:
     """All files of one graph below the dump path.
 
     Attributes:
-        graph: The graph.
         capture: Observes its operators.
         ids: Graph id by number of its kernel graphs, None where the graph is one.
     """

@@ -78,7 +78,6 @@ class NetworkDump(DumpWriter):
     """Everything that one network writes below the dump path.
 
     Attributes:
-        plan: The dump plan.
         sink: Where it goes.
     """
 

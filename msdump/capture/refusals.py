@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msdump.capture.pipeline import artifact_kind, compile_drops
 from msdump.capture.selection import GraphRefusals, all_refused, graph_refusals
 from msdump.capture.steps import Step
@@ -39,22 +37,19 @@ def refusals(
         return tuple(all_refused(inner, plan, Reason.OTHER_DEVICE) for inner in graph.walk())
     if plan.files.tree is not Tree.RANKS:
         assert device is not None, "only Ascend compiles whole graphs"
-        return _compiled(tuple(device.walk()), plan, marked, file_name)
+        devices = tuple(device.walk())
+        if plan.compiled.scene is Scene.WATCHER:
+            return tuple(
+                GraphRefusals(device.graph, _unwatched(device, plan), plan, {}) for device in devices
+            )
+        from msdump.capture.compiled.dump import select_compiled
+
+        selections = select_compiled(devices, plan, marked, file_name)
+        return tuple(
+            GraphRefusals(device.graph, selection.refusals, plan, selection.blocked)
+            for device, selection in zip(devices, selections, strict=True)
+        )
     return tuple(graph_refusals(inner, plan, marked) for inner in graph.walk())
-
-
-def _compiled(
-    devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str
-) -> tuple[GraphRefusals, ...]:
-    if plan.compiled.scene is Scene.WATCHER:
-        return tuple(GraphRefusals(device.graph, _unwatched(device, plan), plan, {}) for device in devices)
-    from msdump.capture.compiled.dump import select_compiled
-
-    selections = select_compiled(devices, plan, marked, file_name)
-    return tuple(
-        GraphRefusals(device.graph, selection.refusals, plan, selection.blocked)
-        for device, selection in zip(devices, selections, strict=True)
-    )
 
 
 def _unwatched(device: Ascend, plan: DumpPlan) -> tuple[Reason | None, ...]:

@@ -82,7 +82,6 @@ class GraphRefusals:
     Attributes:
         graph: The graph as the device runs it.
         operators: For each node the reason for no dump, None for a dumped node.
-        plan: The plan.
         blocked: Inputs and outputs on black lists, by the node's position.
     """
 
@@ -214,13 +213,9 @@ def is_useless(node: Node, slot: int) -> bool:
 
     ONNX's ``Attention`` is called FlashAttentionScore, but its third output is a cache that operators read.
     """
-    slots = _useless_slots(node)
-    return slots is None or slot in slots
-
-
-def _useless_slots(node: Node) -> frozenset[int] | None:
     slots = _USELESS.get(node.operator.op_type, frozenset())
-    return slots if slots is None or node.op_type == node.operator.op_type else frozenset()
+    slots = slots if slots is None or node.op_type == node.operator.op_type else frozenset()
+    return slots is None or slot in slots
 
 
 def inside(name: str, fused: str) -> str:

@@ -52,7 +52,6 @@ class DeviceMeasure:
     (512.25, 512.0, inf, 2048.0)
 
     Attributes:
-        record: The tensor.
         adds_in: The type that sums are in.
     """
 

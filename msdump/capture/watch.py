@@ -303,7 +303,6 @@ class _Clearance(NamedTuple):
     """Intervals of sums of squares in which no rule hits, for the tensors of operators that run together.
 
     Attributes:
-        operators: The operators.
         sizes: Number of elements of each present tensor (``tensors_of``).
         ruled: Indices of the tensors on which there are rules.
         owners: Index of the operator of each tensor with rules.

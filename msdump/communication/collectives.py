@@ -100,7 +100,21 @@ class Collectives:
             RankError: The ranks do not agree, or one of them does not come.
             InputError: There is no such group.
         """
-        group = self._group(call, operator)
+        ranks, rank = self._world.ranks(call.group), self._world.identity.rank
+        place = CallPlace(operator, str(call.kind), call.group)
+        if rank not in ranks:
+            raise RankError(
+                operator, f"rank {rank} is not in group {call.group!r}, which holds {list(ranks)}"
+            )
+        if call.count not in {0, len(ranks)}:
+            raise RankError(
+                operator,
+                f"the model is made for {call.count} ranks, but group {call.group!r} has {len(ranks)}",
+            )
+        is_tagged = call.kind in {Collective.SEND, Collective.RECEIVE}
+        channel = f"{call.group}/{call.tag}" if is_tagged else call.group
+        transport = self._world.transport(place) if len(ranks) > 1 else None
+        group = _Group(transport, ranks, ranks.index(rank), channel, place)
         if any(array.dtype.hasobject for array in arrays):
             raise RankError(operator, "tensors of text cannot be sent between ranks")
         parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
@@ -119,23 +133,6 @@ class Collectives:
                 self._compared.add(group.ranks)
                 agreement.warn_of_settings(headers)
             return [_ALGORITHMS[call.kind](group, call, part, empty) for part in parts]
-
-    def _group(self, call: CollectiveCall, operator: str) -> _Group:
-        ranks, rank = self._world.ranks(call.group), self._world.identity.rank
-        place = CallPlace(operator, str(call.kind), call.group)
-        if rank not in ranks:
-            raise RankError(
-                operator, f"rank {rank} is not in group {call.group!r}, which holds {list(ranks)}"
-            )
-        if call.count not in {0, len(ranks)}:
-            raise RankError(
-                operator,
-                f"the model is made for {call.count} ranks, but group {call.group!r} has {len(ranks)}",
-            )
-        is_tagged = call.kind in {Collective.SEND, Collective.RECEIVE}
-        channel = f"{call.group}/{call.tag}" if is_tagged else call.group
-        transport = self._world.transport(place) if len(ranks) > 1 else None
-        return _Group(transport, ranks, ranks.index(rank), channel, place)
 
     def failed(self, reason: str) -> None:
         """Report to the other ranks that the network's run failed on this rank."""

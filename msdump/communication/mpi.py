@@ -155,19 +155,6 @@ class MpiTransport(Transport):
         wait = self.wait(place)
         self._finish(request, size, wait)
         self._comm.Set_errhandler(self._mpi.ERRORS_RETURN)
-        self._peers = self._met(size, wait)
-        self._activity = ""
-        self._is_open = True
-        _report_exceptions(self)
-
-    def _finish(self, request: Any, size: int, wait: Wait) -> None:
-        """Wait until a collective MPI request, which needs every rank, is complete."""
-        while not request.Test():
-            wait.check([each for each in range(size) if each != self._rank])
-            time.sleep(_SLEEP)
-
-    def _met(self, size: int, wait: Wait) -> list[Peer]:
-        """Exchange host and process id with all ranks; return the process of each rank."""
         host, namespace = _machine()
         hello = json.dumps([self._rank, host, os.getpid(), namespace]).encode()
         hellos = np.zeros((size, _HELLO_BYTES), np.uint8)
@@ -181,7 +168,16 @@ class MpiTransport(Transport):
                 fault = f"{peers[claimed]} and {peer} both have rank {claimed}; give each its own"
                 raise RankError(wait.place.operator, fault)
             peers[claimed] = peer
-        return [peers[each] for each in range(size)]
+        self._peers = [peers[each] for each in range(size)]
+        self._activity = ""
+        self._is_open = True
+        _report_exceptions(self)
+
+    def _finish(self, request: Any, size: int, wait: Wait) -> None:
+        """Wait until a collective MPI request, which needs every rank, is complete."""
+        while not request.Test():
+            wait.check([each for each in range(size) if each != self._rank])
+            time.sleep(_SLEEP)
 
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from msdump.config.source import Document, FaultReport, Path, caret, file_bytes, parse, refuse, show
+from msdump.config.source import FaultReport, Path, caret, file_bytes, parse, refuse, show
 from msdump.dtypes import from_name
 from msdump.errors import ConfigValueError, FormatError, Problem
 from msdump.plan import DtypeRule, MixLists, OperatorDtypes
@@ -44,9 +44,6 @@ def _rules(text: str, source: str, parse: Callable[[str, str], DtypeRule]) -> tu
     >>> rule = _rules("add1::InputDtype:float16,float16,OutputDtype:float32", "f", _customized)[0]
     >>> rule.name, rule.reads, rule.writes
     ('add1', 'float16', 'float32')
-
-    Raises:
-        ConfigValueError: Lines are faulty; the error holds all of them.
     """
     rules: dict[tuple[str, bool], DtypeRule] = {}
     problems = []
@@ -119,20 +116,7 @@ def _mix_lists(data: bytes, source: str) -> MixLists:
     if not isinstance(document.value, dict):
         report.error((), f"= {show(document.value)}: the file must hold one JSON object")
         report.close()
-    changes = _changes(document, report)
-    for name, path in changes.items():
-        if path[:2] == (_GRAY, _REMOVED):
-            report.error(path, f"= {show(name)}: add it to the {_BLACK} or the {_WHITE} instead")
-    report.close()
-    removed = (name for name, path in changes.items() if path[1] == _REMOVED)
-    blocked, trusted, follows = (
-        tuple(name for name, path in changes.items() if path[:2] == (key, _ADDED)) for key in _LISTS
-    )
-    return MixLists(source, blocked=blocked, trusted=trusted, follows=(*removed, *follows))
-
-
-def _changes(document: Document, report: FaultReport) -> dict[str, Path]:
-    """Return operator type -> JSON path of its change; an addition to a list beats a removal from one."""
+    # an addition to a list beats a removal from one
     added: dict[str, Path] = {}
     removed: dict[str, Path] = {}
     for path, name in [*_entries(document.value, report)]:
@@ -140,7 +124,20 @@ def _changes(document: Document, report: FaultReport) -> dict[str, Path]:
         earlier = place.setdefault(name, path)
         if path[1] == _ADDED and earlier[0] != path[0]:
             report.error(path, f"= {show(name)}: is added to the {earlier[0]} too; keep one of the two")
-    return removed | added
+    changes = removed | added
+    for name, path in changes.items():
+        if path[:2] == (_GRAY, _REMOVED):
+            report.error(path, f"= {show(name)}: add it to the {_BLACK} or the {_WHITE} instead")
+    report.close()
+    blocked, trusted, follows = (
+        tuple(name for name, path in changes.items() if path[:2] == (key, _ADDED)) for key in _LISTS
+    )
+    return MixLists(
+        source,
+        blocked=blocked,
+        trusted=trusted,
+        follows=(*(name for name, path in changes.items() if path[1] == _REMOVED), *follows),
+    )
 
 
 def _entries(lists: dict[str, Any], report: FaultReport) -> Iterator[tuple[Path, str]]:

@@ -99,7 +99,14 @@ def _settled(answers: tuple[_Answer, ...]) -> Identity:
     expected = f"must be a rank from 0 to {size - 1}, since {first.size[0]} = {first.size[1]!r}"
     rank = _number(first.rank, expected, most=size - 1)
     for other in answers:
-        _compare(first, other, (rank, size))
+        for mine, theirs, value in zip(first[1:3], other[1:3], (rank, size), strict=True):
+            if mine is not None and theirs is not None and env.number(theirs[1], _MOST) != value:
+                _log.warning(
+                    "%s = %r of %s and %s = %r of %s contradict each other; %s is used",
+                    *(*mine, first.launcher.name),
+                    *(*theirs, other.launcher.name),
+                    mine[0],
+                )
     if first.local_rank is None:
         return Identity(rank, size, rank, first.launcher.name)
     local_rank = _number(first.local_rank, "must be a number from 0")
@@ -111,15 +118,3 @@ def _number(answer: tuple[str, str], expected: str, least: int = 0, most: int = 
     if number is None or number < least:
         raise InputError(f"{answer[0]} = {answer[1]!r}: {expected}")
     return number
-
-
-def _compare(first: _Answer, other: _Answer, settled: tuple[int, int]) -> None:
-    """Warn if a second launcher gives another rank or number of ranks than the launcher that counts."""
-    for mine, theirs, value in zip(first[1:3], other[1:3], settled, strict=True):
-        if mine is not None and theirs is not None and env.number(theirs[1], _MOST) != value:
-            _log.warning(
-                "%s = %r of %s and %s = %r of %s contradict each other; %s is used",
-                *(*mine, first.launcher.name),
-                *(*theirs, other.launcher.name),
-                mine[0],
-            )

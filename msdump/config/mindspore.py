@@ -268,11 +268,22 @@ def _files(root: str, mode: Mode, settings: Settings) -> FilePlan:
 
 def _what(mode: Mode, settings: Settings, patterns: tuple[KernelPattern, ...]) -> What:
     dump_mode = DumpMode(settings["dump_mode"])
+    value = env.read(env.IGNORE_USELESS_OUTPUT)
+    text = value or "1"
+    if text not in {"0", "1"}:
+        _log.warning("%s = %r: must be 0 or 1; 1 is used", env.IGNORE_USELESS_OUTPUT, text)
+    elif value and mode in {Mode.CPU, Mode.O2}:  # vendor: MindSpore's CPU writes Print's empty output
+        _log.warning(
+            "%s = %r has no effect under %s: every output is dumped",
+            env.IGNORE_USELESS_OUTPUT,
+            value,
+            mode.value,
+        )
     return What(
         selector=Selector(dump_mode, patterns if dump_mode is DumpMode.KERNELS else ()),
         keeps_inputs=settings["input_output"] in _WITH_INPUTS,
         keeps_outputs=settings["input_output"] in _WITH_OUTPUTS,
-        drops_useless=_drops_useless(mode),
+        drops_useless=(text != "0"),
         sample_count=settings["sample_num"] if settings["sample_mode"] else None,
         # on CPU and GPU the device's format is the host's
         keeps_device_format=settings["file_format"] == "bin"
@@ -322,19 +333,3 @@ def _categories(names: Sequence[str]) -> tuple[str, ...]:
         if column == name or column not in columns:
             columns.append(column)
     return tuple(columns)
-
-
-def _drops_useless(mode: Mode) -> bool:
-    """Tell whether useless outputs are left out: MINDSPORE_DUMP_IGNORE_USELESS_OUTPUT is not "0"."""
-    value = env.read(env.IGNORE_USELESS_OUTPUT)
-    text = value or "1"
-    if text not in {"0", "1"}:
-        _log.warning("%s = %r: must be 0 or 1; 1 is used", env.IGNORE_USELESS_OUTPUT, text)
-    elif value and mode in {Mode.CPU, Mode.O2}:  # vendor: MindSpore's CPU writes Print's empty output
-        _log.warning(
-            "%s = %r has no effect under %s: every output is dumped",
-            env.IGNORE_USELESS_OUTPUT,
-            value,
-            mode.value,
-        )
-    return text != "0"

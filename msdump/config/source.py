@@ -50,7 +50,6 @@ class Document:
 
     Attributes:
         source: Its path, for messages.
-        data: Its bytes.
         text: Its text, without a byte order mark.
         value: The value of the whole.
         mark: Where that value and all below it stand.
@@ -124,7 +123,13 @@ def parse(data: bytes, source: str, *, has_lines: bool = True) -> Document:
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        _refuse_at(text, source, error.pos, _hinted(text, error))
+        message = error.msg[:1].lower() + error.msg[1:]
+        offset = error.pos
+        # some versions of Python place a trailing comma at the bracket behind it
+        if text[offset : offset + 1] in {"}", "]"} and text[:offset].rstrip().endswith(","):
+            offset = text.rindex(",", 0, offset)
+        hints = [hint for pattern, hint in _HINTS if pattern.match(text, offset)]
+        _refuse_at(text, source, error.pos, (f"{message} ({hints[0]})" if hints else message))
     except RecursionError:
         refuse(source, "not readable: brackets are nested too deeply")
     except ValueError:
@@ -171,17 +176,6 @@ def _refuse_at(text: str, source: str, offset: int, message: str) -> NoReturn:
     excerpt = caret(shown, column - 1, column)
     problem = Problem("", f"invalid JSON at column {column}: {message}", line, column, excerpt)
     raise ConfigSyntaxError(source, (problem,)) from None
-
-
-def _hinted(text: str, error: json.JSONDecodeError) -> str:
-    """Return the library's message, with a remedy behind it where the text shows a common mistake."""
-    message = error.msg[:1].lower() + error.msg[1:]
-    offset = error.pos
-    # some versions of Python place a trailing comma at the bracket behind it
-    if text[offset : offset + 1] in {"}", "]"} and text[:offset].rstrip().endswith(","):
-        offset = text.rindex(",", 0, offset)
-    hints = [hint for pattern, hint in _HINTS if pattern.match(text, offset)]
-    return f"{message} ({hints[0]})" if hints else message
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -236,7 +230,6 @@ class GrammarError(ValueError):
     """A text that does not follow its grammar.
 
     Attributes:
-        text: The text.
         faults: Every fault found in it, in the order of the text.
     """
 

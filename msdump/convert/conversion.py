@@ -128,7 +128,11 @@ def convert_files(
 def _check_target(target: Target, count: int) -> None:
     """Check options against each other and against the number of dump files."""
     if target.format and target.format not in dump_message.FORMATS:
-        raise ToolError(ReturnCode.PARAMETER, _unknown_format(target.format))
+        import difflib  # imported here: wrong names are rare
+
+        close = difflib.get_close_matches(target.format, dump_message.FORMATS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_message.FORMATS)}"
+        raise ToolError(ReturnCode.PARAMETER, (f"unknown format {target.format!r}{hint}"))
     for option, is_given in (("-s", target.shape), ("-o and -i", target.only), ("-c", target.scripts)):
         if is_given and not target.format:
             raise ToolError(ReturnCode.PARAMETER, f"{option} takes effect only with -f")
@@ -145,14 +149,6 @@ def _check_target(target: Target, count: int) -> None:
     if target.kind is OutputKind.PT and importlib.util.find_spec("torch") is None:
         fault = "-t pt needs PyTorch, which is not installed; install torch or use -t npy"
         raise ToolError(ReturnCode.UNSUPPORTED, fault)
-
-
-def _unknown_format(name: str) -> str:
-    import difflib  # imported here: wrong names are rare
-
-    close = difflib.get_close_matches(name, dump_message.FORMATS, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(dump_message.FORMATS)}"
-    return f"unknown format {name!r}{hint}"
 
 
 def _write_mappings(result: FileResult) -> None:

@@ -225,7 +225,15 @@ def convert_file(target: Target, source: Source) -> FileResult:
     result = FileResult(source.path)
     try:
         file = _read(source.path, target.version)
-        blocks = _chosen(file.blocks, target)
+        if target.only is None:
+            blocks = list(file.blocks)
+        else:
+            section, index = target.only
+            section_blocks = [block for block in file.blocks if block.section == section]
+            if index >= len(section_blocks):
+                fault = f"{section} {index} is out of range; the file has {len(section_blocks)} {section}s"
+                raise ToolError(ReturnCode.INDEX, fault)
+            blocks = [section_blocks[index]]
     except MsdumpError as error:
         result.failures.append(_failure("", error))
         return result
@@ -253,7 +261,14 @@ class _File:
 def _read(path: str, version: int) -> _File:
     view, name = load_file(path), os.path.basename(path)  # noqa: PTH119 - a Path costs more than the call
     if name.endswith(".npy"):
-        return _File(name, view, "", (_array_block(view, path),))
+        # vendor: a .npy file among dump files counts as a dump of one tensor, of the format RESERVED.
+        header = npy.read_header(view, path)
+        if header.is_fortran:
+            raise DumpReadError(path, "the array is in Fortran order; save it in C order", 0)
+        dtype = dtypes.from_numpy(header.dtype)
+        size = math.prod(header.shape) * header.dtype.itemsize
+        info = TensorInfo(dtype.dump or dump_message.UNDEFINED, _RESERVED, header.shape, header.shape, size)
+        return _File(name, view, "", (DataSpan("output", 0, info, header.offset),))
     data: DumpData
     if version != VERSION:
         data, blocks = dump_data.read_message(view, path)
@@ -261,29 +276,6 @@ def _read(path: str, version: int) -> _File:
         data, offset = dump_data.read_header(view, path)
         blocks = dump_data.blocks(data, offset)
     return _File(name, view, data.op_name, blocks)
-
-
-def _array_block(view: memoryview, path: str) -> DataSpan:
-    """Return the array of a .npy file as output 0 of an operator."""
-    # vendor: a .npy file among dump files counts as a dump of one tensor, of the format RESERVED.
-    header = npy.read_header(view, path)
-    if header.is_fortran:
-        raise DumpReadError(path, "the array is in Fortran order; save it in C order", 0)
-    dtype = dtypes.from_numpy(header.dtype)
-    size = math.prod(header.shape) * header.dtype.itemsize
-    info = TensorInfo(dtype.dump or dump_message.UNDEFINED, _RESERVED, header.shape, header.shape, size)
-    return DataSpan("output", 0, info, header.offset)
-
-
-def _chosen(blocks: tuple[DataSpan, ...], target: Target) -> list[DataSpan]:
-    if target.only is None:
-        return list(blocks)
-    section, index = target.only
-    section_blocks = [block for block in blocks if block.section == section]
-    if index >= len(section_blocks):
-        fault = f"{section} {index} is out of range; the file has {len(section_blocks)} {section}s"
-        raise ToolError(ReturnCode.INDEX, fault)
-    return [section_blocks[index]]
 
 
 @dataclass(frozen=True, slots=True)

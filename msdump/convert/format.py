@@ -134,7 +134,15 @@ def _from_layout(tensor: _Tensor, target: str, wanted_shape: Dims) -> TargetForm
     if target == ND:
         return TargetFormat(tensor.shape, ND, _as_it_is)
     if _RANKS.get(target) == rank:
-        result = _part(_permuted(tensor.shape, source, target), wanted_shape)
+        shape = _permuted(tensor.shape, source, target)
+        if not wanted_shape:
+            result = shape
+        else:
+            if len(wanted_shape) != len(shape) or any(
+                wanted > available for wanted, available in zip(wanted_shape, shape, strict=True)
+            ):
+                raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is not a part of the shape {shape}")
+            result = wanted_shape
         # vendor: a smaller shape is cut out at the beginning of every axis.
         corner = tuple(slice(size) for size in result)
         return TargetFormat(result, target, lambda array: iter((_transposed(array, source, target)[corner],)))
@@ -194,7 +202,13 @@ def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims
             )
         return host
     if not original:
-        return _unsliced(tensor)
+        # vendor: NC1HWC0 of unknown shape is converted with its padding; other formats need the shape.
+        match tensor.format, tensor.shape:
+            case ((formats.NC1HWC0 | "NC1HWC0_C04"), (n, c1, h, w, c0)):
+                return (n, c1 * c0, h, w)
+            case formats.NDC1HWC0, (n, d, c1, h, w, c0):
+                return (n, c1 * c0, d, h, w)
+        raise ToolError(ReturnCode.CONVERT_FUNCTION, f"{tensor.format} without an original shape needs -s")
     # vendor: the tool cuts by the original shape as it stands, also where the target has another order of
     # axes; NCHW (2, 3, 5, 4) as NHWC thus becomes 2x3x4x3. Such results are not reproduced.
     orders = LAYOUTS[rank] if len(original) == rank else ()
@@ -203,17 +217,6 @@ def _host_shape(tensor: _Tensor, original: Dims, target: str, wanted_shape: Dims
             return host
     fault = f"{tensor.shape} is no {tensor.format} form of the original shape {original}; give -s"
     raise ToolError(ReturnCode.SHAPE_MISMATCH, fault)
-
-
-def _unsliced(tensor: _Tensor) -> Dims:
-    """Return the host shape of a tensor without an original shape; channels include the padding."""
-    # vendor: NC1HWC0 of unknown shape is converted with its padding; other formats need the shape.
-    match tensor.format, tensor.shape:
-        case ((formats.NC1HWC0 | "NC1HWC0_C04"), (n, c1, h, w, c0)):
-            return (n, c1 * c0, h, w)
-        case formats.NDC1HWC0, (n, d, c1, h, w, c0):
-            return (n, c1 * c0, d, h, w)
-    raise ToolError(ReturnCode.CONVERT_FUNCTION, f"{tensor.format} without an original shape needs -s")
 
 
 def _decoded(tensor: _Tensor, host: Dims, array: np.ndarray) -> Iterator[np.ndarray]:
@@ -247,14 +250,3 @@ def _permuted(shape: Dims, source: str, target: str) -> Dims:
 
 def _transposed(array: np.ndarray, source: str, target: str) -> np.ndarray:
     return array.transpose([source.index(axis) for axis in target])
-
-
-def _part(shape: Dims, wanted_shape: Dims) -> Dims:
-    """Return ``wanted_shape``, or ``shape`` if that is empty; ToolError if it is no part of ``shape``."""
-    if not wanted_shape:
-        return shape
-    if len(wanted_shape) != len(shape) or any(
-        wanted > available for wanted, available in zip(wanted_shape, shape, strict=True)
-    ):
-        raise ToolError(ReturnCode.SHAPE, f"-s {wanted_shape} is not a part of the shape {shape}")
-    return wanted_shape

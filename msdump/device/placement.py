@@ -164,7 +164,12 @@ class _Placer:
     def _place(self, node: Node) -> NodePlacement:
         chosen = self._formats(node, operator_formats(node))
         groups: Any = node.attributes.get("group", 1)
-        cell = self._cell(node, chosen)
+        if formats.FRACTAL_ZN_RNN not in chosen.inputs:
+            cell = None
+        else:
+            names = (*node.inputs, "", "", "")[1:3]
+            weight, state = (self._graph.type_of(name).shape for name in names)
+            cell = onnx_cell(weight, state)
         inputs = self._slots(node, IO.INPUT, chosen.inputs, groups, cell)
         outputs = self._slots(node, IO.OUTPUT, chosen.outputs, groups, cell)
         self._produced |= {name: tensor for name, tensor in zip(node.outputs, outputs, strict=True) if tensor}
@@ -173,13 +178,6 @@ class _Placer:
     def _arriving(self, name: str) -> DeviceTensor:
         """Return the form in which a value was made; inputs and weights lie as on the host."""
         return self._produced.get(name) or host_tensor(self._graph, name)
-
-    def _cell(self, node: Node, chosen: Fixed) -> Cell | None:
-        if formats.FRACTAL_ZN_RNN not in chosen.inputs:
-            return None
-        names = (*node.inputs, "", "", "")[1:3]
-        weight, state = (self._graph.type_of(name).shape for name in names)
-        return onnx_cell(weight, state)
 
     def _slots(self, node: Node, io: IO, wanted: tuple[str, ...], groups: int, cell: Cell | None) -> Slots:
         names = node.inputs if io is IO.INPUT else node.outputs

@@ -139,20 +139,18 @@ def _object(message: Message, *, in_list: bool) -> dict[str, Any]:
     for name, value in message:
         if isinstance(value, np.ndarray):
             continue
-        shown = _shown(name, value)
+        shown: Any
+        if isinstance(value, list):
+            shown = _object(value, in_list=name == _LIST)
+        elif name == _LIST_TYPE:
+            shown = LIST_TYPES.index(value)
+        else:
+            shown = _number(value) if isinstance(value, float) and not math.isfinite(value) else value
         if name in _REPEATED or (in_list and name != _LIST_TYPE):
             fields.setdefault(name, []).append(shown)
         else:
             fields[name] = shown
     return fields
-
-
-def _shown(name: str, value: Any) -> Any:
-    if isinstance(value, list):
-        return _object(value, in_list=name == _LIST)
-    if name == _LIST_TYPE:
-        return LIST_TYPES.index(value)
-    return _number(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 _IR_VERSION: Final = 6
@@ -208,54 +206,50 @@ class _Translation:
 
     def _attributes(self, op: Message) -> Iterator[Message]:
         for attribute in _all(op, "attr"):
-            yield from _translated(_only(attribute, "key"), _only(attribute, "value"))
+            key = _only(attribute, "key")
+            value = _only(attribute, "value")
+            (field, content), *_ = value
+            if field == "list":
+                items = [(field, item) for field, item in content if field != "val_type"]
+                # an empty list does not state the type of its items: strings are assumed
+                kind = items[0][0] if items else "s"
+                name, symbol = _LISTS["i" if kind == "b" else kind]
+                shown = [(name, int(item) if kind == "b" else item) for _, item in items]
+                yield [("name", key), *shown, ("type", Symbol(symbol))]
+            elif field == "t":
+                described, data = _only(content, "desc"), _only(content, "data")
+                dims = [("dims", size) for size in _all(_only(described, "shape"), "dim")]
+                yield [
+                    ("name", key),
+                    ("t", [*dims, ("data_type", _element(described)), ("raw_data", data)]),
+                    ("type", Symbol("TENSOR")),
+                ]
+            elif field == "b":  # ONNX has no boolean attributes
+                yield _single(key, "i", int(content))
+            else:
+                yield _single(key, field, content)
         # facts without a field in ONNX's NodeProto
         yield _single("id", "i", _only(op, "id"))
         yield _single("stream_id", "i", _only(op, "stream_id", 0))
         for side in ("input_desc", "output_desc"):
             for slot, described in enumerate(_all(op, side)):
-                yield from _description(side, slot, described)
+                origin = {
+                    _only(attribute, "key"): _only(attribute, "value")
+                    for attribute in _all(described, "attr")
+                }
+                yield _single(f"{side}_dtype:{slot}", "s", str(_only(described, "dtype")))
+                yield _ints(f"{side}_shape:{slot}", _all(_only(described, "shape"), "dim"))
+                yield _ints(f"{side}_origin_shape:{slot}", _all(_only(origin[HOST_SHAPE], "list"), "i"))
+                yield _single(f"{side}_layout:{slot}", "s", _only(described, "layout"))
+                yield _single(f"{side}_origin_layout:{slot}", "s", _only(origin[HOST_FORMAT], "s"))
+                yield _single(f"{side}_size:{slot}", "i", _only(described, "size", 0))
         for name in _all(op, "subgraph_name"):
             yield [("name", name), ("g", self.graph(self._graphs[name])), ("type", Symbol("GRAPH"))]
-
-
-def _translated(key: str, value: Message) -> Iterator[Message]:
-    (field, content), *_ = value
-    if field == "list":
-        items = [(field, item) for field, item in content if field != "val_type"]
-        # an empty list does not state the type of its items: strings are assumed
-        kind = items[0][0] if items else "s"
-        name, symbol = _LISTS["i" if kind == "b" else kind]
-        shown = [(name, int(item) if kind == "b" else item) for _, item in items]
-        yield [("name", key), *shown, ("type", Symbol(symbol))]
-    elif field == "t":
-        described, data = _only(content, "desc"), _only(content, "data")
-        dims = [("dims", size) for size in _all(_only(described, "shape"), "dim")]
-        yield [
-            ("name", key),
-            ("t", [*dims, ("data_type", _element(described)), ("raw_data", data)]),
-            ("type", Symbol("TENSOR")),
-        ]
-    # ONNX has no boolean attributes
-    elif field == "b":
-        yield _single(key, "i", int(content))
-    else:
-        yield _single(key, field, content)
 
 
 def _single(key: str, kind: str, value: Any) -> Message:
     field, symbol = _SINGLES[kind]
     return [("name", key), (field, value), ("type", Symbol(symbol))]
-
-
-def _description(side: str, slot: int, described: Message) -> Iterator[Message]:
-    origin = {_only(attribute, "key"): _only(attribute, "value") for attribute in _all(described, "attr")}
-    yield _single(f"{side}_dtype:{slot}", "s", str(_only(described, "dtype")))
-    yield _ints(f"{side}_shape:{slot}", _all(_only(described, "shape"), "dim"))
-    yield _ints(f"{side}_origin_shape:{slot}", _all(_only(origin[HOST_SHAPE], "list"), "i"))
-    yield _single(f"{side}_layout:{slot}", "s", _only(described, "layout"))
-    yield _single(f"{side}_origin_layout:{slot}", "s", _only(origin[HOST_FORMAT], "s"))
-    yield _single(f"{side}_size:{slot}", "i", _only(described, "size", 0))
 
 
 def _ints(key: str, values: Iterator[int]) -> Message:

@@ -208,11 +208,19 @@ def _read_header(buffer: Buffer, source: str) -> Header:
             len(buffer),
         )
     start = _VERSION_END + _LENGTH_FIELDS[buffer[len(MAGIC)]].size
-    parsed = _parse(bytes(buffer[start:offset]))
-    if isinstance(parsed, str):
-        raise DumpReadError(source, parsed, start)
-    descr, shape, is_fortran = parsed
-    return Header(descr, shape, is_fortran, offset)
+    text = bytes(buffer[start:offset])
+    match = _TEXT.fullmatch(text.decode("latin-1"))
+    if match is None:
+        raise DumpReadError(source, f"not a .npy header: {text[:100]!r}", start)
+    shape = tuple(int(size) for size in match["shape"].replace(",", " ").split())
+    if len(shape) > _MOST_DIMENSIONS:
+        fault = f"the shape has {len(shape)} dimensions, at most {_MOST_DIMENSIONS} are possible"
+        raise DumpReadError(source, fault, start)
+    descr = match["descr"]
+    if descr != BFLOAT16_DESCR and descr.replace(">", "<", 1) not in DESCRS:
+        fault = f"unknown element type {descr!r}; known are {', '.join((*DESCRS, BFLOAT16_DESCR))}"
+        raise DumpReadError(source, fault, start)
+    return Header(descr, shape, match["order"] == "True", offset)
 
 
 def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
@@ -237,17 +245,3 @@ def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
             source, f"header length {length} is over the {_LONGEST_TEXT} bytes allowed", _VERSION_END
         )
     return _VERSION_END + field.size + length
-
-
-def _parse(text: bytes) -> tuple[str, tuple[int, ...], bool] | str:
-    """Return element type, shape and order of a header text, or its fault."""
-    match = _TEXT.fullmatch(text.decode("latin-1"))
-    if match is None:
-        return f"not a .npy header: {text[:100]!r}"
-    shape = tuple(int(size) for size in match["shape"].replace(",", " ").split())
-    if len(shape) > _MOST_DIMENSIONS:
-        return f"the shape has {len(shape)} dimensions, at most {_MOST_DIMENSIONS} are possible"
-    descr = match["descr"]
-    if descr != BFLOAT16_DESCR and descr.replace(">", "<", 1) not in DESCRS:
-        return f"unknown element type {descr!r}; known are {', '.join((*DESCRS, BFLOAT16_DESCR))}"
-    return descr, shape, match["order"] == "True"

@@ -93,8 +93,6 @@ class DebugRecord:
         unit: Which part overflowed.
         fields: Numbers by the names in ``FIELDS``; absent ones are 0.
         status: Status of the unit: one word, or four of AIC and AIV in version 1.
-        version: 0 or 1.
-        is_valid: 1 if the record is valid (``valid``).
         reserved: 0 (``rsv``).
     """
 

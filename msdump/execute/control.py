@@ -69,7 +69,6 @@ class Site:
     """A control flow node with its bodies, and access to the enclosing program.
 
     Attributes:
-        node: The node.
         bodies: Its bodies by attribute.
         read: Returns a value of the frame by its name; None for an absent one.
         whole: Runs the node as one operator of the runtime; gives all of its outputs.

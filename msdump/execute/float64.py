@@ -29,7 +29,6 @@ class Call:
 
     Attributes:
         inputs: Arrays by slot, every floating point one in float64; None for one that is absent.
-        attributes: Its attributes.
         opset: Version of ai.onnx.
         outputs: Number of requested outputs.
     """

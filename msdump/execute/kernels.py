@@ -162,11 +162,6 @@ class KernelFactory:
         for key in [key for key in self._spares if key[0] == node.name]:
             del self._spares[key]
 
-    def _warning(self, node: Node, message: str) -> Callable[[], None]:
-        """Return a function that logs a warning about an operator at its first call only."""
-        warn = functools.partial(_log.warning, "%s: %s", node.operator.full_name, message)
-        return functools.cache((lambda: None) if self._is_quiet else warn)
-
     def _spare(self, node: Node, way: str, make: Callable[[], Kernel]) -> Kernel:
         key = (node.name, way)
         if key not in self._spares:
@@ -297,7 +292,13 @@ class KernelFactory:
                 f".{node.op_type} (opset {self._graph.opsets.get(node.domain)}): {short(reason)}"
             ) from error
         lacking = f"onnxruntime cannot run {node.op_type} ({short(reason)})"
-        warn = self._warning(node, f"{lacking}; ONNX's reference implementation computes it, slowly")
+
+        @functools.cache  # at the first call only
+        def warn() -> None:
+            if not self._is_quiet:
+                slow = f"{lacking}; ONNX's reference implementation computes it, slowly"
+                _log.warning("%s: %s", node.operator.full_name, slow)
+
         roundings = self._roundings(node)
         compute = ReferenceRun(self._graph, node, reference.run, arrays, roundings)
 

@@ -46,7 +46,6 @@ class Program:
     C++ exception at its end costs some 25 microseconds.
 
     Attributes:
-        graph: The graph.
         slots: The slot of every value.
         keeps_sessions: Whether to keep sessions for another run; else each session is released after use.
     """
@@ -313,7 +312,18 @@ class Program:
         try:
             return run({name: frame[slot] for name, slot in operator.feeds}, operator.names, None)
         except Exception as error:  # noqa: BLE001 - the runtime's classes vary
-            return self._rescued(operator.node, frame, error, observer, position)
+            # fallbacks are tried only after a failure, so that successful runs cost nothing extra
+            node = operator.node
+            try:
+                outputs = self._factory.rescue(node, self._frames.fed((node,), frame), error)
+            except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out
+                if observer is not None and position is not None and not is_foreign(later):
+                    observer.failed(position, [self._frames.tensor(name, frame) for name in node.inputs])
+                reason = later if is_final(later) else error
+                raise self._failure(node, frame, reason) from reason
+            if position is not None:
+                self._planner.leave_alone((position,))
+            return outputs
 
     def results(self, frame: Frame) -> Frame:
         """Return the graph's outputs after a run as values of the runtime."""
@@ -338,26 +348,6 @@ class Program:
         operator.dead += status
         operator.run = _timed(kernel.run, node)
         return operator.run
-
-    def _rescued(
-        self,
-        node: Node,
-        current: Frame,
-        error: Exception,
-        observer: Observer | None = None,
-        position: int | None = None,
-    ) -> Any:
-        # fallbacks are tried only after a failure, so that successful runs cost nothing extra
-        try:
-            outputs = self._factory.rescue(node, self._frames.fed((node,), current), error)
-        except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out
-            if observer is not None and position is not None and not is_foreign(later):
-                observer.failed(position, [self._frames.tensor(name, current) for name in node.inputs])
-            reason = later if is_final(later) else error
-            raise self._failure(node, current, reason) from reason
-        if position is not None:
-            self._planner.leave_alone((position,))
-        return outputs
 
     def _failure(self, node: Node, current: Frame, error: Exception) -> Exception:
         return failure(

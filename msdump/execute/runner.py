@@ -30,9 +30,6 @@ class OperatorRunner:
     Weights that are not given are the graph's, as initializers like in a run. Control flow runs as one
     operator of onnxruntime. Kernels of the first operators are cached by the types of given values, as
     operators that ran again in one run of a network do so in the next one.
-
-    Attributes:
-        graph: The graph.
     """
 
     def __init__(
@@ -118,14 +115,6 @@ class OperatorRunner:
         for factory, _ in self._factories.values():
             factory.forget(node)
 
-    def _factory(self, replaced: frozenset[str]) -> tuple[KernelFactory, WeightStore]:
-        """Return a factory for operators with replaced weights, and a store of the other weights."""
-        if replaced not in self._factories:
-            # a weight in the store would become an initializer, in place of the given value
-            arrays = {name: array for name, array in self.graph.weights.items() if name not in replaced}
-            self._factories[replaced] = self._made(WeightStore(arrays, self._copies))
-        return self._factories[replaced]
-
     def _made(self, store: WeightStore) -> tuple[KernelFactory, WeightStore]:
         factory = KernelFactory(
             self.graph, store, self._runtime, self._roundings, self._distant, is_quiet=self._is_quiet
@@ -147,7 +136,11 @@ class OperatorRunner:
             factory, weights = self._made(WeightStore({**self.graph.weights, **arrays}))
             kernels = {}
         else:
-            factory, weights = self._factory(replaced)
+            if replaced not in self._factories:
+                # a weight in the store would become an initializer, in place of the given value
+                arrays = {name: array for name, array in self.graph.weights.items() if name not in replaced}
+                self._factories[replaced] = self._made(WeightStore(arrays, self._copies))
+            factory, weights = self._factories[replaced]
         # absent optionals and maps have no type text
         kinds = tuple((name, "" if value is None else values.kind_of(value)) for name, value in fed.items())
         if kinds not in kernels:

@@ -56,7 +56,6 @@ class ProgramOperator:
 
     Attributes:
         position: Its place in the graph's execution order.
-        node: The node.
         dead: Slots that no operator reads after this operator.
         feeds: (feed name, slot) of everything that is fed.
         names: Output names of the kernel.
@@ -178,7 +177,6 @@ class Segment:
     """Consecutive operators that run as one session, or a single operator.
 
     Attributes:
-        operators: The operators.
         single: The operator of a segment of one, which runs by its kernel; else None.
         shown: The observed operators.
         outputs: Values that are read after the segment, or observed.

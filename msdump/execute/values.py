@@ -207,11 +207,6 @@ def to_python(value: OrtValue | None) -> Any:
         return None
     if value.is_tensor():
         return to_array(value)
-    return _unwrapped(value)
-
-
-def _unwrapped(value: OrtValue) -> Any:
-    """Convert a map, a sequence or an optional to Python; ``numpy()`` raises for these kinds."""
     kind = value.data_type()
     if "map(" in kind:
         return _passing(kind)(["x"], {"x": public(value)}, None)[0]
@@ -244,7 +239,19 @@ def bind_inputs(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any
         InputError: Inputs are missing, unknown, given twice, of a wrong type or shape, or disagree on a
             dynamic dimension; the message names every fault.
     """
-    items = _by_name(graph, positional, named)
+    order = [value.name for value in graph.inputs]
+    if len(positional) > len(order):
+        expected = f"{len(order)} ({', '.join(order)})" if order else "none"
+        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network has {expected}")
+    items = dict(zip(order, positional, strict=False))
+    for name, item in named.items():
+        if name in items:
+            raise InputError(f"{graph.source}: input {name!r} is given twice")
+        if name not in order and name not in graph.overridable:
+            inputs = f"the inputs are {', '.join(order)}" if order else "the network has none"
+            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{name_hint(name, order)}")
+        items[name] = item
+
     problems: list[str] = []
     sizes: _Places = {}
     feeds: dict[str, Any] = {}
@@ -288,22 +295,6 @@ def _disagreements(graph: Graph, sizes: _Places) -> Iterator[str]:
 @functools.cache
 def _warn_once(message: str) -> None:
     _log.warning("%s", message)
-
-
-def _by_name(graph: Graph, positional: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    order = [value.name for value in graph.inputs]
-    if len(positional) > len(order):
-        expected = f"{len(order)} ({', '.join(order)})" if order else "none"
-        raise InputError(f"{graph.source}: {len(positional)} inputs given, the network has {expected}")
-    items = dict(zip(order, positional, strict=False))
-    for name, item in named.items():
-        if name in items:
-            raise InputError(f"{graph.source}: input {name!r} is given twice")
-        if name not in order and name not in graph.overridable:
-            inputs = f"the inputs are {', '.join(order)}" if order else "the network has none"
-            raise InputError(f"{graph.source}: no input {name!r}; {inputs}{name_hint(name, order)}")
-        items[name] = item
-    return items
 
 
 def unmasked(item: Any, place: str = "") -> Any:
@@ -350,7 +341,15 @@ def checked(value: Value, item: Any, sizes: _Places) -> Any:
         return [_input_array(part, value.type.dtype) for part in item]
     array = _input_array(item, value.type.dtype)
     if kind == "tensor":
-        _check_shape(value, array.shape, sizes)
+        declared = value.type.shape
+        if declared is not None:
+            if len(declared) != len(array.shape):
+                raise InputError(f"shape {array.shape} given, {_shape_text(declared)} expected")
+            for axis, (dimension, size) in enumerate(zip(declared, array.shape, strict=True)):
+                if isinstance(dimension, int) and dimension != size:
+                    raise InputError(f"shape {array.shape} given, {_shape_text(declared)} expected")
+                if isinstance(dimension, str):
+                    sizes.setdefault(dimension, {}).setdefault(size, (value.name, axis))
     return array
 
 
@@ -391,19 +390,6 @@ def _check_texts(array: np.ndarray) -> None:
                 f"an array of objects holds {item!r} ({type(item).__name__}); only texts can be given as"
                 " objects: convert numbers with astype"
             )
-
-
-def _check_shape(value: Value, shape: tuple[int, ...], sizes: _Places) -> None:
-    declared = value.type.shape
-    if declared is None:
-        return
-    if len(declared) != len(shape):
-        raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
-    for axis, (dimension, size) in enumerate(zip(declared, shape, strict=True)):
-        if isinstance(dimension, int) and dimension != size:
-            raise InputError(f"shape {shape} given, {_shape_text(declared)} expected")
-        if isinstance(dimension, str):
-            sizes.setdefault(dimension, {}).setdefault(size, (value.name, axis))
 
 
 def _type_text(declared: ValueType) -> str:

@@ -219,28 +219,25 @@ class Float64Runner:
         known = {name: doubled(given[name] if name in given else weights[name]) for name in names}
         with np.errstate(all="ignore"):
             for part, rounding in zip(node.members, roundings or (None,) * len(node.members), strict=True):
-                results = self._member(part, known, rounding, bounds)
+                expansion = self._expansions.get(part.name)
+                if expansion is None:
+                    expansion = self._expansions[part.name] = expanded(self._graph, part)
+                values = {name: doubled(array) for name, array in expansion.constants.items()}
+                values |= {
+                    name: self._in_type(name, known[name], rounding, "reads")
+                    for name in reads(part)
+                    if name in known
+                }
+                for step in expansion.nodes:
+                    values |= self._step(step, values, expansion, bounds)
+                is_moved = moves(part.op_type) and not part.domain
+                results = {
+                    name: values[name] if is_moved else self._in_type(name, values[name], rounding, "writes")
+                    for name in part.outputs
+                    if name and name in values
+                }
                 known |= results if change is None else change(part, results)
         return known
-
-    def _member(
-        self, part: Node, known: Mapping[str, Array], rounding: Rounding | None, bounds: _Bounds | None
-    ) -> dict[str, Array]:
-        expansion = self._expansions.get(part.name)
-        if expansion is None:
-            expansion = self._expansions[part.name] = expanded(self._graph, part)
-        values = {name: doubled(array) for name, array in expansion.constants.items()}
-        values |= {
-            name: self._in_type(name, known[name], rounding, "reads") for name in reads(part) if name in known
-        }
-        for step in expansion.nodes:
-            values |= self._step(step, values, expansion, bounds)
-        is_moved = moves(part.op_type) and not part.domain
-        return {
-            name: values[name] if is_moved else self._in_type(name, values[name], rounding, "writes")
-            for name in part.outputs
-            if name and name in values
-        }
 
     def _in_type(self, name: str, array: Array, rounding: Rounding | None, moment: str) -> Array:
         """Return a float32 value rounded to the type that a device reads or writes."""

@@ -176,7 +176,12 @@ def _network(graph: Graph, where: Context, plan: DumpPlan | None, state: ModelSt
     with _current().lock:
         network.take_names()
         _current().networks.add(network)
-    _save_graphs(graph, network, plan, where if plan is None else plan.context)
+    counters, write = _current().process.counters, _current().process.stream(plan)
+    # without fusion: MS_DEV_SAVE_GRAPHS shows the graph before the backend takes it over
+    if (where if plan is None else plan.context).jit_level is JitLevel.O2:
+        graph_files.save(compile_graph(graph, fuses=False), counters, write=write)
+    else:
+        graph_files.save(graph, counters, network.device, write)
     return network
 
 
@@ -198,15 +203,6 @@ def _check_sharing(graph: Graph, variables: TrainingState) -> None:
     faults = variables.differences({name: graph.weights[name] for name in graph.variables})
     if faults:
         raise InputError(f"{graph.source}: {'; '.join(faults)}")
-
-
-def _save_graphs(graph: Graph, network: Network, plan: DumpPlan | None, where: Context) -> None:
-    counters, write = _current().process.counters, _current().process.stream(plan)
-    # without fusion: MS_DEV_SAVE_GRAPHS shows the graph before the backend takes it over
-    if where.jit_level is JitLevel.O2:
-        graph_files.save(compile_graph(graph, fuses=False), counters, write=write)
-    else:
-        graph_files.save(graph, counters, network.device, write)
 
 
 def set_dump(target: Network | Scope | Operator | str, enabled: bool = True) -> None:  # noqa: FBT001, FBT002 - MindSpore's signature

@@ -100,9 +100,7 @@ class CallbackArguments:
     Attributes:
         mode: "train" or "eval".
         network: The network that runs.
-        epoch_num: Number of epochs.
         batch_num: Number of steps of an epoch; 0 for a dataset without a length.
-        cur_epoch_num: The epoch, from 1.
         cur_step_num: The step, from 1, counted over all epochs.
         net_outputs: Results of the last step, such as the loss.
         metrics: The metrics after an evaluation.

@@ -69,25 +69,22 @@ def _scan_input_count(node: onnx.NodeProto) -> int:
 
 
 def _count_fault(node: onnx.NodeProto, graphs: Mapping[str, onnx.GraphProto]) -> str:
-    takes, gives = _counts(node)
+    input_count, output_count = len(node.input), len(node.output)
+    # branches have no inputs: they read outer values by name
+    if node.op_type == "If":
+        takes, gives = 0, output_count
+    elif node.op_type == "Loop":
+        # outputs of a Loop's body: condition, carried values, scan outputs
+        carried = max(input_count - LOOP_HEAD, 0)
+        takes, gives = LOOP_HEAD + carried, 1 + max(carried, output_count)
+    else:
+        takes, gives = input_count, max(input_count - _scan_input_count(node), output_count)
     for name, body in graphs.items():
         if len(body.input) != takes:
             return f"its {name} takes {len(body.input)} values, {takes} are given"
         if len(body.output) < gives:
             return f"its {name} gives {len(body.output)} values, {gives} are taken"
     return ""
-
-
-def _counts(node: onnx.NodeProto) -> tuple[int, int]:
-    input_count, output_count = len(node.input), len(node.output)
-    # branches have no inputs: they read outer values by name
-    if node.op_type == "If":
-        return 0, output_count
-    if node.op_type == "Loop":
-        # outputs of a Loop's body: condition, carried values, scan outputs
-        carried = max(input_count - LOOP_HEAD, 0)
-        return LOOP_HEAD + carried, 1 + max(carried, output_count)
-    return input_count, max(input_count - _scan_input_count(node), output_count)
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
@@ -146,7 +143,17 @@ class _Walk:
     def _node_varies(self, graph: Graph, node: Node) -> bool:
         slots = {slot for slot, name in enumerate(node.inputs) if name in self._dependent}
         if node.bodies:
-            return self._control_varies(node, slots)
+            if not slots.isdisjoint(_DECISIVE[node.op_type]):
+                return True
+            # until nothing changes: each pass of a loop may make further carried values dependent
+            while True:
+                count_before = len(self._dependent)
+                for body in node.bodies.values():
+                    self._enter(node, body)
+                    if self.varies(body) or self._leave(node, body):
+                        return True
+                if len(self._dependent) == count_before:
+                    return False
         if not self._dependent.isdisjoint(set(reads(node)) - set(node.inputs)):
             return True  # a subgraph of the operator reads a dependent value
         # of an operator of an unknown domain only the declared output shapes are known
@@ -158,18 +165,6 @@ class _Walk:
         if (slots and node.op_type not in _SHAPES) or facts_of(node.op_type).is_random:
             self._dependent.update(filter(None, node.outputs))
         return varies
-
-    def _control_varies(self, node: Node, slots: set[int]) -> bool:
-        if not slots.isdisjoint(_DECISIVE[node.op_type]):
-            return True
-        while True:  # until nothing changes: each pass of a loop may make further carried values dependent
-            count_before = len(self._dependent)
-            for body in node.bodies.values():
-                self._enter(node, body)
-                if self.varies(body) or self._leave(node, body):
-                    return True
-            if len(self._dependent) == count_before:
-                return False
 
     def _enter(self, node: Node, body: Graph) -> None:
         """Mark inputs of a body that take dependent values: inputs of the node, outputs of the last pass."""

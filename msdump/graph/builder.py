@@ -105,8 +105,28 @@ class Builder:
             # a model need not declare its initializers, and may declare them wrongly
             self._types[name] = ValueType(dtypes.from_numpy(array.dtype), array.shape)
         ordered = execution_order(operators, {*self._weights, *self._inputs})
-        self._check_outputs(ordered)
-        scopes = self._scopes(ordered)
+        available = {*self._weights, *self._inputs}
+        available.update(*(node.output for node in ordered))
+        for value in self._proto.output:
+            if not value.name or value.name not in available:
+                raise GraphError(
+                    f"graph output {value.name!r}: no node, input or initializer has this output"
+                )
+        readers: dict[str, list[str]] = {}
+        scopes = {}
+        for proto in reversed(ordered):  # backwards: the scopes of all readers are known then
+            metadata = names.metadata_of(proto)
+            own = metadata.get(names.FULL_NAME, "").rpartition("/")[0] or None
+            if own is None and self._shared.is_mindspore_export:
+                own = names.exported_scope(proto, self._weights)
+            elif own is None:
+                own = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
+            if own is None:
+                own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
+            scopes[proto.name] = own
+            for name in used_values(proto):
+                readers.setdefault(name, []).append(own)
+
         # operators are numbered in execution order, bodies after all of this graph
         nodes = [self._node(proto, scopes[proto.name]) for proto in ordered]
         model = self._shared.model
@@ -143,15 +163,6 @@ class Builder:
         model.graph.value_info.extend(info for info in self._own_infos if info.name not in self._inputs)
         return model
 
-    def _check_outputs(self, nodes: list[onnx.NodeProto]) -> None:
-        available = {*self._weights, *self._inputs}
-        available.update(*(node.output for node in nodes))
-        for value in self._proto.output:
-            if not value.name or value.name not in available:
-                raise GraphError(
-                    f"graph output {value.name!r}: no node, input or initializer has this output"
-                )
-
     def _lift_constants(self, nodes: list[onnx.NodeProto]) -> list[onnx.NodeProto]:
         """Turn Constant nodes into weights: they are values, not operators, in MindSpore too."""
         operators = []
@@ -167,24 +178,6 @@ class Builder:
             else:
                 self._weights[node.output[0]] = value
         return operators
-
-    def _scopes(self, ordered: list[onnx.NodeProto]) -> dict[str, str]:
-        """Return the scope of each node by name; a node without one gets the common scope of its readers."""
-        readers: dict[str, list[str]] = {}
-        scopes = {}
-        for proto in reversed(ordered):  # backwards: the scopes of all readers are known then
-            metadata = names.metadata_of(proto)
-            own = metadata.get(names.FULL_NAME, "").rpartition("/")[0] or None
-            if own is None and self._shared.is_mindspore_export:
-                own = names.exported_scope(proto, self._weights)
-            elif own is None:
-                own = names.scope_of(proto.name, metadata, keeps_classes=self._shared.keeps_classes)
-            if own is None:
-                own = names.shared_scope(scope for name in proto.output for scope in readers.get(name, ()))
-            scopes[proto.name] = own
-            for name in used_values(proto):
-                readers.setdefault(name, []).append(own)
-        return scopes
 
     def _node(self, proto: onnx.NodeProto, scope: str) -> Node:
         attributes = {attribute.name: weights.decoded_attribute(attribute) for attribute in proto.attribute}

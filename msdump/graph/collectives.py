@@ -99,7 +99,15 @@ def collective_call(node: Node) -> CollectiveCall | None:
     kind = collective(node.domain, node.op_type)
     if kind is None:
         return None
-    _check_arity(node, kind)
+    inputs, outputs = len(node.inputs), len(node.outputs)
+    if kind is Collective.BROADCAST:
+        fits = inputs == outputs >= 1
+    elif kind is Collective.RECEIVE:  # inputs of Receive only order it behind other operators
+        fits = outputs == 1
+    else:
+        fits = inputs == 1 and (outputs == 1 or (kind is Collective.SEND and outputs == 0))
+    if not fits or (kind is not Collective.RECEIVE and "" in node.inputs):
+        raise GraphError(f"{_title(node)}: {inputs} inputs and {outputs} outputs do not fit {kind}")
     fields = {name: _field(node, *field) for name, field in (_GROUP | _FIELDS[kind]).items()}
     return CollectiveCall(kind, **fields)
 
@@ -170,15 +178,3 @@ _FIELDS: Final[Mapping[Collective, dict[str, _Field]]] = {
 
 def _title(node: Node) -> str:
     return f"node {node.name!r} ({node.op_type})"
-
-
-def _check_arity(node: Node, kind: Collective) -> None:
-    inputs, outputs = len(node.inputs), len(node.outputs)
-    if kind is Collective.BROADCAST:
-        fits = inputs == outputs >= 1
-    elif kind is Collective.RECEIVE:  # inputs of Receive only order it behind other operators
-        fits = outputs == 1
-    else:
-        fits = inputs == 1 and (outputs == 1 or (kind is Collective.SEND and outputs == 0))
-    if not fits or (kind is not Collective.RECEIVE and "" in node.inputs):
-        raise GraphError(f"{_title(node)}: {inputs} inputs and {outputs} outputs do not fit {kind}")

@@ -158,7 +158,20 @@ def fold(graph: Graph, compute: Compute) -> Graph:
     except MsdumpError as error:
         _log.debug("%s: constants are not folded: %s", graph.source, error)
         return graph
-    return _without(graph, search.folded, arrays)
+    nodes = tuple(node for node in graph.nodes if node.name not in search.folded)
+    read = {name for node in search.folded.values() for name in reads(node)}
+    # a caller may feed an overridable weight, training writes a variable: both stay
+    read -= {name for node in nodes for name in reads(node)} | {value.name for value in graph.outputs}
+    own = {name: array for name, array in graph.weights.items() if name not in read - graph.changeable}
+    new = {name: _frozen(array) for name, array in arrays.items()}
+    types = {name: ValueType(dtypes.from_numpy(array.dtype), array.shape) for name, array in new.items()}
+    return replace(
+        graph,
+        nodes=nodes,
+        weights={**own, **new},
+        constants=(*(name for name in graph.constants if name in own), *new),
+        types={**graph.types, **types},
+    )
 
 
 @dataclass(slots=True)
@@ -258,24 +271,6 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _without(graph: Graph, folded: Mapping[str, Node], arrays: Mapping[str, np.ndarray]) -> Graph:
-    """Return the graph without folded operators, and without the weights that only they read."""
-    nodes = tuple(node for node in graph.nodes if node.name not in folded)
-    read = {name for node in folded.values() for name in reads(node)}
-    # a caller may feed an overridable weight, training writes a variable: both stay
-    read -= {name for node in nodes for name in reads(node)} | {value.name for value in graph.outputs}
-    own = {name: array for name, array in graph.weights.items() if name not in read - graph.changeable}
-    new = {name: _frozen(array) for name, array in arrays.items()}
-    types = {name: ValueType(dtypes.from_numpy(array.dtype), array.shape) for name, array in new.items()}
-    return replace(
-        graph,
-        nodes=nodes,
-        weights={**own, **new},
-        constants=(*(name for name in graph.constants if name in own), *new),
-        types={**graph.types, **types},
-    )
-
-
 Joins = Callable[[Sequence[Node], Node, str], bool]
 """Returns whether an operator continues a chain through a value that it reads."""
 
@@ -336,17 +331,13 @@ def _is_elementwise(node: Node) -> bool:
 
 def _fused(chain: Sequence[Node], taken: set[str]) -> Node:
     # operators of two scopes may have equal last components, and their chains then equal names
-    name = _short_name(chain)
+    names = [part.operator.full_name for part in chain]
+    scope = os.path.commonpath([name.rpartition("/")[0] for name in names])
+    name = f"{scope}/{''.join(name.rpartition('/')[2] for name in names)}"
     if name in taken:
         name = "".join(part.operator.full_name for part in chain)
     taken.add(name)
     return fused_node(chain, OperatorRef("".join(part.operator.op_type for part in chain), name))
-
-
-def _short_name(chain: Sequence[Node]) -> str:
-    names = [part.operator.full_name for part in chain]
-    scope = os.path.commonpath([name.rpartition("/")[0] for name in names])
-    return f"{scope}/{''.join(name.rpartition('/')[2] for name in names)}"
 
 
 def fused_node(chain: Sequence[Node], operator: OperatorRef) -> Node:

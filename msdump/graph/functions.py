@@ -200,7 +200,17 @@ def remove_identities(graph: onnx.GraphProto, variables: Collection[str] = ()) -
     for node in graph.node:
         rename_values(node, sources)
         for inner in subgraphs(node):
-            _hand_on(inner, unchanged)
+            own = {value.name for value in inner.input} | {
+                name for node in inner.node for name in node.output
+            }
+            kept = {
+                node.output[0]: node.input[0]
+                for node in inner.node
+                if _is_identity(node)
+                and ((node.input[0] in unchanged and node.input[0] not in own) or _is_returned(node))
+            }
+            for value in inner.output:
+                value.name = kept.get(value.name, value.name)
             remove_identities(inner, unchanged)
 
 
@@ -210,19 +220,6 @@ def _new_values(graph: onnx.GraphProto, variables: Collection[str]) -> Iterator[
         for slot, output in update_of(node.op_type, node.domain).new_values.items():
             if slot < len(node.input) and node.input[slot] in variables and output < len(node.output):
                 yield node.output[output]
-
-
-def _hand_on(body: onnx.GraphProto, variables: Collection[str]) -> None:
-    """Make a body return outer variables, or their new values, directly, without an Identity in between."""
-    own = {value.name for value in body.input} | {name for node in body.node for name in node.output}
-    kept = {
-        node.output[0]: node.input[0]
-        for node in body.node
-        if _is_identity(node)
-        and ((node.input[0] in variables and node.input[0] not in own) or _is_returned(node))
-    }
-    for value in body.output:
-        value.name = kept.get(value.name, value.name)
 
 
 def _is_returned(node: onnx.NodeProto) -> bool:

@@ -374,21 +374,17 @@ def _registered(collectives: Sequence[tuple[str, str]]) -> Iterator[None]:
             stack.enter_context(_REGISTERING)
         for domain, name in collectives:
             if not defs.has(name, 1, domain):  # another library may have registered it
-                defs.register_schema(_schema(domain, name))
+                schema, many = defs.OpSchema, defs.OpSchema.FormalParameterOption.Variadic
+                inputs, outputs = (
+                    schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
+                    for side in ("inputs", "outputs")
+                )
+                types = [("T", ["tensor(float)"], "")]  # inference checks no types
+                operator = schema(name, domain, 1, inputs=[inputs], outputs=[outputs], type_constraints=types)
+                operator.set_type_and_shape_inference_function(partial(_infer, _SCHEMAS[domain][name]))
+                defs.register_schema(operator)
                 stack.callback(defs.deregister_schema, name, 1, domain)
         yield
-
-
-def _schema(domain: str, name: str) -> defs.OpSchema:
-    schema, many = defs.OpSchema, defs.OpSchema.FormalParameterOption.Variadic
-    inputs, outputs = (
-        schema.FormalParameter(side, "T", param_option=many, is_homogeneous=False, min_arity=0)
-        for side in ("inputs", "outputs")
-    )
-    types = [("T", ["tensor(float)"], "")]  # inference checks no types
-    operator = schema(name, domain, 1, inputs=[inputs], outputs=[outputs], type_constraints=types)
-    operator.set_type_and_shape_inference_function(partial(_infer, _SCHEMAS[domain][name]))
-    return operator
 
 
 def _infer(kind: Collective | None, context: _Inference) -> None:

@@ -77,20 +77,18 @@ def name_nodes(graph: onnx.GraphProto, seen: set[str] | None = None) -> None:
     taken = seen | {node.name for node in graph.node}
     for position, node in enumerate(graph.node):
         if not node.name or node.name in seen:
-            node.name = _free_name(node.name or f"{node.op_type}_{position}", position, taken)
+            base = node.name or f"{node.op_type}_{position}"
+            number = position
+            name = base
+            while name in taken:
+                name = f"{base}_{number}"
+                number += 1
+            node.name = name
             taken.add(node.name)
         seen.add(node.name)
     for node in graph.node:
         for inner in subgraphs(node):
             name_nodes(inner, seen)
-
-
-def _free_name(base: str, number: int, taken: set[str]) -> str:
-    name = base
-    while name in taken:
-        name = f"{base}_{number}"
-        number += 1
-    return name
 
 
 def metadata_of(node: onnx.NodeProto) -> dict[str, str]:

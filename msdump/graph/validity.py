@@ -50,7 +50,18 @@ def parsed(message: bytes) -> onnx.ModelProto:
     if not model.HasField("graph") or not model.opset_import:
         raise GraphError("not an ONNX model: the message has no graph or no opset import")
     _check_texts(model)
-    _check_versions(model)
+    if model.ir_version > onnx.IR_VERSION:
+        raise UnsupportedIRVersionError(
+            f"IR version {model.ir_version} is newer than the installed onnx package supports"
+            f" ({onnx.IR_VERSION}); upgrade onnx or export the model with an older IR version"
+        )
+    newest = defs.onnx_opset_version()
+    for opset in model.opset_import:
+        if not canonical_domain(opset.domain) and opset.version > newest:
+            raise UnsupportedIRVersionError(
+                f"opset {opset.version} is newer than the installed onnx package supports ({newest});"
+                " upgrade onnx or export the model with an older opset"
+            )
     versions = opsets(model)
     for node in _nodes(model):
         _check_attributes(node, versions)
@@ -152,21 +163,6 @@ def _graph_texts(graph: onnx.GraphProto) -> Iterator[str]:
         yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
     yield from (tensor.name for tensor in graph.initializer)
     yield from (sparse.values.name for sparse in graph.sparse_initializer)
-
-
-def _check_versions(model: onnx.ModelProto) -> None:
-    if model.ir_version > onnx.IR_VERSION:
-        raise UnsupportedIRVersionError(
-            f"IR version {model.ir_version} is newer than the installed onnx package supports"
-            f" ({onnx.IR_VERSION}); upgrade onnx or export the model with an older IR version"
-        )
-    newest = defs.onnx_opset_version()
-    for opset in model.opset_import:
-        if not canonical_domain(opset.domain) and opset.version > newest:
-            raise UnsupportedIRVersionError(
-                f"opset {opset.version} is newer than the installed onnx package supports ({newest});"
-                " upgrade onnx or export the model with an older opset"
-            )
 
 
 def _check_attributes(node: onnx.NodeProto, versions: dict[str, int]) -> None:

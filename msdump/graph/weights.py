@@ -63,22 +63,18 @@ def split(data: memoryview, weight: int = GRAPH_INITIALIZER) -> SplitModel:
         GraphError: The buffer ends inside a field or is no protobuf message.
     """
     try:
-        return _split(data, weight)
+        pieces: list[bytes] = []
+        raw_data: dict[int, Span] = {}
+        count = 0
+        for tag, _, start, body, end in fields(data, 0, len(data)):
+            if tag == MODEL_GRAPH:
+                graph, count = _strip_graph(data, (body, end), weight, raw_data, count)
+                pieces.append(length_delimited(MODEL_GRAPH, graph))
+            else:
+                pieces.append(bytes(data[start:end]))
+        return SplitModel(b"".join(pieces), raw_data)
     except WireError as error:
         raise GraphError(_FAULTS[error.fault].format(error)) from None
-
-
-def _split(data: memoryview, weight: int) -> SplitModel:
-    pieces: list[bytes] = []
-    raw_data: dict[int, Span] = {}
-    count = 0
-    for tag, _, start, body, end in fields(data, 0, len(data)):
-        if tag == MODEL_GRAPH:
-            graph, count = _strip_graph(data, (body, end), weight, raw_data, count)
-            pieces.append(length_delimited(MODEL_GRAPH, graph))
-        else:
-            pieces.append(bytes(data[start:end]))
-    return SplitModel(b"".join(pieces), raw_data)
 
 
 def _strip_graph(
@@ -138,19 +134,25 @@ class SideFiles:
         Raises:
             GraphError: The file is missing, too short, or outside the model's folder.
         """
-        content = self._map(tensor, location)
-        length = len(content) - offset if length is None else length
-        if offset < 0 or length < 0 or offset + length > len(content):
-            raise GraphError(
-                f"initializer {tensor!r}: external data file {location!r:.80} has {len(content)} bytes,"
-                f" bytes {offset} to {offset + length} are needed; is the file truncated?"
-            )
-        return content[offset : offset + length]
+        if location not in self._maps:  # the weights of a model mostly lie in one file
+            if self._folder is None:
+                raise GraphError(
+                    f"initializer {tensor!r} is in the external file {location!r:.80}, but a model "
+                    "in memory has no"
+                    " folder; load the model by its path"
+                )
+            if "\0" in location:
+                raise GraphError(
+                    f"initializer {tensor!r}: external data {location!r:.80} contains a NUL byte"
+                )
+            # with symbolic links resolved, which may lead out of the folder
+            path = (self._folder / location).resolve()
+            # an untrusted model must not read other files of the user
+            if not location or not path.is_relative_to(self._folder.resolve()):
+                raise GraphError(
+                    f"initializer {tensor!r}: external data {location!r:.80} is outside the model's folder"
+                )
 
-    def _map(self, tensor: str, location: str) -> np.ndarray:
-        # the weights of a model mostly lie in one file
-        if location not in self._maps:
-            path = self._path(tensor, location)
             try:
                 self._maps[location] = np.frombuffer(reading.map_file(path), np.uint8)
             except OSError as error:
@@ -158,25 +160,14 @@ class SideFiles:
                     f"initializer {tensor!r}: external data file {location!r:.80} cannot be read:"
                     f" {error.strerror}; put the file beside the model"
                 ) from error
-        return self._maps[location]
-
-    def _path(self, tensor: str, location: str) -> Path:
-        if self._folder is None:
+        content = self._maps[location]
+        length = len(content) - offset if length is None else length
+        if offset < 0 or length < 0 or offset + length > len(content):
             raise GraphError(
-                f"initializer {tensor!r} is in the external file {location!r:.80}, but a model "
-                "in memory has no"
-                " folder; load the model by its path"
+                f"initializer {tensor!r}: external data file {location!r:.80} has {len(content)} bytes,"
+                f" bytes {offset} to {offset + length} are needed; is the file truncated?"
             )
-        if "\0" in location:
-            raise GraphError(f"initializer {tensor!r}: external data {location!r:.80} contains a NUL byte")
-        # with symbolic links resolved, which may lead out of the folder
-        path = (self._folder / location).resolve()
-        # an untrusted model must not read other files of the user
-        if not location or not path.is_relative_to(self._folder.resolve()):
-            raise GraphError(
-                f"initializer {tensor!r}: external data {location!r:.80} is outside the model's folder"
-            )
-        return path
+        return content[offset : offset + length]
 
 
 def _number(fields: dict[str, str], key: str, default: int, tensor: str) -> int:

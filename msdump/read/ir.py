@@ -267,7 +267,15 @@ def read_ir(path: str) -> OperatorGraph:
                 program.returned = tuple(chain.from_iterable(map(program.sources, operands)))
                 program.is_whole = True
         elif line.startswith("%para"):
-            _add_parameter(program, line)
+            match = _PARAMETER_LINE.match(line)
+            if match is not None:
+                text = match["type"]
+                is_weight = text.rstrip().endswith("IsWeight: true")
+                kind = SourceKind.WEIGHT if is_weight else SourceKind.INPUT
+                is_monad = text.startswith(("<UMonad", "<IOMonad"))
+                program.add_parameter(
+                    int(match["number"]), match["name"], forms(text)[0], None if is_monad else kind
+                )
         elif line.startswith("subgraph "):
             graph = _GRAPH.match(line)
             program.number = int(graph["number"]) if graph else program.number
@@ -275,17 +283,6 @@ def read_ir(path: str) -> OperatorGraph:
     if statement is not None:
         statement.finish(program)
     return program.graph(path)
-
-
-def _add_parameter(program: _Program, line: str) -> None:
-    match = _PARAMETER_LINE.match(line)
-    if match is None:
-        return
-    text = match["type"]
-    is_weight = text.rstrip().endswith("IsWeight: true")
-    kind = SourceKind.WEIGHT if is_weight else SourceKind.INPUT
-    is_monad = text.startswith(("<UMonad", "<IOMonad"))
-    program.add_parameter(int(match["number"]), match["name"], forms(text)[0], None if is_monad else kind)
 
 
 @dataclass(slots=True)

@@ -70,7 +70,6 @@ class CallName:
         module: Path of a module, ``h.0.ln_1``; "" for the call of a function.
         kind: Class of the module, or name of the function.
         is_backward: Whether it is of the backward pass.
-        number: Number of the call, from 0.
         parameter: Name of the parameter that a gradient belongs to; "" for everything else.
     """
 
@@ -256,7 +255,21 @@ def list_tensors(directory: Iteration) -> tuple[tuple[Record, ...], tuple[Row, .
             dtype = str(tensor.get("dtype", "")).removeprefix("torch.").lower() or None
             known = TensorName(op_type, op_name, place, side, slot, dtype=dtype)
             if is_whole:
-                rows.append(_row(known, tensor))
+                shape = tensor.get("shape")
+                sizes = shape if isinstance(shape, list) else []
+                row: Row = {
+                    "Op Type": known.op_type,
+                    "Op Name": known.op_name,
+                    "Timestamp": known.timestamp,
+                    "IO": str(known.io),
+                    "Slot": known.slot,
+                    "Data Type": known.dtype or "",
+                    "Shape": _shape_text(sizes),
+                }
+                for title, category in _STATISTICS.items():
+                    number = tensor.get(title)
+                    row[BY_CATEGORY[category].title] = number if isinstance(number, int | float) else None
+                rows.append(row)
             file = tensor.get("data_name")
             if file in present:
                 records.append(TreeRecord(known, f"{folder}/{file}", directory))
@@ -325,22 +338,3 @@ def _leaves(value: Any) -> Iterator[dict[str, Any]]:
 
 def _shape_text(sizes: Iterable[Any]) -> str:
     return f"({','.join(map(str, sizes))})"
-
-
-def _row(name: TensorName, tensor: Mapping[str, Any]) -> Row:
-    """Return the statistics of a tensor as a row of ``statistic.csv``."""
-    shape = tensor.get("shape")
-    sizes = shape if isinstance(shape, list) else []
-    row: Row = {
-        "Op Type": name.op_type,
-        "Op Name": name.op_name,
-        "Timestamp": name.timestamp,
-        "IO": str(name.io),
-        "Slot": name.slot,
-        "Data Type": name.dtype or "",
-        "Shape": _shape_text(sizes),
-    }
-    for title, category in _STATISTICS.items():
-        number = tensor.get(title)
-        row[BY_CATEGORY[category].title] = number if isinstance(number, int | float) else None
-    return row

@@ -411,7 +411,10 @@ def parse_value(text: str) -> Any:
     text = text.strip()
     tensor = _TENSOR.fullmatch(text)
     if tensor is not None:
-        return _elements(tensor["elements"])
+        numbers = [parse_value(part) for part in re.findall(r"[^\s\[\],]+", tensor["elements"])]
+        return (
+            numbers if tensor["elements"].strip().startswith("[") else np.asarray(numbers).reshape(()).item()
+        )
     typed = _TYPED.fullmatch(text)
     if typed is not None:
         number = parse_value(typed["text"])
@@ -421,11 +424,6 @@ def parse_value(text: str) -> Any:
     if _NUMBER.fullmatch(text):
         return float(text) if re.search(r"[.einfa]", text) else int(text)
     return _WORDS.get(text.lower(), text.strip('"'))
-
-
-def _elements(text: str) -> Any:
-    numbers = [parse_value(part) for part in re.findall(r"[^\s\[\],]+", text)]
-    return numbers if text.strip().startswith("[") else np.asarray(numbers).reshape(()).item()
 
 
 _NAMES: Final = ("groups", "group")

@@ -14,7 +14,7 @@ from msdump import dtypes
 from msdump.encode import dump_message
 from msdump.errors import DumpReadError, FormatError
 from msdump.read import files
-from msdump.statistics import BY_CATEGORY, STATISTICS, Nature, Statistic, StatisticNeed
+from msdump.statistics import BY_CATEGORY, STATISTICS, Nature, StatisticNeed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -220,7 +220,9 @@ class Measurements(Mapping[str, Cell]):
         statistic = BY_CATEGORY[category]
         if statistic.nature is Nature.DIGEST:
             raise KeyError(category)
-        return self._measured(statistic)
+        if self._totals is None:
+            return None
+        return statistic.value(self._totals, lambda: memoryview(b""))  # digests alone read the bytes
 
     def __iter__(self) -> Iterator[str]:
         """Yield the categories: all numbers, and the digests that were saved."""
@@ -287,11 +289,6 @@ class Measurements(Mapping[str, Cell]):
             return bound == infinity
         count = self[count_of] if count is None else count
         return None if count is None else bool(count)
-
-    def _measured(self, statistic: Statistic) -> Cell:
-        if self._totals is None:
-            return None
-        return statistic.value(self._totals, lambda: memoryview(b""))  # digests alone read the bytes
 
     @cached_property
     def _totals(self) -> Totals | None:

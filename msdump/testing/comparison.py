@@ -90,7 +90,11 @@ def compare(
         if folder is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="msdump_"))
         place = Path(folder)
-        path = _model_file(model, place)
+        if isinstance(model, str | os.PathLike):
+            path = str(model)
+        else:
+            write_stream(str(place), "model.onnx", (model.SerializeToString(),))
+            path = str(place / "model.onnx")
         is_file = isinstance(tolerance, str | os.PathLike)
         option = "--limits" if is_file else "--distance"
         distance = () if tolerance is None else (option, str(tolerance))
@@ -207,13 +211,6 @@ def _call(*arguments: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout
-
-
-def _model_file(model: Any, folder: Path) -> str:
-    if isinstance(model, str | os.PathLike):
-        return str(model)
-    write_stream(str(folder), "model.onnx", (model.SerializeToString(),))
-    return str(folder / "model.onnx")
 
 
 def _feeds(

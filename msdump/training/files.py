@@ -120,20 +120,15 @@ def write_step(model: onnx.ModelProto, path: str, most_bytes: int = _MOST_BYTES)
     if file.suffix != ".onnx":
         raise InputError(f"step graph {path!r}: the name must end in .onnx")
     paths: tuple[str, ...] = (path,)
-    if _size(model) > most_bytes:
+    graph = model.graph
+    parts = (model.functions, graph.node, graph.value_info, graph.input, graph.output)
+    weights = sum(len(tensor.raw_data) + _SMALL for tensor in graph.initializer)
+    if (weights + sum(part.ByteSize() for repeated in parts for part in repeated)) > most_bytes:
         data = f"{file.name}.data"
         write_file(file.with_name(data), _taken_out(model, data))
         paths = (path, f"{path}.data")
     write_file(file, [model.SerializeToString()])
     return paths
-
-
-def _size(model: onnx.ModelProto) -> int:
-    """Estimate the bytes of a model from its parts, since ByteSize fails above protobuf's limit."""
-    graph = model.graph
-    parts = (model.functions, graph.node, graph.value_info, graph.input, graph.output)
-    weights = sum(len(tensor.raw_data) + _SMALL for tensor in graph.initializer)
-    return weights + sum(part.ByteSize() for repeated in parts for part in repeated)
 
 
 def _taken_out(model: onnx.ModelProto, location: str) -> Iterator[bytes]:

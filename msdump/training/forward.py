@@ -275,7 +275,14 @@ class ForwardWriter:
         )
         # added last: make_model copies the graph, and weights would be copied with it
         for name, array in self.weights.items():
-            _write_tensor(model.graph.initializer.add(), name, array)
+            tensor = model.graph.initializer.add()
+            if array.dtype.kind not in "fiub" or array.dtype.byteorder == ">":
+                tensor.CopyFrom(numpy_helper.from_array(array, name))
+            else:
+                tensor.name = name
+                tensor.data_type = dtypes.from_numpy(array.dtype).onnx
+                tensor.dims.extend(array.shape)
+                tensor.raw_data = array.tobytes()
         if op.bindings:
             model.training_info.add()
         for name, value in op.bindings.items():
@@ -283,13 +290,3 @@ class ForwardWriter:
                 raise GraphError(f"{self._graph.source}: {self._no_variable(name)}")
             model.training_info[0].update_binding.add(key=name, value=value.name)
         return model
-
-
-def _write_tensor(tensor: onnx.TensorProto, name: str, array: np.ndarray) -> None:
-    if array.dtype.kind not in "fiub" or array.dtype.byteorder == ">":
-        tensor.CopyFrom(numpy_helper.from_array(array, name))
-        return
-    tensor.name = name
-    tensor.data_type = dtypes.from_numpy(array.dtype).onnx
-    tensor.dims.extend(array.shape)
-    tensor.raw_data = array.tobytes()

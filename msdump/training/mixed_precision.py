@@ -52,7 +52,16 @@ class MixedPrecision:
         """Write a forward operator in its type, behind casts of its inputs."""
         path, element = self._layer(node.place)
         if not node.domain and node.op_type in _KEPT:
-            self._write_kept(node, None if path else element)
+            half = None if path else element
+            if half is None:
+                self._write_in(node, FLOAT32)
+            else:
+                outer, inner = _output_to_16(node.place, len(self._network.cells))
+                result, *others = node.outputs
+                single = replace(result, name=op.free_name(result.name))
+                self._write_in(replace(node, outputs=(single, *others), place=inner), FLOAT32)
+                with op.at(outer):
+                    op.Cast(single, to=half.onnx, outputs=[replace(result, dtype=half)])
         elif not node.domain and node.op_type in _OF_ANY_TYPE:
             if node.op_type == "CastLike":
                 node = replace(node, outputs=(replace(node.y, dtype=node.input(1).dtype),))
@@ -87,18 +96,6 @@ class MixedPrecision:
             if item is not None and item.is_float and item.value is None and item.name not in self._weights
         }
         return types.pop() if len(types) == 1 else FLOAT32
-
-    def _write_kept(self, node: StepOperator, half: DType | None) -> None:
-        """Write a normalisation in float32, and cast its result to the half type of the network around it."""
-        if half is None:
-            self._write_in(node, FLOAT32)
-            return
-        outer, inner = _output_to_16(node.place, len(self._network.cells))
-        result, *others = node.outputs
-        single = replace(result, name=op.free_name(result.name))
-        self._write_in(replace(node, outputs=(single, *others), place=inner), FLOAT32)
-        with op.at(outer):
-            op.Cast(single, to=half.onnx, outputs=[replace(result, dtype=half)])
 
     def _write_in(self, node: StepOperator, element: DType) -> None:
         """Write an operator with floating-point tensors of one element type, where ONNX allows it."""

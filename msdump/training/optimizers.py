@@ -392,12 +392,7 @@ class Optimizers:
         ]
 
     def _assigned(self, trained: Trained) -> Iterator[tuple[Optimizer, Sequence[TrainedParameter]]]:
-        """Yield the optimizers with their parameters.
-
-        Raises:
-            InputError: A pattern has no parameter, a parameter no optimizer or no place in the order, or two
-                optimizers have one name.
-        """
+        """Yield the optimizers with their parameters."""
         parts = _partition(trained, self.by_pattern, "optimizer")
         others = [item.name for item, _ in parts[""]] if "" not in self.by_pattern else ()
         if others:
@@ -456,11 +451,7 @@ def _prefixed(state: Variables, prefix: str) -> Variables:
 
 
 def _partition(trained: Trained, patterns: Iterable[str], title: str) -> dict[str, Trained]:
-    """Return the parameters by the first pattern that matches their names.
-
-    Raises:
-        InputError: A pattern without parameters.
-    """
+    """Return the parameters by the first pattern that matches their names."""
     parts: dict[str, Trained] = {}
     rest = list(trained)
     names = [item.name for item, _ in trained]

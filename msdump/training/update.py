@@ -35,7 +35,6 @@ class DataParallel:
     """How gradients are averaged.
 
     Attributes:
-        ranks: Number of ranks.
         bucket_bytes: Largest size of gradients that are reduced together, 0: each gradient by itself.
         group: Name of the group of ranks.
     """

@@ -499,7 +499,17 @@ class StepWriter(Tape):
         names = [item.name if item else self.value_name(name) for item in outputs or ()]
         names += [self.value_name(name) for _ in range(len(body.output) - len(names))]
         node = _call(body, _names(fed), names, structure)
-        results = self._called(node, fed, like, outputs)
+        known = tuple(filter(None, outputs or ()))
+        if len(known) == len(node.output):
+            results = known
+        elif like is None:
+            results = self.infer(node, fed)
+        else:
+            likes = (like,) if isinstance(like, StepTensor) else tuple(like)
+            results = tuple(
+                StepTensor(name, item.dtype, item.shape)
+                for name, item in zip(node.output, likes, strict=True)
+            )
         if is_wide:
             results = tuple(replace(item, dtype=element) for item in results)
             self.wide |= {item.name: replace(item, dtype=FLOAT32) for item in results}
@@ -528,23 +538,6 @@ class StepWriter(Tape):
         if is_wide:
             return held or self.Cast(item, to=FLOAT32.onnx)
         return item if held is None else self.Cast(held, to=item.dtype.onnx)
-
-    def _called(
-        self,
-        node: onnx.NodeProto,
-        inputs: Sequence[StepTensor | None],
-        like: StepTensor | Sequence[StepTensor] | None,
-        outputs: Sequence[StepTensor | None] | None,
-    ) -> tuple[StepTensor, ...]:
-        known = tuple(filter(None, outputs or ()))
-        if len(known) == len(node.output):
-            return known
-        if like is None:
-            return self.infer(node, inputs)
-        likes = (like,) if isinstance(like, StepTensor) else tuple(like)
-        return tuple(
-            StepTensor(name, item.dtype, item.shape) for name, item in zip(node.output, likes, strict=True)
-        )
 
     def without_body(self, name: str, tensor: StepTensor, **attributes: Any) -> StepTensor:
         """Add a collective (``AllReduce``) or an operator of the overflow status, which keep type and shape.

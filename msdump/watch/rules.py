@@ -69,7 +69,6 @@ class LimitParameter:
     """A parameter that is a limit.
 
     Attributes:
-        quantity: The limited quantity.
         domain: Numbers that it takes.
         default: Value where the rule gives none; None: no limit then.
         comparison: Relation of a measured value to the limit that makes a hit.
@@ -103,7 +102,6 @@ class Condition:
     Attributes:
         name: Name in a configuration.
         meaning: Description, a sentence.
-        limits: Limits by parameter.
         fixed: A limit without parameter: quantity, comparison, value; None without one.
         settings: Other parameters.
         role: Role of the selected tensors unless the rule gives one; None: any.
@@ -432,9 +430,7 @@ class Limit:
 
     Attributes:
         parameter: Name of its parameter, "" for the fixed limit of a condition.
-        quantity: The limited quantity.
         comparison: Relation of a measured value to the limit that makes a hit.
-        value: The limit.
     """
 
     parameter: str
@@ -495,7 +491,6 @@ class WatchRule:
 
     Attributes:
         name: Name of the rule, under which hits are reported.
-        condition: Name of the condition.
         limits: The limits; passing one is a hit.
         settings: The condition's other parameters.
         target: The tensors.

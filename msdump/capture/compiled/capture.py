@@ -75,7 +75,17 @@ class CompiledCapture(Observer):
         failure: ArtifactWriter | None = None,
     ) -> None:
         """Compile a plan for a graph."""
-        self._no_tensors = _count_no_tensors(plan, device, selection)
+        if plan.when.trigger is not Trigger.ALWAYS:
+            self._no_tensors = (0,) * len(device.graph.nodes)
+        else:
+            self._no_tensors = tuple(
+                count_no_tensors(
+                    device.graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs
+                )
+                if is_asked and not node.bodies
+                else 0
+                for node, is_asked in zip(device.graph.nodes, selection.asked, strict=True)
+            )
         # operators with sequences or maps are observed as well: the summary counts these values
         watched = (
             is_watched or count > 0
@@ -203,15 +213,3 @@ class CompiledCapture(Observer):
         if not blocked:
             return arrays
         return [None if (io, slot) in blocked else array for slot, array in enumerate(arrays)]
-
-
-def _count_no_tensors(plan: DumpPlan, device: Ascend, selection: ModelSelection) -> tuple[int, ...]:
-    """Return the number of sequences and maps of each selected operator, with or without a task."""
-    if plan.when.trigger is not Trigger.ALWAYS:
-        return (0,) * len(device.graph.nodes)
-    return tuple(
-        count_no_tensors(device.graph, node, inputs=plan.what.keeps_inputs, outputs=plan.what.keeps_outputs)
-        if is_asked and not node.bodies
-        else 0
-        for node, is_asked in zip(device.graph.nodes, selection.asked, strict=True)
-    )

@@ -277,7 +277,6 @@ class SingleOperator:
         op_type: Type, as the caller spells it.
         time: Time of the dump's configuration, ``YYYYMMDDHHMMSS``.
         stream_id: Stream of the next call.
-        first_task: Number of its first task.
         runs: Counts the calls.
     """
 

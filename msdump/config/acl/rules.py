@@ -146,7 +146,12 @@ def check_values(section: DumpSection, faults: AclFaults) -> None:
 def check_constraints(section: DumpSection, faults: AclFaults) -> None:
     """Check demands between keys; AclError for the first that is not met."""
     if section.dump_scene:
-        _check_scene(section, faults)
+        condition = f"dump_scene is set to {section.dump_scene}"
+        for key in ("dump_debug", "dump_op_switch"):
+            if getattr(section, key) == "on":
+                raise faults.exclusion(condition, key, "set to on")
+        if section.dump_scene == Scene.WATCHER and section.dump_mode != "output":
+            raise faults.exclusion(condition, "dump_mode", f"set to {section.dump_mode}")
         if section.dump_scene != Scene.WATCHER:
             return  # the rest is not looked at: an exception dump has no use for it
     _check_path(section, faults)
@@ -172,15 +177,6 @@ def _check_choice(value: str, item: str, allowed: tuple[str, ...], faults: AclFa
         raise faults.choice(value, item, allowed)
 
 
-def _check_scene(section: DumpSection, faults: AclFaults) -> None:
-    condition = f"dump_scene is set to {section.dump_scene}"
-    for key in ("dump_debug", "dump_op_switch"):
-        if getattr(section, key) == "on":
-            raise faults.exclusion(condition, key, "set to on")
-    if section.dump_scene == Scene.WATCHER and section.dump_mode != "output":
-        raise faults.exclusion(condition, "dump_mode", f"set to {section.dump_mode}")
-
-
 def _check_path(section: DumpSection, faults: AclFaults) -> None:
     path = section.dump_path
     if not section.has("dump_path"):
@@ -192,21 +188,17 @@ def _check_path(section: DumpSection, faults: AclFaults) -> None:
         raise faults.value(path, "dump_path", reason)
     remote = remote_path(path)
     if remote is None:
-        _check_directory(path, faults)
+        try:
+            mode = pathlib.Path(path).stat().st_mode
+        except (OSError, ValueError):
+            raise faults.value(path, "dump_path", "The path does not exist") from None
+        if not stat.S_ISDIR(mode):
+            raise faults.value(path, "dump_path", "The path is not a directory path")
+        if not os.access(path, os.R_OK | os.W_OK):
+            reason = "The value is a path without read and write permissions"
+            raise faults.value(path, "dump_path", reason)
     elif not _REMOTE_PATH.fullmatch(remote):
         raise faults.value(remote, "dump_path", "The value contains invalid characters")
-
-
-def _check_directory(path: str, faults: AclFaults) -> None:
-    try:
-        mode = pathlib.Path(path).stat().st_mode
-    except (OSError, ValueError):
-        raise faults.value(path, "dump_path", "The path does not exist") from None
-    if not stat.S_ISDIR(mode):
-        raise faults.value(path, "dump_path", "The path is not a directory path")
-    if not os.access(path, os.R_OK | os.W_OK):
-        reason = "The value is a path without read and write permissions"
-        raise faults.value(path, "dump_path", reason)
 
 
 def remote_path(path: str) -> str | None:
@@ -280,10 +272,6 @@ def _check_item(item: DumpListItem, path: str, section: DumpSection, faults: Acl
     for key in ("optype_blacklist", "opname_blacklist", "opname_range"):
         if getattr(item, key) and section.dump_level != DumpLevel.OP:
             raise faults.exclusion("dump_level is not set to op", f"{path}.{key}")
-    _check_ranges(item, path, faults)
-
-
-def _check_ranges(item: DumpListItem, path: str, faults: AclFaults) -> None:
     if item.opname_range and not item.model_name:
         raise faults.item(f"{path}.model_name", EMPTY if item.has("model_name") else NOT_FOUND)
     for index, entry in enumerate(item.opname_range):

@@ -48,7 +48,12 @@ def init(config_path: str | None = None) -> None:
     """
     # vendor: CANN compares the configurations before it complains of the second call
     acl = state.current()
-    data = _configuration(config_path)
+    if not config_path:
+        data = b""
+    else:
+        if not isinstance(config_path, str):
+            raise invalid_argument("aclInit", config_path, "configPath", "must be a path")
+        data = faults.read_file(config_path)
     if acl.config and data and data != acl.config:
         reason = "the configuration differs from that of the first aclInit"
         raise invalid_argument("aclInit", config_path, "configPath", reason)
@@ -103,14 +108,6 @@ get_data_buffer_addr = state.fact(DataBuffer, lambda buffer: buffer.address)
 
 get_data_buffer_size = state.fact(DataBuffer, lambda buffer: buffer.size)
 """Return the bytes of a data buffer."""
-
-
-def _configuration(config_path: Any) -> bytes:
-    if not config_path:
-        return b""
-    if not isinstance(config_path, str):
-        raise invalid_argument("aclInit", config_path, "configPath", "must be a path")
-    return faults.read_file(config_path)
 
 
 @atexit.register

@@ -274,11 +274,7 @@ def _model(model_desc: int) -> LoadedModel:
 
 
 def _index(values: Sequence[Value], name: str) -> int:
-    """Return the index of the input or output of a name.
-
-    Raises:
-        AclError: There is no such name; the message lists all names.
-    """
+    """Return the index of the input or output of a name."""
     for index, value in enumerate(values):
         if value.name == name:
             return index
@@ -387,20 +383,19 @@ def _load(read: Callable[[], Graph], file_name: str) -> int:
         raise AclError(AclCode.PARSE_MODEL, str(error)) from error
     with acl.lock:
         model_id = next(acl.counters.model_ids)
-        acl.models[model_id] = _loaded(acl, graph, file_name, model_id)
+        device_id = acl.current_device
+        # here, not at the run: a model keeps the configuration that it was loaded under
+        dump = acl.dumps.current()
+        if dump is None:
+            acl.models[model_id] = LoadedModel(
+                model_id, Network(graph, None, PROCESS.beside(), context(device_id))
+            )
+        else:
+            identity = ModelIdentity(file_name, model_id, dump.time, RunCounter())
+            network = Network(graph, acl.dumps.plan_of(dump, device_id), dump.process, model=identity)
+            dump.names |= dict.fromkeys(filter(None, (file_name, graph.name)))
+            acl.models[model_id] = LoadedModel(model_id, network, dump)
     return model_id
-
-
-def _loaded(acl: AclState, graph: Graph, file_name: str, model_id: int) -> LoadedModel:
-    device_id = acl.current_device
-    # here, not at the run: a model keeps the configuration that it was loaded under
-    dump = acl.dumps.current()
-    if dump is None:
-        return LoadedModel(model_id, Network(graph, None, PROCESS.beside(), context(device_id)))
-    identity = ModelIdentity(file_name, model_id, dump.time, RunCounter())
-    network = Network(graph, acl.dumps.plan_of(dump, device_id), dump.process, model=identity)
-    dump.names |= dict.fromkeys(filter(None, (file_name, graph.name)))
-    return LoadedModel(model_id, network, dump)
 
 
 @state.code

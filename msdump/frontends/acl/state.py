@@ -309,7 +309,6 @@ class AclState:
 
     Attributes:
         config: Bytes of the first configuration file that ``init`` was given.
-        models: Loaded models by number.
         operators: Single operators that were called, by all that distinguishes their calls.
         lock: Held while a model or operator runs.
         device_id: The device that was set last; None: the device of the rank.

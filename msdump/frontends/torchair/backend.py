@@ -95,7 +95,16 @@ class CapturedGraph:
             MsdumpError: The graph cannot be exported, an operator failed, or a file was not written.
         """
         with self._device.lock:
-            model = self._model(arguments)
+            # a tensor's type, shape and device; a number itself
+            signature = tuple(
+                (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
+                for item in arguments
+            )
+            if signature not in self._models:
+                if len(self._models) >= _MOST_SHAPES:  # drop the oldest
+                    del self._models[next(iter(self._models))]
+                self._models[signature] = self._compile(arguments)
+            model = self._models[signature]
             run = self.runs.next
             try:
                 results = model.run(arguments)
@@ -103,18 +112,6 @@ class CapturedGraph:
                 self.runs.ended(run)
             self._device.complete()
         return [result(arguments, results) for result in model.exported.results]
-
-    def _model(self, arguments: Sequence[Any]) -> ShapeModel:
-        # a tensor's type, shape and device; a number itself
-        signature = tuple(
-            (item.dtype, tuple(item.shape), item.device) if isinstance(item, torch.Tensor) else item
-            for item in arguments
-        )
-        if signature not in self._models:
-            if len(self._models) >= _MOST_SHAPES:  # drop the oldest
-                del self._models[next(iter(self._models))]
-            self._models[signature] = self._compile(arguments)
-        return self._models[signature]
 
     def _compile(self, arguments: Sequence[Any]) -> ShapeModel:
         exported = export(self._gm, arguments, self.name)

@@ -96,20 +96,24 @@ def _operators(main: Message) -> Iterator[Message]:
 
 def _board(main: Message) -> Iterator[bytes]:
     """Yield the text form of TensorFlow's GraphDef, which TensorBoard shows."""
-    return ge.text([("node", _board_node(op)) for op in _operators(main)])
-
-
-def _board_node(op: Message) -> Message:
-    return [
-        ("name", dict(op)["name"]),
-        ("op", dict(op)["type"]),
-        *((field, value) for field, value in op if field == "input" and value),
-        *(
-            ("attr", attribute)
-            for slot, desc in enumerate(_outputs(op))
-            for attribute in _board_slot(slot, desc)
-        ),
-    ]
+    return ge.text(
+        [
+            (
+                "node",
+                [
+                    ("name", dict(op)["name"]),
+                    ("op", dict(op)["type"]),
+                    *((field, value) for field, value in op if field == "input" and value),
+                    *(
+                        ("attr", attribute)
+                        for slot, desc in enumerate(_outputs(op))
+                        for attribute in _board_slot(slot, desc)
+                    ),
+                ],
+            )
+            for op in _operators(main)
+        ]
+    )
 
 
 def _board_slot(slot: int, desc: Message) -> Iterator[Message]:

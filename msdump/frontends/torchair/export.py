@@ -123,8 +123,30 @@ def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:
         ) from error
     model = program.model
     model.graph.name = name
-    origins = _name_operators(model.graph, program.exported_program)
-    inputs = _name_inputs(model.graph, gm, arguments)
+    captured = {
+        node.name: (node.meta.get("custom") or {}).get(ORIGIN, "")
+        for node in program.exported_program.graph.nodes
+    }
+    counts: Counter[str] = Counter()
+    origins = {}
+    for node in model.graph:
+        number = counts[node.op_type]
+        counts[node.op_type] += 1
+        node.name = f"{node.op_type}_{number}" if number else node.op_type
+        for index, value in enumerate(node.outputs):
+            value.name = f"{node.name}:{index}"  # input names are identifiers: none has a colon
+        text = node.metadata_props.get("pkg.torch.onnx.fx_node", "")
+        origins[node.name] = captured.get(text.partition(" ")[0].removeprefix("%"), "")
+
+    placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    slots = _tensor_positions(arguments)
+    named = []
+    for value in model.graph.inputs:
+        # the exporter calls the arguments of ``forward`` tensors_0, tensors_1, ...
+        position = slots[int(value.name.rpartition("_")[2])]
+        value.name = placeholders[position]
+        named.append((value.name, position))
+    inputs = tuple(named)
     model_outputs = dict(
         zip(made_names(gm, values), [value.name for value in model.graph.outputs], strict=True)
     )
@@ -231,35 +253,6 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def _name_inputs(graph: Any, gm: GraphModule, arguments: Sequence[Any]) -> tuple[tuple[str, int], ...]:
-    """Rename the model's inputs to the captured graph's names; return (name, position there) of each."""
-    placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-    slots = _tensor_positions(arguments)
-    named = []
-    for value in graph.inputs:
-        # the exporter calls the arguments of ``forward`` tensors_0, tensors_1, ...
-        position = slots[int(value.name.rpartition("_")[2])]
-        value.name = placeholders[position]
-        named.append((value.name, position))
-    return tuple(named)
-
-
-def _name_operators(graph: Any, exported: Any) -> dict[str, str]:
-    """Number the operators by type, as GE does: Add, Add_1, ...; return the captured node of each."""
-    captured = {node.name: (node.meta.get("custom") or {}).get(ORIGIN, "") for node in exported.graph.nodes}
-    counts: Counter[str] = Counter()
-    origins = {}
-    for node in graph:
-        number = counts[node.op_type]
-        counts[node.op_type] += 1
-        node.name = f"{node.op_type}_{number}" if number else node.op_type
-        for index, value in enumerate(node.outputs):
-            value.name = f"{node.name}:{index}"  # input names are identifiers: none has a colon
-        text = node.metadata_props.get("pkg.torch.onnx.fx_node", "")
-        origins[node.name] = captured.get(text.partition(" ")[0].removeprefix("%"), "")
-    return origins
 
 
 def _result(node: Any, values: Values, model_outputs: dict[str, str], positions: dict[str, int]) -> Result:

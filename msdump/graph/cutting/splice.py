@@ -84,7 +84,6 @@ class RegionModel:
 
     Attributes:
         data: The serialised model.
-        inputs: Element type of each model input, by name.
         outputs: Element type of each model output, by name; None: not known.
     """
 
@@ -136,7 +135,14 @@ def region_model(
     renamed: dict[str, str] = {}
     for name in external_values(nodes):
         if name in fed:
-            inputs[name] = _add_input(body, name, fed[name], renamed)
+            form = fed[name]
+            dtype = host_type(form.dtype)
+            assert dtype is not None
+            body.input.append(helper.make_tensor_value_info(name, dtype.onnx, form.shape))
+            if dtype is not form.dtype:
+                renamed[name] = f"{_MADE_UP}{name}"
+                body.node.append(helper.make_node("Cast", [name], [renamed[name]], to=form.dtype.onnx))
+            inputs[name] = dtype
         elif name in graph.weights and name in used:
             body.initializer.append(numpy_helper.from_array(contiguous(graph.weights[name]), name))
     narrow = {name: graph.type_of(name).dtype for name in outputs}
@@ -193,17 +199,6 @@ def _emulated(
     model.graph.initializer.extend(constants.values())
     model.functions.extend(renamed_calls(protos, callees(protos, graph.proto.functions)))
     return protos
-
-
-def _add_input(body: onnx.GraphProto, name: str, form: ValueShape, renamed: dict[str, str]) -> DType:
-    """Declare an input, with a Cast to the type of the value where numpy lacks that type."""
-    dtype = host_type(form.dtype)
-    assert dtype is not None
-    body.input.append(helper.make_tensor_value_info(name, dtype.onnx, form.shape))
-    if dtype is not form.dtype:
-        renamed[name] = f"{_MADE_UP}{name}"
-        body.node.append(helper.make_node("Cast", [name], [renamed[name]], to=form.dtype.onnx))
-    return dtype
 
 
 def host_type(dtype: DType | None) -> DType | None:
@@ -435,7 +430,13 @@ class _Splicer:
         return replace(compilation.added_node(proto, op_type, {}), is_added=False)
 
     def result(self) -> Spliced:
-        nodes = _live(self.nodes, {value.name for value in self.graph.outputs})
+        needed = {value.name for value in self.graph.outputs}
+        live: list[Node] = []
+        for node in reversed(self.nodes):
+            if not needed.isdisjoint(node.outputs):
+                live.append(node)
+                needed.update(used_values(node.proto))
+        nodes = tuple(reversed(live))
         graph = replace(
             self.graph,
             nodes=nodes,
@@ -447,15 +448,6 @@ class _Splicer:
         kept = {node.name for node in nodes}
         taken = tuple(node for node in self.taken if node.name in kept)
         return Spliced(graph, taken, tuple(node for node in self.graph.nodes if node.name not in kept))
-
-
-def _live(nodes: list[Node], needed: set[str]) -> tuple[Node, ...]:
-    live: list[Node] = []
-    for node in reversed(nodes):
-        if not needed.isdisjoint(node.outputs):
-            live.append(node)
-            needed.update(used_values(node.proto))
-    return tuple(reversed(live))
 
 
 def _differs(before: _Form, after: _Form) -> bool:

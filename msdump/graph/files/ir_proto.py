@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from msdump.graph.files.ir_text import (
 )
 from msdump.graph.graph import Graph, ValueType
 from msdump.graph.operators import Argument
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 # message: fields with number and type; a type in brackets repeats
 _MESSAGES: Final[Mapping[str, str]] = {
@@ -209,14 +206,6 @@ def _classes() -> dict[str, Any]:
 
     # a pool of its own: another library's debugger.ModelProto must not clash
     pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(_file().SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
-        for name in _MESSAGES
-    }
-
-
-def _file() -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
     file = FileDescriptorProto(name="debug_graph.proto", package=_PACKAGE, syntax="proto2")
@@ -230,4 +219,8 @@ def _file() -> FileDescriptorProto:
                 field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{plain}"
             else:
                 field.type = FieldDescriptorProto.Type.Value(f"TYPE_{plain.upper()}")
-    return file
+    pool.AddSerializedFile(file.SerializeToString())
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+        for name in _MESSAGES
+    }

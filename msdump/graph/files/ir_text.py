@@ -66,7 +66,18 @@ def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
     """
     if not graph.bindings:
         return {}
-    forward = _forward(graph)
+    after_gradient: set[str] = set()
+    for node in graph.nodes:
+        if node.forward or not after_gradient.isdisjoint(reads(node)):
+            after_gradient.update(filter(None, node.outputs))
+    needed = {value.name for value in graph.results}
+    forward = {}
+    for position, node in reversed(list(enumerate(graph.nodes))):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(reads(node))
+            if after_gradient.isdisjoint(node.outputs):
+                forward[position] = node
+
     numbers = {part.name: (node, number) for number, node in forward.items() for part in (node, *node.parts)}
     attributes: dict[str, Mapping[str, str]] = {
         node.name: {"unique_id": str(number)} for number, node in forward.items()
@@ -79,22 +90,6 @@ def primal_attributes(graph: Graph) -> dict[str, Mapping[str, str]]:
                 "forward_unique_id": str(number),
             }
     return attributes
-
-
-def _forward(graph: Graph) -> dict[int, Node]:
-    """Return the forward operators by position: operators that the results need and no gradient precedes."""
-    after_gradient: set[str] = set()
-    for node in graph.nodes:
-        if node.forward or not after_gradient.isdisjoint(reads(node)):
-            after_gradient.update(filter(None, node.outputs))
-    needed = {value.name for value in graph.results}
-    forward = {}
-    for position, node in reversed(list(enumerate(graph.nodes))):
-        if not needed.isdisjoint(node.outputs):
-            needed.update(reads(node))
-            if after_gradient.isdisjoint(node.outputs):
-                forward[position] = node
-    return forward
 
 
 def dot_text(graph: Graph, name: str) -> str:

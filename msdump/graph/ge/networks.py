@@ -65,15 +65,6 @@ def described(call: CallBody) -> AxisOrder:
     return AxisOrder(_LAST if call.inputs[0].format == _LAST else _HOST)
 
 
-def _filters(call: CallBody, images: AxisOrder) -> AxisOrder:
-    """Return the layout of filters: as the caller describes them, else by the images' layout."""
-    stated = call.inputs[1].format
-    if sorted(stated) == sorted(_HOST):
-        return AxisOrder(stated)
-    # TensorFlow's pair: images NHWC with filters HWCN; ONNX's: NCHW with NCHW
-    return AxisOrder(_HOST if images.name == _HOST else _FILTERS_LAST)
-
-
 def _pads(call: CallBody) -> list[int]:
     """Return pads in ONNX's order, all begins and then all ends; GE has begin and end of each axis."""
     pairs = call.integer_list("pads", 2 * _MATRIX)
@@ -82,7 +73,11 @@ def _pads(call: CallBody) -> list[int]:
 
 def _convolution(call: CallBody, *, by_channel: bool = False) -> Value:
     images = layout(call)
-    kernels = _filters(call, images)
+    stated = call.inputs[1].format
+    if sorted(stated) == sorted(_HOST):
+        kernels = AxisOrder(stated)
+    else:  # TensorFlow's pair: images NHWC with filters HWCN; ONNX's: NCHW with NCHW
+        kernels = AxisOrder(_HOST if images.name == _HOST else _FILTERS_LAST)
     filters = kernels.to_host(call, call.x[1])
     if by_channel:
         # ONNX: all filters of a channel stand together, as outputs of the channel's group

@@ -139,14 +139,28 @@ class _Writer:
         before = self._before_conversion(operator, rounding)
         self.nodes.append(operator)
         for slot, name in enumerate(proto.output):
-            wanted = self._written(name, rounding, keeps=keeps, is_control=is_control, had_half=had_half)
+            declared = self.types.get(name)
+            # infinities from bodies are bounded at the outputs of control flow
+            if (had_half and declared in HALVES) or (
+                declared is FLOAT16 and rounding.saturates and is_control
+            ):
+                wanted = declared
+            elif declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not keeps):
+                wanted = rounding.writes
+            else:
+                wanted = None
             if name and wanted is not None and before is None:
                 operator.output[slot] = self._name()
                 result = operator.output[slot]
                 # control flow gives float16, which is widened: values are bounded in float32
                 if keeps and wanted in HALVES and self.types.get(name) is wanted:
                     result = self._cast(result, FLOAT32)
-                self._write(result, name, wanted, rounding)
+                narrow = self._narrow(
+                    result, wanted, rounding, name if self.types.get(name) is wanted else ""
+                )
+                # if the host's type is wider than the device's, the rounded value is widened
+                if self.types.get(name) is not wanted:
+                    self._cast(narrow, FLOAT32, name)
 
     def finish(self) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
         """Add STATUS, the maximum of flags, if any; return operators, constants, and whether it was added."""
@@ -177,25 +191,6 @@ class _Writer:
                 self._flag(cast.input[0])
             cast.input[0] = self._bounded(cast.input[0])
         return cast.input[0]
-
-    def _written(
-        self, name: str, rounding: Rounding, *, keeps: bool, is_control: bool, had_half: bool
-    ) -> DType | None:
-        declared = self.types.get(name)
-        if had_half and declared in HALVES:
-            return declared
-        # infinities from bodies are bounded at the outputs of control flow
-        if declared is FLOAT16 and rounding.saturates and is_control:
-            return declared
-        if declared is FLOAT32 and rounding.writes is not FLOAT32 and (is_control or not keeps):
-            return rounding.writes
-        return None
-
-    def _write(self, source: str, name: str, wanted: DType, rounding: Rounding) -> None:
-        narrow = self._narrow(source, wanted, rounding, name if self.types.get(name) is wanted else "")
-        # if the host's type is wider than the device's, the rounded value is widened
-        if self.types.get(name) is not wanted:
-            self._cast(narrow, FLOAT32, name)
 
     def _narrow(self, name: str, dtype: DType, rounding: Rounding, result: str = "") -> str:
         """Return a float32 value rounded to a smaller type, bounded to float16's range if it saturates."""

@@ -59,7 +59,24 @@ def expanded(graph: Graph, node: Node) -> Expansion:
     model = onenode.untyped_model(replaced, protos, reads(node), node.outputs, functions)
     inlined = inliner.inline_local_functions(model).graph.node
     constants = {proto.output[0]: constant(proto) for proto in inlined if proto.output}
-    nodes = tuple(_node(proto, node) for proto in inlined if constants.get(proto.output[0]) is None)
+    nodes = tuple(
+        replace(
+            node,
+            name=f"{node.name}/{proto.name or proto.output[0]}",
+            op_type=proto.op_type,
+            domain=canonical_domain(proto.domain),
+            inputs=tuple(proto.input),
+            outputs=tuple(proto.output),
+            attributes={attribute.name: decoded_attribute(attribute) for attribute in proto.attribute},
+            operator=OperatorRef(proto.op_type, node.operator.full_name),
+            proto=proto,
+            parts=(),
+            bodies={},
+            update=NO_UPDATE,
+        )
+        for proto in inlined
+        if constants.get(proto.output[0]) is None
+    )
     return Expansion(nodes, {name: array for name, array in constants.items() if array is not None}, opsets)
 
 
@@ -72,23 +89,6 @@ def _at_version(function: onnx.FunctionProto, opsets: Mapping[str, int]) -> onnx
     for opset in copy.opset_import:
         opset.version = opsets.get(opset.domain, opset.version)
     return copy
-
-
-def _node(proto: onnx.NodeProto, whole: Node) -> Node:
-    return replace(
-        whole,
-        name=f"{whole.name}/{proto.name or proto.output[0]}",
-        op_type=proto.op_type,
-        domain=canonical_domain(proto.domain),
-        inputs=tuple(proto.input),
-        outputs=tuple(proto.output),
-        attributes={attribute.name: decoded_attribute(attribute) for attribute in proto.attribute},
-        operator=OperatorRef(proto.op_type, whole.operator.full_name),
-        proto=proto,
-        parts=(),
-        bodies={},
-        update=NO_UPDATE,
-    )
 
 
 def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: str) -> None:
@@ -120,7 +120,6 @@ class LinkedOperator:
     """An operator of a linked model.
 
     Attributes:
-        node: The operator.
         bindings: Types of its inputs, if casts need them, and initializers of this operator alone.
         roundings: The emulated device's arithmetic for each member; None: as the model says.
         defaults: Rounded initializers in the place of which a run may feed another value, and its rounding.
@@ -176,7 +175,6 @@ class LinkedModel:
     """A serialised model of several operators, and the names of its values.
 
     Attributes:
-        data: The model.
         feeds: (name in the model, value of the graph) for every fed input.
         shared: The external initializers in the order of their numbers: array and weight of the graph.
         outputs: (name in the model, value of the graph) for every output.
@@ -240,8 +238,27 @@ class _Writer:
 
     def add(self, part: LinkedOperator) -> None:
         number, opset = self.count, onenode.onnx_opset(self.model)
-        self._check_versions(part.node, opset)
-        names = self._names(part)
+        if not (self.graph.opsets.get("", 0) <= opset):
+            if part.node.bodies:
+                raise UnlinkableError(self.count, "the bodies may have another meaning in an older opset")
+            try:
+                for member in part.node.members:
+                    onenode.lowered_opset(member, self.graph.opsets[""], self.limits.opset)
+            except UnsupportedOpError as error:
+                raise UnlinkableError(self.count, error) from error
+        names = {"": ""}
+        bindings = part.bindings
+        for name in reads(part.node):
+            array = bindings.embedded.get(name, bindings.shared.get(name))
+            names[name] = self._value(name) if array is None else self._initializer(name, array, bindings)
+            if name in part.defaults:
+                self.defaults[names[name]] = name, part.defaults[name]
+        for name in filter(None, part.node.outputs):
+            names[name] = self._value(name)
+        for inner in part.node.parts:
+            for name in inner.outputs:
+                names.setdefault(name, f"t{self.count}_{len(names)}")
+
         written = onenode.computation(
             self.graph,
             part.node,
@@ -259,33 +276,6 @@ class _Writer:
         self.model.graph.node.extend(written.protos)
         self.constants |= {constant.name: constant for constant in written.constants}
         self.count += 1
-
-    def _check_versions(self, node: Node, opset: int) -> None:
-        if self.graph.opsets.get("", 0) <= opset:
-            return
-        if node.bodies:
-            raise UnlinkableError(self.count, "the bodies may have another meaning in an older opset")
-        try:
-            for member in node.members:
-                onenode.lowered_opset(member, self.graph.opsets[""], self.limits.opset)
-        except UnsupportedOpError as error:
-            raise UnlinkableError(self.count, error) from error
-
-    def _names(self, part: LinkedOperator) -> dict[str, str]:
-        """Return the name in the model of every value that an operator reads or writes; "" stays ""."""
-        names = {"": ""}
-        bindings = part.bindings
-        for name in reads(part.node):
-            array = bindings.embedded.get(name, bindings.shared.get(name))
-            names[name] = self._value(name) if array is None else self._initializer(name, array, bindings)
-            if name in part.defaults:
-                self.defaults[names[name]] = name, part.defaults[name]
-        for name in filter(None, part.node.outputs):
-            names[name] = self._value(name)
-        for inner in part.node.parts:
-            for name in inner.outputs:
-                names.setdefault(name, f"t{self.count}_{len(names)}")
-        return names
 
     def _value(self, name: str) -> str:
         return self.names.setdefault(name, f"v{len(self.names)}")

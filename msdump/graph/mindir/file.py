@@ -76,7 +76,24 @@ def read(data: memoryview, files: weights.SideFiles) -> MindIR:
     Raises:
         GraphError: No MindIR, encrypted, cut off, newer than version 3, or with parts that cannot run here.
     """
-    _refuse_other_formats(bytes(data[:8]))
+    start = bytes(data[:8])
+    cipher = _ENCRYPTED.get(start[:4])
+    if cipher:
+        raise GraphError(
+            f"the file is encrypted ({cipher}); export it again without enc_key, or load it with its dec_key"
+            " in MindSpore and export that"
+        )
+    if start[4:7] == _LITE:
+        raise GraphError(
+            "a .ms file of MindSpore Lite, which has no names of MindSpore's operators; give the .mindir that"
+            " it was converted from"
+        )
+    if start[:1] == b"\x08":
+        raise GraphError(
+            "not a MindIR file: its first field is ONNX's; rename it to .onnx if it is an ONNX model"
+        )
+    if start[:1] != _START:
+        raise GraphError('not a MindIR file; write one with mindspore.export(..., file_format="MINDIR")')
     split = weights.split(data, _PARAMETER)
     model = message_class("ModelProto")()
     try:
@@ -107,26 +124,6 @@ def read(data: memoryview, files: weights.SideFiles) -> MindIR:
     }
     functions = {each.name: each for each in model.functions}
     return MindIR(model.graph, functions, primitives, arrays, notes)
-
-
-def _refuse_other_formats(start: bytes) -> None:
-    cipher = _ENCRYPTED.get(start[:4])
-    if cipher:
-        raise GraphError(
-            f"the file is encrypted ({cipher}); export it again without enc_key, or load it with its dec_key"
-            " in MindSpore and export that"
-        )
-    if start[4:7] == _LITE:
-        raise GraphError(
-            "a .ms file of MindSpore Lite, which has no names of MindSpore's operators; give the .mindir that"
-            " it was converted from"
-        )
-    if start[:1] == b"\x08":
-        raise GraphError(
-            "not a MindIR file: its first field is ONNX's; rename it to .onnx if it is an ONNX model"
-        )
-    if start[:1] != _START:
-        raise GraphError('not a MindIR file; write one with mindspore.export(..., file_format="MINDIR")')
 
 
 def _checked(model: Any) -> Iterator[str]:

@@ -409,18 +409,14 @@ class TranslatedModel:
                 self._types[value] = held
                 if held.dtype is not kind.dtype and kind.dtype is not None:
                     self.declared[value] = kind.dtype
-        self._take_updates(operands, node)
-
-    def _take_updates(self, operands: Sequence[Operand], node: onnx.NodeProto) -> None:
-        """Let later readers of a variable that a kernel writes read the new value."""
-        if any(each.name == "is_training" and not each.i for each in node.attribute):
-            return  # the moving statistics of an inference stay as they are
-        for slot, output in update_of(node.op_type, node.domain).new_values.items():
-            variable = source(operands[slot], PICKING) if slot < len(operands) else None
-            if isinstance(variable, Variable) and output < len(node.output):
-                written = self._tree(variable)
-                assert isinstance(written, str)
-                self._scope.current[written] = node.output[output]
+        # later readers of a written variable read the new value; an inference keeps its moving statistics
+        if not any(each.name == "is_training" and not each.i for each in node.attribute):
+            for slot, output in update_of(node.op_type, node.domain).new_values.items():
+                variable = source(operands[slot], PICKING) if slot < len(operands) else None
+                if isinstance(variable, Variable) and output < len(node.output):
+                    written = self._tree(variable)
+                    assert isinstance(written, str)
+                    self._scope.current[written] = node.output[output]
 
     def _node(self, kernel: Kernel, call: Call) -> onnx.NodeProto:
         """Return the operator of a kernel, with as many outputs as it has, but without their names."""

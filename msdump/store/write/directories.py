@@ -90,7 +90,11 @@ def open_directory(path: str, root: Root | None = None) -> int:
 
 def _opened(path: str, root: Root | None) -> int:
     if root is None or not root.holds(path):
-        return _open_or_make(path)
+        try:
+            return os.open(path, _OPEN)
+        except FileNotFoundError:
+            make_directories(path)
+            return os.open(path, _OPEN)
     fd = root.open()
     # one component at a time: O_NOFOLLOW holds for the last component of a path alone
     for name in filter(None, path[len(root.path) :].split("/")):
@@ -134,14 +138,6 @@ def _make_directory(place: Path) -> None:
     except FileExistsError:
         if not place.is_dir():  # else another process was faster
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place)) from None
-
-
-def _open_or_make(path: str) -> int:
-    try:
-        return os.open(path, _OPEN)
-    except FileNotFoundError:
-        make_directories(path)
-        return os.open(path, _OPEN)
 
 
 def enter(parent: int, name: str) -> tuple[int, bool]:

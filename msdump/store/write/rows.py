@@ -48,7 +48,10 @@ class RowFile:
         if not status.st_nlink:
             return None
         size = status.st_size
-        data = rows if self._holds(header, size) else header + rows
+        if header and size != self._end:  # it was just opened, or another process wrote
+            start = self._end if self._end < size else 0
+            self._titles = last_titles(os.pread(self._fd, size - start, start), header) or self._titles
+        data = rows if (header == self._titles or not header) else header + rows
         try:
             written = os.write(self._fd, data)
             while written < len(data):
@@ -59,13 +62,6 @@ class RowFile:
         if header:
             self._end, self._titles = size + written, header
         return size == 0
-
-    def _holds(self, header: bytes, size: int) -> bool:
-        """Return whether the last titles in a file of ``size`` bytes are the ones of new rows."""
-        if header and size != self._end:  # it was just opened, or another process wrote
-            start = self._end if self._end < size else 0
-            self._titles = last_titles(os.pread(self._fd, size - start, start), header) or self._titles
-        return header == self._titles or not header
 
     def close(self) -> None:
         """Close the file; OSError where the file system takes rows only then, and fails."""
@@ -116,7 +112,15 @@ def reopen(directory: int, name: str, mode: int) -> RowFile:
     try:
         _check(fd, name)
         os.fchmod(fd, mode)
-        _cut_torn_row(fd)
+        size = os.fstat(fd).st_size
+        end = size
+        line_feed = -1
+        while end and line_feed < 0:
+            start = max(0, end - _TAIL)
+            line_feed = os.pread(fd, end - start, start).rfind(b"\n")
+            end = start + line_feed + 1
+        if end < size:
+            os.ftruncate(fd, end)
     except BaseException:
         reading.close(fd)
         raise
@@ -151,16 +155,3 @@ def _check(fd: int, name: str) -> None:
     check_regular(status, name)
     if status.st_nlink > 1:
         raise OSError(errno.EMLINK, f"the file has {status.st_nlink} names (hard links)", name)
-
-
-def _cut_torn_row(fd: int) -> None:
-    """Cut a file off behind its last line feed."""
-    size = os.fstat(fd).st_size
-    end = size
-    line_feed = -1
-    while end and line_feed < 0:
-        start = max(0, end - _TAIL)
-        line_feed = os.pread(fd, end - start, start).rfind(b"\n")
-        end = start + line_feed + 1
-    if end < size:
-        os.ftruncate(fd, end)

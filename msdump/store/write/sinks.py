@@ -342,11 +342,7 @@ class SyncSink:
                 self._count += 1
 
     def _metered(self, pieces: Iterable[Buffer], taken: list[int]) -> Iterator[Buffer]:
-        """Yield the pieces and add the size of each to ``taken``, to be given back where the file is lost.
-
-        Raises:
-            _OverLimitError: A piece does not fit into the budget any more.
-        """
+        """Yield the pieces and add the size of each to ``taken``, to be given back where the file is lost."""
         for piece in pieces:
             size = size_of((piece,))
             if not self._budget.take(size):
