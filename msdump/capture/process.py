@@ -267,7 +267,7 @@ def claim(plan: DumpPlan, process: Process) -> None:
 
 
 def _settle_place(plan: DumpPlan, place: RunPlace, is_first: bool) -> None:  # noqa: FBT001 - as settle calls it
-    """Hold the directory of a place; keep, refuse or remove earlier programs' files, by ``msdump.existing``."""
+    """Hold the directory of a place; keep, refuse or remove earlier files, by ``msdump.existing``."""
     identity = current().identity
     is_launched = identity.size > 1 and own() is None
     is_apart = plan.files.tree is not Tree.RANKS  # each program has a directory, named after a time
