@@ -323,7 +323,11 @@ class Capture(Observer):
                 if is_begun:
                     self._started = None
                 elif self._plan.what.saves_kernel_args:
-                    self._write_args(position)
+                    # vendor: the name has no time, so that an operator that runs again replaces its file
+                    node = self._graph.nodes[position]
+                    data = arguments.kernel_args_json(node, self._graph)
+                    folder, name = self._directory_of(position), operator_names.kernel_args(node.operator)
+                    self._sink.replace(Artifact(folder, name, (data,)))
                 if self._no_tensors[position] and not is_begun:
                     self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
                 hits_none = bool(screened) and screened[place] and not saturated
@@ -399,10 +403,3 @@ class Capture(Observer):
                 self._writer.take(directory, operator, _NO_TASK, (record,))
         finally:
             self._writer.finish()
-
-    def _write_args(self, position: int) -> None:
-        # vendor: the name has no time, so that an operator that runs again replaces its file
-        node = self._graph.nodes[position]
-        data = arguments.kernel_args_json(node, self._graph)
-        directory, name = self._directory_of(position), operator_names.kernel_args(node.operator)
-        self._sink.replace(Artifact(directory, name, (data,)))

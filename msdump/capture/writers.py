@@ -256,7 +256,10 @@ def contents(record: TensorRecord) -> Buffer:
     The array's own memory where nothing is packed, so that large tensors are not copied.
     """
     array = record.array
-    return element_bytes(_plain(elements.pack(array, record.dtype) if record.dtype.per_byte > 1 else array))
+    packed = elements.pack(array, record.dtype) if record.dtype.per_byte > 1 else array
+    # ml_dtypes' types lack the buffer protocol
+    is_foreign = packed.dtype.isbuiltin == _REGISTERED
+    return element_bytes(packed.view(f"u{packed.dtype.itemsize}") if is_foreign else packed)
 
 
 def _original(record: TensorRecord, host: np.ndarray, part: DevicePart | None) -> OriginalOp:
@@ -268,12 +271,6 @@ def _original(record: TensorRecord, host: np.ndarray, part: DevicePart | None) -
         dump_message.UNDEFINED if dtype.dump is None else dtype.dump,
         dump_message.FORMATS[host_format(host.shape)],
     )
-
-
-def _plain(array: np.ndarray) -> np.ndarray:
-    """Return a view of an array in a type with the buffer protocol, which ml_dtypes' types lack."""
-    is_foreign = array.dtype.isbuiltin == _REGISTERED
-    return array.view(f"u{array.dtype.itemsize}") if is_foreign else array
 
 
 class OperatorWriter(ArtifactWriter):

@@ -100,7 +100,11 @@ class _Inserter:
             self._produced[name] = tensor
             # the original name is for the value in the host's form
             if name in self._read_on_host and tensor != host_tensor(self._graph, name):
-                value = self._forms[name, tensor] = self._new_value(name)
+                value = f"{name}:device"
+                while value in self._taken:
+                    value += "'"
+                self._taken.add(value)
+                self._forms[name, tensor] = value
                 self._types[value] = self._graph.type_of(name)
                 yield name, value
 
@@ -156,13 +160,6 @@ class _Inserter:
         reads_as = after.dtype if stays else FLOAT32
         self._roundings[node_name] = (replace(self._rounding, reads=reads_as, writes=FLOAT32),)
         return compilation.cast(node_name, source, target, None if stays else after.dtype)
-
-    def _new_value(self, name: str) -> str:
-        value = f"{name}:device"
-        while value in self._taken:
-            value += "'"
-        self._taken.add(value)
-        return value
 
 
 def _inner_reads(node: Node) -> set[str]:

@@ -358,15 +358,13 @@ class Parser:
         dims = list(before)
         for tag, _, body, stop in self._fields(offset, end):
             if tag in _DIMENSIONS:
-                self._packed(body, stop, dims)
+                place = body
+                while place < stop:
+                    if len(dims) == MOST_DIMENSIONS:
+                        raise self.fault(place, f"a shape of more than {MOST_DIMENSIONS} dimensions")
+                    dim, place = read_varint(self.view, place, stop)
+                    dims.append(dim)
         return tuple(dims)
-
-    def _packed(self, offset: int, end: int, dims: list[int]) -> None:
-        while offset < end:
-            if len(dims) == MOST_DIMENSIONS:
-                raise self.fault(offset, f"a shape of more than {MOST_DIMENSIONS} dimensions")
-            size, offset = read_varint(self.view, offset, end)
-            dims.append(size)
 
     def fault(self, offset: int, message: str) -> DumpReadError:
         """Return an error that names the file and the offset of the fault."""

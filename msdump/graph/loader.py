@@ -399,21 +399,18 @@ def _infer(kind: Collective | None, context: _Inference) -> None:
     for slot in range(min(context.get_num_inputs(), context.get_num_outputs())):
         value_type = context.get_input_type(slot)
         for axis, resized in _RESIZED.get(kind, ()):
-            _resize(value_type, _attribute(context, axis).i, resized, context)
+            place = _attribute(context, axis).i
+            dimensions = value_type.tensor_type.shape.dim
+            # the size becomes unknown if the number of ranks is
+            if not -len(dimensions) <= place < len(dimensions):
+                value_type.tensor_type.ClearField("shape")
+            else:
+                dimension, count = dimensions[place], _attribute(context, *COUNTS).i
+                if count and dimension.HasField("dim_value"):
+                    dimension.dim_value = resized(dimension.dim_value, count)
+                else:
+                    dimension.Clear()
         context.set_output_type(slot, value_type)
-
-
-def _resize(kind: onnx.TypeProto, axis: int, size: Callable[[int, int], int], context: _Inference) -> None:
-    """Change the size of an axis of a type; the size becomes unknown if the number of ranks is."""
-    dimensions = kind.tensor_type.shape.dim
-    if not -len(dimensions) <= axis < len(dimensions):
-        kind.tensor_type.ClearField("shape")
-        return
-    dimension, count = dimensions[axis], _attribute(context, *COUNTS).i
-    if count and dimension.HasField("dim_value"):
-        dimension.dim_value = size(dimension.dim_value, count)
-    else:
-        dimension.Clear()
 
 
 def _attribute(context: _Inference, *names: str) -> onnx.AttributeProto:

@@ -20,25 +20,7 @@ def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[on
     Raises:
         GraphError: A value without a producer or with two, or a cycle.
     """
-    producers: dict[str, int] = {}
-    for position, node in enumerate(nodes):
-        for name in filter(None, node.output):
-            if name in producers or name in available:
-                owner = (
-                    f"node {nodes[producers[name]].name!r}"
-                    if name in producers
-                    else "a graph input or initializer"
-                )
-                raise GraphError(f"node {node.name!r} writes value {name!r}, which {owner} already provides")
-            producers[name] = position
-    for node in nodes:
-        for name in used_values(node):
-            if name not in producers and name not in available:
-                raise GraphError(
-                    f"node {node.name!r} ({node.op_type}) reads value {name!r}, which no node, input or"
-                    " initializer provides"
-                )
-
+    producers = _producers(nodes, available)
     readers: dict[int, list[int]] = {}
     missing = []
     for position, node in enumerate(nodes):
@@ -74,6 +56,28 @@ def _cycle_message(nodes: list[onnx.NodeProto], producers: dict[str, int], block
         position = next(producer for producer in before if producer in blocked)
     cycle = [*path[path.index(position) :], position]
     return "nodes wait for each other: " + " reads from ".join(repr(nodes[member].name) for member in cycle)
+
+
+def _producers(nodes: list[onnx.NodeProto], available: set[str]) -> dict[str, int]:
+    producers: dict[str, int] = {}
+    for position, node in enumerate(nodes):
+        for name in filter(None, node.output):
+            if name in producers or name in available:
+                owner = (
+                    f"node {nodes[producers[name]].name!r}"
+                    if name in producers
+                    else "a graph input or initializer"
+                )
+                raise GraphError(f"node {node.name!r} writes value {name!r}, which {owner} already provides")
+            producers[name] = position
+    for node in nodes:
+        for name in used_values(node):
+            if name not in producers and name not in available:
+                raise GraphError(
+                    f"node {node.name!r} ({node.op_type}) reads value {name!r}, which no node, input or"
+                    " initializer provides"
+                )
+    return producers
 
 
 def reads(node: Node) -> tuple[str, ...]:

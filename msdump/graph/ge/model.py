@@ -83,7 +83,11 @@ def parts(
     body = CallBody(op_type, inputs, outputs, complete(op_type, operator.attributes, attributes))
     body.kind = operator.kind
     # callers may leave out the last outputs
-    results = _built(body, operator)[: len(outputs)]
+    try:
+        built = operator.build(body)
+    except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:
+        raise body.fault(f"its attributes do not fit its inputs: {error}") from error
+    results = [value.name for value in ((built,) if isinstance(built, Value) else built)][: len(outputs)]
     types = [body.types.get(name, inputs[0].dtype).onnx for name in results]
     given = [value.name for value in body.x]
     names = [f"y{index}" for index in range(len(results))]
@@ -110,14 +114,6 @@ def complete(op_type: str, defaults: Mapping[str, Any], attributes: Mapping[str,
     for name in attributes.keys() - defaults.keys():
         _log.warning("operator %r has no attribute %r, which is ignored; it has %s", op_type, name, names)
     return {name: attributes.get(name, default) for name, default in defaults.items()}
-
-
-def _built(body: CallBody, operator: GeOperator) -> list[str]:
-    try:
-        results = operator.build(body)
-    except (TypeError, ValueError, IndexError, OverflowError, ZeroDivisionError) as error:
-        raise body.fault(f"its attributes do not fit its inputs: {error}") from error
-    return [value.name for value in ((results,) if isinstance(results, Value) else results)]
 
 
 _IR: Final = 10
