@@ -517,16 +517,12 @@ def _level() -> int:
     return 0
 
 
-def _graph_directory() -> Path:
-    """Return the directory; ranks that a launcher distributes have one each, as in MindSpore."""
-    directory, identity = Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute(), current().identity
-    return directory if identity.size == 1 else directory / Key(PathKind.RANK, identity.rank).path
-
-
 def _write(
     name: GraphFileName, graph: Graph, device: Ascend | None, *, level: int, write: WriteStream
 ) -> None:
-    directory = str(_graph_directory())
+    # ranks that a launcher distributes have a directory each, as in MindSpore
+    place, identity = Path(env.read(env.SAVE_GRAPHS_PATH) or ".").absolute(), current().identity
+    directory = str(place if identity.size == 1 else place / Key(PathKind.RANK, identity.rank).path)
     view = None if device is None else device.view()
     write(directory, str(name), [ir_text.text(graph, graph.index, view).encode()])
     if level >= _WITH_PICTURES:

@@ -66,7 +66,11 @@ class StandIns:
         """
         if len(os.fsencode(original)) <= LONGEST_NAME:
             return original
-        mapping = self._mapping(directory)
+        mapping = self._mappings.get(directory)
+        if mapping is None:  # the mappings of the directories used last are kept
+            if len(self._mappings) >= _MOST_MAPPINGS:
+                del self._mappings[next(iter(self._mappings))]
+            mapping = self._mappings[directory] = parse_mapping(self._files.read(directory, MAPPING))
         stand_in = self._free(directory, original, mapping)
         if stand_in not in mapping:
             line = f"{stand_in},{original}\n".encode()
@@ -86,15 +90,6 @@ class StandIns:
             if owner == original or (owner is None and not self._files.exists(directory, stand_in)):
                 return stand_in
             number = (number + 1) % _NUMBERS
-
-    def _mapping(self, directory: str) -> dict[str, str]:
-        """Return the mapping of a directory, kept for the directories used last."""
-        mapping = self._mappings.get(directory)
-        if mapping is None:
-            if len(self._mappings) >= _MOST_MAPPINGS:
-                del self._mappings[next(iter(self._mappings))]
-            mapping = self._mappings[directory] = parse_mapping(self._files.read(directory, MAPPING))
-        return mapping
 
 
 def parse_mapping(text: bytes) -> dict[str, str]:
