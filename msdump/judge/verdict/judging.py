@@ -706,7 +706,7 @@ def _lasting(operators: Sequence[Operator], facts: Iterable[Fact]) -> tuple[set[
         if name in places
     }
     counts = Counter(region for region, _ in changes)
-    single = {place for place in held if counts[regions[place]] == 1}
+    single = {place for place in held if counts[regions[place]] == 1 and operators[place].outputs}
     return lasting | single, held - single
 
 
