@@ -131,6 +131,25 @@ def test_kernels_without_a_graph(door, text, factor, expected, accused):
     assert (expected, accused) == (code, found)
 
 
+def test_numbers_that_an_odd_operator_moves(door):
+    """Behind an operator in another one's place, a kernel with the next number is still the model's."""
+    text = """net (float[2,8] x) => (float[2,8] y)
+        { a = Softmax(x) b = MatMul(a, w) c = Softmax(b) d = MatMul(c, v) y = Softmax(d) }"""
+    draw = np.random.default_rng(3)
+    weights = {name: draw.standard_normal((8, 8)).astype(np.float32) for name in "wv"}
+    feeds = {"x": draw.standard_normal((2, 8)).astype(np.float32)}
+    model = door.folder / "golden.onnx"
+    onnx.save(parsed(text, **weights), model)
+    wrong = parsed(text.replace("Softmax(x)", "LogSoftmax(x)"), **weights)
+    golden = door.aside("golden", parsed(text, **weights), feeds, context=O2)
+    mine = door.aside("mine", wrong, feeds, context=O2)
+
+    _, told = document(mine, golden, "--model", str(model))
+
+    assert ["Default_LogSoftmax-op0"] == faults(told)
+    assert ["replaced"] == faults(told, "verdict")
+
+
 MLP = """mlp (float[1, 1, 2, 2] x) => (float[1, 2] y)
   <float[4, 3] a = {1,-2,3,4,5,-6,7,8,9,1,2,3}, float[3] b = {1,2,-3}, float[3, 2] c = {2,4,-6,8,1,3},
    float[2] d = {5,6}>

@@ -168,8 +168,9 @@ class Rerunning:
         node = None if operator.site is None else operator.site.node
         is_known = node is not None and not node.is_added
         nodes = "+".join(part.name for part in node.members) if node is not None and is_known else ""
-        # a dump without a graph file has no full names
-        full_name = node.operator.full_name if node is not None and is_known else ""
+        # a dump without a graph file has no full names; behind an odd operator the model's have other numbers
+        is_named = node is not None and is_known and place.name in file_names(node)
+        full_name = node.operator.full_name if node is not None and is_named else ""
         # a tensor with golden's bits is no fault of the examined side
         same = {(each.io, each.slot) for each in evidence.tensors if each.error and each.error.is_same}
         read = {(each.io, each.slot) for each in evidence.tensors if each.io is IO.INPUT and each.error}

@@ -322,9 +322,12 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
     """
     counts: Counter[str] = Counter()
     found: list[RerunOperator] = []
+    renamed = _in_order(model, operators)
     for operator in operators:
         pair = operator.pair
-        name = operator.name if pair is None else sanitize(pair.golden[0]) if pair.is_single else ""
+        name = renamed.get(operator.name, operator.name)
+        if pair is not None:
+            name = sanitize(pair.golden[0]) if pair.is_single else ""
         named = model.sites.get(name, ()) if operator.is_of_model else ()
         site = named[counts[name] % len(named)] if named else None
         counts[name] += 1
@@ -357,6 +360,23 @@ def place_operators(model: CompiledModel, operators: Sequence[RerunOperator]) ->
             tensors = {places.get(place, place): tensor for place, tensor in each.tensors.items()}
             found[at] = replace(each, tensors=tensors)
     return found
+
+
+def _in_order(model: CompiledModel, operators: Sequence[RerunOperator]) -> dict[str, str]:
+    """Return the model's names of a compiled graph's operators where an odd one has moved the numbers.
+
+    Names without numbers are aligned in the order of execution: a running number is no evidence.
+    """
+    names = [*dict.fromkeys(each.name for each in operators if each.is_of_model and each.pair is None)]
+    nodes = (node for node in model.graph.operators if model.is_dumped(node) and not node.is_added)
+    others = [file_names(node)[0] for node in nodes]
+    if not model.is_compiled or model.is_other_form or all(name in model.sites for name in names):
+        return {}
+    own, other = ([*map(_unnumbered, each)] for each in (names, others))
+    blocks = SequenceMatcher(None, own, other, autojunk=False).get_matching_blocks()
+    pairs = {names[each.a + at]: others[each.b + at] for each in blocks for at in range(each.size)}
+    taken = dict.fromkeys({*pairs.values()} - pairs.keys(), "")  # names of other operators
+    return taken | pairs
 
 
 _Placed = dict[str, tuple[ModelOperator | None, str]]

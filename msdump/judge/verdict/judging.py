@@ -121,7 +121,7 @@ def _dtype(operator: Operator) -> str | None:
 
 
 def _rearranged(operator: Operator) -> str | None:
-    """It reads other weights or values than golden's, and the values behind it agree."""
+    """It is one of several differences that undo each other: the values behind it agree."""
     # an own error was measured on golden's values: the readers do not show it, they may have read these, too
     is_healed = operator.is_held and operator.is_other and operator.own is None
     return "the values behind it agree" if is_healed else None
