@@ -166,7 +166,7 @@ def export(source: Source, args: Any, **options: Any) -> Any:
 class Golden:
     """The values of golden by name, in the order in which they are computed.
 
-    Functions between them are unknown, unless a subclass knows them.
+    Functions between them have no values, unless a subclass finds them.
 
     Attributes:
         title: The name that the user gave.

@@ -273,7 +273,7 @@ def test_a_tree_that_a_model_cannot_use_has_its_sentence(tmp_path, quiet, ways, 
 
 
 def test_what_is_not_paired_is_listed_with_its_reason(compare):
-    """Modules without operators, unknown calls and names of no form are listed, and accuse nobody."""
+    """Modules without operators, unknown calls and names of no form are listed; no operator is accused."""
     calls = golden()
     calls["Module.drop.Dropout.forward.0"] = ([X * 3], [X * 3], {"scale": X[0]})
     calls["Torch.erfinv.0.forward"] = ([X * 5], [X * 7], {})
@@ -392,7 +392,7 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path, quiet, mine, other, m
 
 
 def test_two_trees_are_paired_by_names(tmp_path, quiet):
-    """Two trees agree where all tensors of one name do, and the first call that differs is told."""
+    """Two trees agree where all tensors of one name do, and the first call that differs is named."""
     write_tree(tmp_path / "one" / "step0" / "rank", golden())
     changed = golden()
     changed["Functional.relu.0.forward"][1][0] += 1
