@@ -150,6 +150,7 @@ ROWS: Final = (
     Row("convert", "convert -f NCHW / cp, 500 MB", "tools.convert:NCHW", NONE, TWO, 1.8),
     Row("compare", "compare of .npy files / reading both", "tools.compare:npy", NONE, TWO, 3.5),
     Row("compare", "compare of dump files / reading both", "tools.compare:bin", NONE, TWO, 3.5),
+    Row("compare", "compare of a tree of msprobe / reading both", "tools.compare_tree", NONE, TWO, 4),
     Row("cluster", "compare of 8 ranks, two processes / one", "tools.compare_ranks", NONE, ONE, 0.6),
     Row("cluster", "compare of 8 ranks, two Dask workers / two processes", "comparing.dask", NONE, ONE, 1.10),
     Row("rerun", "compare --model / compare + run", "comparing.rerun", (*MOBILE, ("bert", 1)), TWO, 1.3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from msdump.encode import DumpData, TensorInfo, dump_data, dump_message, npy
-from scripts.bench import measure, rank_tree
+from scripts.bench import measure, rank_tree, sides
 from scripts.bench.measure import Case, Figure, UnavailableError
 from scripts.bench.programs import MSDUMP, Ran, compiled, run
 from scripts.browser.chromium import launched
@@ -168,6 +171,66 @@ def _of_loading(case: Case, kind: str, command: tuple[str, ...], expected: int) 
     loaded = [str(folders["npy", side]) for side in ("mine", "golden")]
     ours, theirs = partial(start, *given, expected=expected), partial(start, "-c", _LOADING, *loaded)
     return measure.ratio(ours, theirs, case, is_alone=False)
+
+
+_LAYERS, _WIDTH = 12, 5000  # 300 million parameters
+_LINEAR: Final = ("torch.nn.modules.linear.Linear", "aten.linear.default")
+
+
+def compare_tree(case: Case) -> Figure:
+    """``msdump compare`` of a dump and a tree of msprobe (L0 and L1) beside numpy.load of their tensors."""
+    folder, rng = case.folder / "tree/step0/rank0/dump_tensor_data", np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    x = rng.standard_normal((2, _WIDTH), np.float32)
+    feeds, nodes, weights, data, parents = {"x0": x}, [], [], {}, {}
+    for number in range(_LAYERS):
+        weight, name = rng.standard_normal((_WIDTH, _WIDTH), np.float32) / np.sqrt(_WIDTH), f"layers.{number}"
+        weight = weight.astype(np.float32)
+        y = x @ weight.T
+        ends = [f"x{number}", f"{name}.weight"], [f"x{number + 1}"]
+        node = helper.make_node("Gemm", *ends, name=f"linear_{number}", transB=1)
+        keys = ["name_scopes", "class_hierarchy"]
+        for key, value in zip(keys, (["", name, node.name], ["__main__.Net", *_LINEAR]), strict=True):
+            node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=str(value))
+        nodes.append(node)
+        weights.append(numpy_helper.from_array(weight, f"{name}.weight"))
+        module, function = f"Module.{name}.Linear.forward.0", f"Functional.linear.{number}.forward"
+        for call, read in ((module, [x]), (function, [x, weight])):
+            data[call] = {
+                "input_args": [_saved(folder, f"{call}.input.{at}", each) for at, each in enumerate(read)],
+                "output": [_saved(folder, f"{call}.output.0", y)],
+            }
+        data[module]["parameters"] = {"weight": _saved(folder, f"{module}.parameters.weight", weight)}
+        parents |= {module: None, function: module}
+        x = y
+    for file, content in (
+        ("dump", {"task": "tensor", "framework": "pytorch", "data": data}),
+        ("construct", parents),
+    ):
+        (folder.parent / f"{file}.json").write_text(json.dumps(content))
+    given, returned = (helper.make_tensor_value_info(name, 1, [2, _WIDTH]) for name in ("x0", f"x{_LAYERS}"))
+    graph = helper.make_graph(nodes, "net", [given], [returned], weights)
+    opsets = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), case.folder / "net.onnx")
+    mine = case.folder / "mine"
+    sides.network(case.folder / "net.onnx", sides.plan(mine, "0", input_output=0)).run(feeds)
+    start, tree = partial(run, sys.executable, environment=compiled(case.folder)), str(folder.parents[2])
+    ours = partial(start, "-m", "msdump", "compare", str(mine), tree, "-out", str(case.folder / "out"))
+    theirs = partial(start, "-c", _LOADING, str(next(mine.glob("rank_0/*/0/0"))), str(folder))
+    return measure.ratio(ours, theirs, case, is_alone=False)
+
+
+def _saved(folder: Path, name: str, array: np.ndarray) -> dict[str, Any]:
+    """Save a tensor of a call; return its entry in dump.json."""
+    np.save(folder / f"{name}.npy", array)
+    statistics = {"Max": array.max(), "Min": array.min(), "Mean": array.mean(), "Norm": np.linalg.norm(array)}
+    return {
+        "type": "torch.Tensor",
+        "dtype": f"torch.{array.dtype}",
+        "shape": list(array.shape),
+        **{title: float(value) for title, value in statistics.items()},
+        "data_name": f"{name}.npy",
+    }
 
 
 def compare_ranks(case: Case) -> Figure:
