@@ -69,6 +69,7 @@ class LimitParameter:
     """A parameter that is a limit.
 
     Attributes:
+        quantity: The limited quantity.
         domain: Numbers that it takes.
         default: Value where the rule gives none; None: no limit then.
         comparison: Relation of a measured value to the limit that makes a hit.
@@ -102,6 +103,7 @@ class Condition:
     Attributes:
         name: Name in a configuration.
         meaning: Description, a sentence.
+        limits: Limits by parameter.
         fixed: A limit without parameter: quantity, comparison, value; None without one.
         settings: Other parameters.
         role: Role of the selected tensors unless the rule gives one; None: any.
@@ -430,7 +432,9 @@ class Limit:
 
     Attributes:
         parameter: Name of its parameter, "" for the fixed limit of a condition.
+        quantity: The limited quantity.
         comparison: Relation of a measured value to the limit that makes a hit.
+        value: The limit.
     """
 
     parameter: str
@@ -491,6 +495,7 @@ class WatchRule:
 
     Attributes:
         name: Name of the rule, under which hits are reported.
+        condition: Name of the condition.
         limits: The limits; passing one is a hit.
         settings: The condition's other parameters.
         target: The tensors.

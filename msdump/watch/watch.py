@@ -66,6 +66,8 @@ class Sighting:
     """The moment and place of a check.
 
     Attributes:
+        iteration: Number of the iteration.
+        rank: Number of the rank.
         pass_number: Run of the operator within the iteration, from 0.
         time: Microseconds since the epoch, 0 where unknown.
         place: Network and graph, which separate equal names.
@@ -87,6 +89,9 @@ class Hit:
     """A limit that a tensor has passed.
 
     Attributes:
+        rule: The rule.
+        limit: Its limit.
+        subject: The tensor.
         moment: Moment of the check.
         measured: The quantity.
         note: A sentence that replaces the numbers in messages; "" to show the numbers.
