@@ -243,9 +243,12 @@ class Operator:
 
     @property
     def is_other(self) -> bool:
-        """Whether it reads other weights or values than golden's, or replaces golden's operator."""
-        row = self.row
-        return bool(self.wrong_weight or row.wrong_weights or row.wiring or row.replaces)
+        """Whether it reads other weights or values than golden's, or replaces golden's operator.
+
+        Not where the limits are those of quantisation: values may agree within these behind a wrong scale.
+        """
+        row, is_wired = self.row, bool(self.row.wiring) and not self.limits.explanation
+        return bool(self.wrong_weight or row.wrong_weights or is_wired or row.replaces)
 
     def is_harmless(self, weight: TensorEvidence) -> bool:
         """Return whether a weight is golden's in effect: outputs agree, and it is an argument, or rounding.

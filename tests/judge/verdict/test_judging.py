@@ -694,6 +694,18 @@ def test_one_difference_alone_is_not_undone(second, verdicts):
     assert [*verdicts, "healed"] == [each.verdict for each in judged(*region)]
 
 
+@pytest.mark.parametrize(("explanation", "verdict"), [("", "healed"), ("one model is quantised", "own")])
+def test_wide_limits_undo_no_wiring(explanation, verdict):
+    """Values that agree within the limits of quantisation do not show that a scale is right."""
+    region = (
+        operator("A", [0], [FAR], reads=(FED,), wiring="scale 0.3 of input 0"),
+        operator("B", [FAR, weight(FAR)], [FAR], order=2, reads=(of("A"), WEIGHT)),
+        operator("C", [FAR], [0], order=3, reads=(of("B"),), returned=frozenset({0})),
+    )
+
+    assert verdict == judged(*region, limits=Limits(explanation=explanation))[0].verdict
+
+
 def test_order_of_a_report():
     """The verdict is that of the first operator at fault; lists and groups begin with the gravest."""
     made = report(
