@@ -362,10 +362,16 @@ def _confirmed(
     runs, progress = search.runs, search.runs.variants.progress
     trials, kept, limit = [*held, *islice(source, _HELD_OUT)], None, bound
     outcome, joined, is_minimal = SearchEnd.UNCONFIRMED, list[Example](), False
-    for rough in (frozenset[int], search.rough):  # the spread over inputs differs from set to set
-        errors = runs.largest(rough(), [*runs.examples, *trials])
-        if 0 < (likely := _likely(errors)) < math.inf:
-            search.limit = min(search.limit, bound * max(errors[: len(runs.examples)]) / likely)
+
+    def with_margin(kept: frozenset[int]) -> float:
+        """Return the limit for the inputs of the search with which other inputs likely hold the bound."""
+        errors = runs.largest(kept, [*runs.examples, *trials])
+        likely = _likely(errors)
+        return bound * max(errors[: len(runs.examples)]) / likely if 0 < likely < math.inf else bound
+
+    search.limit = with_margin(frozenset())
+    if rough := search.rough():  # the spread over inputs differs from set to set
+        search.limit = min(search.limit, with_margin(rough))
     for _ in range(_ROUNDS):
         found = search.smallest()
         if found is None:

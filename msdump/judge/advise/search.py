@@ -268,8 +268,7 @@ class SetSearch:
         """Return a set within the limit that is not shrunk; of few candidates, or where none holds, none."""
         nothing, everything = frozenset[int](), frozenset(self._sizes)
         if sum(self._sizes.values()) > MOST_EXACT and self._first_holding([nothing, everything]):
-            roundings = self._measured()
-            self.last = self._thinned(self._of_series(roundings.series()), roundings)
+            self.last = self._thinned(self._measured())
         return self.last
 
     def smallest(self) -> frozenset[int] | None:
@@ -289,7 +288,7 @@ class SetSearch:
             return next(filter(None, (self._first_holding([*group], by_error=True) for group in alike)))
         roundings = self._measured()
         self._expect(_SEARCHING + count / 8)
-        kept = self._thinned(self._of_series(roundings.series()), roundings)
+        kept = self._thinned(roundings)
         if self._most is None:  # the searches with further inputs share it
             self._most = variants.spent + _SHRINKING * len(variants.graph.nodes)
         self.last = self._shrunk(kept, roundings, self._most)
@@ -337,8 +336,9 @@ class SetSearch:
             high = min((place for place in tried.values() if place > low), default=high)
         return self.last | {*gone[low:]}
 
-    def _thinned(self, kept: frozenset[int], roundings: Roundings) -> frozenset[int]:
-        """Return a set less its least harmful half, quarter or eighth, repeatedly while the bound holds."""
+    def _thinned(self, roundings: Roundings) -> frozenset[int]:
+        """Return the series' set less its least harmful half, quarter or eighth, while the limit holds."""
+        kept = self._of_series(roundings.series())
         found: frozenset[int] | None = kept
         while found is not None:
             kept, order = found, roundings.by_harm(found)
