@@ -105,24 +105,7 @@ def map_items(
     if not first:
         return
     everything = itertools.chain(first, sized)
-    if executor.scheduler:
-        client = _connect(executor.scheduler)
-        count = max(1, sum(client.ncores().values()))
-        opened = _Opened(client.get_executor(pure=False), count, client.close, is_remote=True)
-    elif _is_mpi_started():
-        ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
-        opened = _Opened(ranks, ranks.num_workers, _closing(ranks), is_remote=True)
-    else:
-        count = executor.jobs or cores()
-        if count == 1 or _cost(first) < WORTH_IT:
-            opened = None
-        elif in_threads and sum(size for _, size in first) >= LARGE * len(first):
-            threads = pools.ThreadPoolExecutor(count)
-            opened = _Opened(threads, count, _closing(threads), are_processes=False, unit_cost=0)
-        else:
-            level = _LOG.getEffectiveLevel()
-            processes = pools.ProcessPoolExecutor(count, initializer=_begin, initargs=(level,))
-            opened = _Opened(processes, count, _closing(processes))
+    opened = _open(executor, first, in_threads=in_threads)
     if opened is None:
         for item, bytes_read in everything:
             result = work(item)
@@ -168,6 +151,26 @@ class _Opened:
     are_processes: bool = True
     is_remote: bool = False
     unit_cost: int = field(default_factory=lambda: UNIT_COST)
+
+
+def _open(choice: ExecutorChoice, first: _Unit[Any], *, in_threads: bool) -> _Opened | None:
+    """Open the chosen executor, None if the first items are so little work that this process does it."""
+    if choice.scheduler:
+        client = _connect(choice.scheduler)
+        count = max(1, sum(client.ncores().values()))
+        return _Opened(client.get_executor(pure=False), count, client.close, is_remote=True)
+    if _is_mpi_started():
+        ranks = importlib.import_module("mpi4py.futures").MPIPoolExecutor()  # if one dies, MPI ends all
+        return _Opened(ranks, ranks.num_workers, _closing(ranks), is_remote=True)
+    count = choice.jobs or cores()
+    if count == 1 or _cost(first) < WORTH_IT:
+        return None
+    if in_threads and sum(size for _, size in first) >= LARGE * len(first):
+        threads = pools.ThreadPoolExecutor(count)
+        return _Opened(threads, count, _closing(threads), are_processes=False, unit_cost=0)
+    level = _LOG.getEffectiveLevel()
+    processes = pools.ProcessPoolExecutor(count, initializer=_begin, initargs=(level,))
+    return _Opened(processes, count, _closing(processes))
 
 
 def _closing(pool: pools.Executor) -> Callable[[], object]:

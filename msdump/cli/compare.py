@@ -26,7 +26,7 @@ from msdump.judge.compare import (
     measure_files,
     missing_operators,
 )
-from msdump.judge.pair import FolderPair, is_measured_alone, pair_folders
+from msdump.judge.pair import Executions, FolderPair, is_measured_alone, pair_folders
 from msdump.judge.verdict import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.plan import Context
 from msdump.read import Folder, FolderKind, is_tree, open_dump, read_folder
@@ -78,6 +78,22 @@ def _print_verdicts(
         leave(INTERRUPTED)
     if not report.agrees:
         leave(FAILED)
+
+
+def _compare_statistics(
+    dumped: str, golden: str, output: str, limits: Limits, executions: Executions, *, view: ComparisonView
+) -> None:
+    """Compare by statistics; exit with 1 where something differs, with 2 without a counterpart."""
+
+    def note(path: str, side: Folder) -> None:
+        messages.warn_of_executions(path, side.execution, side.executions)
+
+    report, alone = compare_statistics(dumped, golden, limits, executions, note)
+    if not (report.compared or report.unreadable):
+        why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
+        messages.say(f"error: nothing was compared: {why}")
+        leave(REFUSED)
+    _print_verdicts(report, output, alone=alone, view=view, compared=answer.Compared(dump=dumped))
 
 
 _rerun: Final = sections.Section("Re-execution")
@@ -208,17 +224,7 @@ def command(
     if is_measured_alone(dumped, golden):
         if model:
             messages.say("warning: --model is not used: a side has statistics alone")
-        executions = (execution, golden_execution)
-
-        def note(path: str, side: Folder) -> None:
-            messages.warn_of_executions(path, side.execution, side.executions)
-
-        report, alone = compare_statistics(dumped, golden, limits, executions, note)
-        if not (report.compared or report.unreadable):
-            why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
-            messages.say(f"error: nothing was compared: {why}")
-            leave(REFUSED)
-        _print_verdicts(report, output, alone=alone, view=view, compared=answer.Compared(dump=dumped))
+        _compare_statistics(dumped, golden, output, limits, (execution, golden_execution), view=view)
         return
     # One pair of directories for each iteration, rank and graph that both dumps have.
     pairs = pair_folders(dumped, golden, (execution, golden_execution))

@@ -98,18 +98,21 @@ def write(
             baseline.rows += len(rows)
     if not baseline.rows:
         raise ToolError(ReturnCode.NO_DUMP_FILE, f"{root}: no tensor that has statistics")
-    # Graph files and lists of execution align other operator names, and tell runs apart.
-    top = os.path.realpath(root)
-    for rank in open_dump(top).ranks.values():
-        for number, kind in product(rank.compiled_graphs, _KEPT):
-            file = rank.graph_file(kind, number)
-            place = "" if file is None else os.path.relpath(os.path.realpath(file), top)
-            if file is not None and not place.startswith(os.pardir):
-                kept = read_bytes(file).splitlines(keepends=True)
-                # the rows are of one execution, so that each iteration ran once
-                once = dict.fromkeys(kept) if kind is PathKind.ITERATIONS_RUN else kept
-                reports.write_bytes(folder, place, once)
+    _keep_graphs(os.path.realpath(root), folder)
     return baseline
+
+
+def _keep_graphs(root: str, folder: str) -> None:
+    """Copy graph files and lists of execution: they align other operator names, and separate executions."""
+    for rank in open_dump(root).ranks.values():
+        for number, kind in product(rank.compiled_graphs, _KEPT):
+            path = rank.graph_file(kind, number)
+            place = "" if path is None else os.path.relpath(os.path.realpath(path), root)
+            if path is not None and not place.startswith(os.pardir):
+                lines = read_bytes(path).splitlines(keepends=True)
+                # the rows are of one execution, so that each iteration ran once
+                once = dict.fromkeys(lines) if kind is PathKind.ITERATIONS_RUN else lines
+                reports.write_bytes(folder, place, once)
 
 
 _KEPT: Final = (PathKind.IR, PathKind.EXECUTION_ORDER, PathKind.ITERATIONS_RUN)

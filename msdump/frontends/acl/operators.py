@@ -157,21 +157,7 @@ def execute_v2(  # noqa: PLR0917 - pyACL's signature
             target_stream.tasks += len(network.graph.nodes)
             results = network.run({f"x{index}": array for index, array in enumerate(arrays)})
             for handle, desc, array in zip(outputs, expected, results.values(), strict=True):
-                wanted = _TYPES[desc.dtype]
-                if not isinstance(array, np.ndarray) or array.shape != desc.shape:
-                    shape = getattr(array, "shape", None)
-                    raise AclError(
-                        AclCode.OP_OUTPUT_NOT_MATCH,
-                        f"the result has shape {shape}, its description {desc.shape}",
-                    )
-                # ONNX's indices are int64 where GE's are int32
-                are_integers = array.dtype.kind in "iu" and wanted.numpy.kind in "iu"
-                if dtypes.from_numpy(array.dtype) is not wanted and not are_integers:
-                    raise AclError(
-                        AclCode.OP_OUTPUT_NOT_MATCH,
-                        f"the result is {array.dtype}, its description says {wanted.name}",
-                    )
-                write_result(acl, handle, array.astype(wanted.numpy, copy=False))
+                write_result(acl, handle, _result(array, desc))
 
     state.on_stream(target_stream, run)
 
@@ -231,6 +217,24 @@ def _graph(
         raise AclError(AclCode.OP_INPUT_NOT_MATCH, str(error)) from error
     except (InputError, GraphError) as error:
         raise AclError(AclCode.OP_ATTR_NOT_MATCH, str(error)) from error
+
+
+def _result(array: Any, desc: TensorDesc) -> np.ndarray:
+    """Return a result in the type that its description says."""
+    wanted = _TYPES[desc.dtype]
+    if not isinstance(array, np.ndarray) or array.shape != desc.shape:
+        shape = getattr(array, "shape", None)
+        raise AclError(
+            AclCode.OP_OUTPUT_NOT_MATCH, f"the result has shape {shape}, its description {desc.shape}"
+        )
+    # ONNX's indices are int64 where GE's are int32
+    are_integers = array.dtype.kind in "iu" and wanted.numpy.kind in "iu"
+    if dtypes.from_numpy(array.dtype) is not wanted and not are_integers:
+        raise AclError(
+            AclCode.OP_OUTPUT_NOT_MATCH,
+            f"the result is {array.dtype}, its description says {wanted.name}",
+        )
+    return array.astype(wanted.numpy, copy=False)
 
 
 def _check_counts(buffers: Sequence[int], described: Sequence[TensorDesc], code: AclCode, what: str) -> None:

@@ -692,13 +692,13 @@ def _lasting(operators: Sequence[Operator], facts: Iterable[Fact]) -> tuple[set[
         elif behind and each.row.place.op_type not in CONTROL_FLOW:  # its body has the outputs
             held.add(place)
             regions[place] = max(regions.get(reader, reader) for reader in behind)
-    names = {place: each.row.place.full_name for place, each in enumerate(operators)}
+    names = [each.row.place.full_name for each in operators]
     changes = {
         (regions[place], names[place])
         for place in held
         if operators[place].is_other or not operators[place].outputs
     }
-    places = {name: place for place, name in names.items()}
+    places = {name: place for place, name in enumerate(names)}
     changes |= {
         (regions.get(places[name], places[name]), fact.operator)
         for fact in facts
