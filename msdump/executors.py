@@ -248,13 +248,8 @@ def _outcomes(
             run = functools.partial(_run, work, [item for item, _ in unit], opened.are_processes)
             if origin is not None:
                 run = functools.partial(_run_remote, pickle.dumps(run, pickle.HIGHEST_PROTOCOL), origin)
-            mask = signal.pthread_sigmask(
-                signal.SIG_BLOCK, {signal.SIGINT}
-            )  # a process that starts inherits it
-            try:
+            with _starting_processes():
                 given.append((unit, opened.pool.submit(run)))
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if not given:
             return
         unit, future = given.popleft()
@@ -265,6 +260,26 @@ def _outcomes(
             some = first if len(unit) == 1 else f"one of {len(unit)} from {first} to {last}"
             raise _explained(error, some) from error
         yield unit, outcome
+
+
+@contextlib.contextmanager
+def _starting_processes() -> Iterator[None]:
+    """Let Ctrl-C wait until the pool knows its processes: it would never end one that it does not know."""
+    interrupts: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    # a thread of a library, which blocks nothing, would make Python interrupt this one
+    defers = callable(handler) and threading.current_thread() is threading.main_thread()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process that starts inherits it
+    if defers:
+        signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        if defers:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if interrupts:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _explained(error: Exception, unit: str) -> Exception:
@@ -290,8 +305,9 @@ def _is_mpi_started() -> bool:
 
 
 def _begin(level: int) -> None:
-    """Prepare a process: its parent logs its messages; the parent's end and Ctrl-C end it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Prepare a process: it logs through its parent and ends with it, or by Ctrl-C as its parent does."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _LOG.handlers.clear()
     _LOG.setLevel(level)

@@ -157,16 +157,27 @@ def test_a_process_that_is_killed_is_an_error(in_processes):
 
 
 MAPPING = """
-import multiprocessing, os, sys
+import _thread, multiprocessing, os, signal, sys
 from msdump.executors import ExecutorChoice, map_items
 from tests.test_executors import MUCH, slept
 
 if __name__ == "__main__":
-    method, moment = sys.argv[1:]
+    method, moment, end = sys.argv[1:]
+    if end == "ignored Ctrl-C":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     multiprocessing.set_start_method(method)
     gate = os.dup(0)  # processes that start wait here until the test closes it
     if moment == "starts":
         os.register_at_fork(after_in_child=lambda: (os.write(1, b"starts\\n"), os.read(gate, 1)))
+    if moment == "has started one":  # a thread of a library gets the signal, whatever this one blocks
+        start = multiprocessing.process.BaseProcess.start
+
+        def start_interrupted(process):
+            start(process)
+            os.write(1, b"has started one\\n")
+            _thread.interrupt_main()
+
+        multiprocessing.process.BaseProcess.start = start_interrupted
     seconds = 600 if moment == "works" else 0
     try:
         list(map_items(slept, [seconds], size=lambda _: MUCH, executor=ExecutorChoice(2)))
@@ -178,13 +189,17 @@ if __name__ == "__main__":
 ENDS = {
     **{number.name: (os.kill, number, -number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)},
     "Ctrl-C": (os.killpg, signal.SIGINT, 130),
+    "ignored Ctrl-C": (os.killpg, signal.SIGINT, 0),
+    "Ctrl-C in a thread": (lambda *_: None, signal.SIGINT, 130),
 }
 
 
 @pytest.mark.parametrize(
     ("method", "moment", "end"),
     [
-        *(("fork", "works", end) for end in ENDS),
+        *(("fork", "works", end) for end in list(ENDS)[:4]),
+        ("fork", "starts", "ignored Ctrl-C"),
+        ("fork", "has started one", "Ctrl-C in a thread"),
         *(
             (*how, end)
             for how in (("fork", "starts"), ("forkserver", "works"))
@@ -197,7 +212,7 @@ def test_processes_end_with_their_parent(tmp_path, method, moment, end):
     send, number, code = ENDS[end]
     (tmp_path / "mapping.py").write_text(MAPPING)
     with subprocess.Popen(
-        [sys.executable, "mapping.py", method, moment],
+        [sys.executable, "mapping.py", method, moment, end],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(launching.ROOT)},
         stdin=subprocess.PIPE,
