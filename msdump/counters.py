@@ -48,15 +48,10 @@ _log = logging.getLogger("msdump.counters")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The numbers of one run of a model.
+    """The numbers of one run of a model."""
 
-    Attributes:
-        iteration: Its number in the dump, which the configuration selects by.
-        execution: How often the model ran before it.
-    """
-
-    iteration: int
-    execution: int
+    iteration: int  # its number in the dump, which the configuration selects by
+    execution: int  # how often the model ran before it
 
 
 class RunCounter:
@@ -64,14 +59,11 @@ class RunCounter:
 
     CANN counts so where a model has no step counter of its own (acl's ``dump_step``), torchair
     counts the calls of a captured graph so, whatever the shapes of their tensors.
-
-    Attributes:
-        count: How often the model has run, runs that failed included.
     """
 
     def __init__(self) -> None:
         """Start before the first run."""
-        self.count = 0
+        self.count = 0  # how often the model has run, runs that failed included
         self._lock = new_lock()
 
     @property
@@ -130,20 +122,15 @@ class SharedRunCounter(RunCounter):
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
-    """Name, number and time that identify a compiled model in its process.
+    """Name, number and time that identify a compiled model in its process."""
 
-    Attributes:
-        file_name: Name of the model's file without suffix, "" where there is none.
-        model_id: Its number, None: the next one of the process.
-        time: When the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps
-            (Ascend O2), each step is configured anew.
-        runs: Counter of the runs of all its networks (one for each set of shapes); None: a
-            ``SharedRunCounter``, as for MindSpore's networks.
-    """
-
-    file_name: str = ""
-    model_id: int | None = None
+    file_name: str = ""  # name of the model's file without suffix, "" where there is none
+    model_id: int | None = None  # its number, None: the next one of the process
+    # when the dump was configured, ``YYYYMMDDHHMMSS``, None: now. Where the tree has steps (Ascend O2),
+    # each step is configured anew
     time: str | None = None
+    # counter of the runs of all its networks (one for each set of shapes); None: a ``SharedRunCounter``, as
+    # for MindSpore's networks
     runs: RunCounter | None = None
 
 

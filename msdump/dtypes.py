@@ -26,29 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DType:
-    """One element type.
+    """One element type."""
 
-    Attributes:
-        name: MindSpore's lower-case name, the dtype field of Ascend file names.
-        title: MindSpore's type name in .ir texts and CPU file names of 2.7 (``Float32``).
-        onnx: Number in ONNX's TensorProto.DataType, 0 where ONNX has no such type.
-        element: The type that holds one element: numpy's text of it, or its name in ml_dtypes.
-        descr: The type that .npy files hold, as the header's descr.
-        ir: Number in the DataType enumeration of the .pb graph files (section 4.5).
-        dump: Number in OutputDataType of CANN's dump files, None where it has none.
-        acl: Number in CANN's aclDataType, which GE shares; None where it has none.
-        per_byte: Elements in one byte where they are packed, else 1.
-    """
-
-    name: str
-    title: str
-    onnx: int
-    element: str
-    descr: str
-    ir: int
-    dump: int | None
-    acl: int | None
-    per_byte: int = 1
+    name: str  # MindSpore's lower-case name, the dtype field of Ascend file names
+    title: str  # MindSpore's type name in .ir texts and CPU file names of 2.7 (``Float32``)
+    onnx: int  # number in ONNX's TensorProto.DataType, 0 where ONNX has no such type
+    element: str  # the type that holds one element: numpy's text of it, or its name in ml_dtypes
+    descr: str  # the type that .npy files hold, as the header's descr
+    ir: int  # number in the DataType enumeration of the .pb graph files (section 4.5)
+    dump: int | None  # number in OutputDataType of CANN's dump files, None where it has none
+    acl: int | None  # number in CANN's aclDataType, which GE shares; None where it has none
+    per_byte: int = 1  # elements in one byte where they are packed, else 1
 
     @property
     def is_widened(self) -> bool:
@@ -126,11 +114,7 @@ _BY_ELEMENT: Final = {row.element: row for row in DTYPES}
 
 
 def from_onnx(number: int) -> DType:
-    """Return the row of a TensorProto.DataType number.
-
-    Raises:
-        FormatError: The number is not in the table.
-    """
+    """Return the row of a TensorProto.DataType number; FormatError if the number is not in the table."""
     try:
         return _BY_ONNX[number]
     except KeyError:
@@ -138,11 +122,7 @@ def from_onnx(number: int) -> DType:
 
 
 def from_dump(number: int) -> DType:
-    """Return the row of an OutputDataType number.
-
-    Raises:
-        FormatError: No elements are known for the number.
-    """
+    """Return the row of an OutputDataType number; FormatError if no elements are known for the number."""
     try:
         return _BY_DUMP[number]
     except KeyError:

@@ -51,15 +51,10 @@ _LOG: Final = logging.getLogger("msdump")
 
 @dataclass(frozen=True, slots=True)
 class ExecutorChoice:
-    """Executor that does the work of a command; the ranks of MPI where ``mpi4py.futures`` started them.
+    """Executor that does the work of a command; the ranks of MPI where ``mpi4py.futures`` started them."""
 
-    Attributes:
-        jobs: Number of processes, 0: one for each core.
-        scheduler: Address of a Dask scheduler, "": none.
-    """
-
-    jobs: int = 0
-    scheduler: str = ""
+    jobs: int = 0  # number of processes, 0: one for each core
+    scheduler: str = ""  # address of a Dask scheduler, "": none
 
     def check(self) -> None:
         """Raise ToolError if the choices exclude each other; give one of them."""

@@ -19,37 +19,25 @@ Arrays = Sequence[Array]
 
 
 class NodeRun(NamedTuple):
-    """An operator that has run; its tensors are views, valid while they are referenced.
+    """An operator that has run; its tensors are views, valid while they are referenced."""
 
-    Attributes:
-        position: Place of the operator in the graph's execution order.
-        inputs: Its inputs; empty where the observer does not want them.
-        outputs: Its outputs; empty where the observer does not want them.
-        is_saturated: The emulated device's overflow status after the operator.
-    """
-
-    position: int
-    inputs: Arrays
-    outputs: Arrays
-    is_saturated: bool = False
+    position: int  # place of the operator in the graph's execution order
+    inputs: Arrays  # its inputs; empty where the observer does not want them
+    outputs: Arrays  # its outputs; empty where the observer does not want them
+    is_saturated: bool = False  # the emulated device's overflow status after the operator
 
 
 class Interest(NamedTuple):
-    """The operators and tensors that an observer is shown.
+    """The operators and tensors that an observer is shown."""
 
-    Attributes:
-        positions: By place in the execution order, whether an operator is shown; empty: none is.
-        inputs: Whether inputs are shown.
-        outputs: Whether outputs are shown.
-        need: The statistics that are wanted in place of elements; None: the elements are wanted.
-        one_by_one: Whether each operator is shown before the next one runs, because the observer may change
-            its interest. Else the operators of a segment are shown together, after it.
-    """
-
+    # by place in the execution order, whether an operator is shown; empty: none is
     positions: tuple[bool, ...] = ()
-    inputs: bool = False
-    outputs: bool = False
+    inputs: bool = False  # whether inputs are shown
+    outputs: bool = False  # whether outputs are shown
+    # the statistics that are wanted in place of elements; None: the elements are wanted
     need: StatisticNeed | None = None
+    # whether each operator is shown before the next one runs, because the observer may change its interest.
+    # Else the operators of a segment are shown together, after it
     one_by_one: bool = False
 
     @property
@@ -86,12 +74,9 @@ class ElementsNeededError(Exception):
 
 
 class Observer:
-    """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row.
+    """An observer of the operators of one graph: a capture, a meter, the watcher, or several in a row."""
 
-    Attributes:
-        interest: The operators and tensors that it is shown. Segments are planned anew when it is replaced.
-    """
-
+    # the operators and tensors that it is shown. Segments are planned anew when it is replaced
     interest = NO_INTEREST
 
     def starting(self, position: int, inputs: Arrays) -> None:

@@ -14,36 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DtypeRule:
-    """A line of a ``keep_dtype`` or ``customize_dtypes`` file.
+    """A line of a ``keep_dtype`` or ``customize_dtypes`` file."""
 
-    Attributes:
-        name: A node name of the model, or an operator type.
-        place: File and line, for messages.
-        reads: Element type that float32 inputs are rounded to.
-        writes: Element type that float32 outputs are rounded to.
-    """
-
-    name: str
+    name: str  # a node name of the model, or an operator type
     is_type: bool
-    place: str
-    reads: str = "float32"
-    writes: str = "float32"
+    place: str  # file and line, for messages
+    reads: str = "float32"  # element type that float32 inputs are rounded to
+    writes: str = "float32"  # element type that float32 outputs are rounded to
 
 
 @dataclass(frozen=True, slots=True)
 class MixLists:
-    """Changes of the lists of operator types for mixed precision in a ``modify_mixlist`` file.
-
-    Attributes:
-        blocked: Types that move to the blocklist: they stay in float32.
-        trusted: Types that move to the trustlist: they compute in the smaller type.
-        follows: Types that move to the graylist: each operator follows the one before it.
-    """
+    """Changes of the lists of operator types for mixed precision in a ``modify_mixlist`` file."""
 
     source: str
-    blocked: tuple[str, ...] = ()
-    trusted: tuple[str, ...] = ()
-    follows: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()  # types that move to the blocklist: they stay in float32
+    trusted: tuple[str, ...] = ()  # types that move to the trustlist: they compute in the smaller type
+    follows: tuple[str, ...] = ()  # types that move to the graylist: each operator follows the one before it
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -214,185 +201,128 @@ DEFAULT_STATISTICS: Final = tuple(name for name in OperatorStatistic if name != 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a network runs.
-
-    Attributes:
-        jit_level: None: the level that the dump configuration implies.
-        reserves_class_names: Whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``).
-        has_loaded_scopes: Operators of a .mindir file have the names that they have once MindSpore loaded it.
-        precision_mode: How an Ascend computes; None: as the configuration says, else by default.
-        memory_limit: Bytes of device memory of an Ascend, None: as many as needed.
-        fuses: Whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``).
-        keeps_node_names: Whether the operators of a graph that is compiled as a whole are called by the
-            model's own node names (acl, torchair), not by scoped full names (MindSpore).
-        operator_dtypes: Operators that compute in other types than the precision mode's.
-    """
+    """Where a network runs."""
 
     device_target: DeviceTarget = DeviceTarget.CPU
-    jit_level: JitLevel | None = None
+    jit_level: JitLevel | None = None  # None: the level that the dump configuration implies
     device_id: int = 0
+    # whether scopes carry class names (``conv1-Conv2d``) or not (``conv1``)
     reserves_class_names: bool = True
+    # operators of a .mindir file have the names that they have once MindSpore loaded it
     has_loaded_scopes: bool = False
+    # how an Ascend computes; None: as the configuration says, else by default
     precision_mode: PrecisionMode | None = None
     overflow_mode: OverflowMode = OverflowMode.INFNAN
     exception_dump: ExceptionDump = ExceptionDump.OFF
-    memory_limit: int | None = None
-    fuses: bool = True
+    memory_limit: int | None = None  # bytes of device memory of an Ascend, None: as many as needed
+    fuses: bool = True  # whether compiling a whole graph (O2, acl) fuses operators (``fusion_switch``)
+    # whether the operators of a graph that is compiled as a whole are called by the model's own node names
+    # (acl, torchair), not by scoped full names (MindSpore)
     keeps_node_names: bool = False
+    # operators that compute in other types than the precision mode's
     operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticSpec:
-    """Which statistics are computed, and where.
+    """Which statistics are computed, and where."""
 
-    Attributes:
-        categories: Names of ``statistic_category`` in the user's order.
-        on_device: Computed by the emulated device instead of the host.
-        high_precision: Device sums accumulate in float32 instead of the tensor's dtype.
-    """
-
+    # names of ``statistic_category`` in the user's order
     categories: tuple[str, ...] = ("max", "min", "l2norm")
-    on_device: bool = False
-    high_precision: bool = True
+    on_device: bool = False  # computed by the emulated device instead of the host
+    high_precision: bool = True  # device sums accumulate in float32 instead of the tensor's dtype
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """One entry of ``optype_blacklist`` or ``opname_blacklist``.
+    """One entry of ``optype_blacklist`` or ``opname_blacklist``."""
 
-    Attributes:
-        name: Operator type or name; "" filters nothing.
-        positions: Tensors that are left out, ``input0``, ``output1``; none filters nothing.
-    """
-
-    name: str
+    name: str  # operator type or name; "" filters nothing
+    # tensors that are left out, ``input0``, ``output1``; none filters nothing
     positions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ModelItem:
-    """One item of acl.json's ``dump_list``.
+    """One item of acl.json's ``dump_list``."""
 
-    Attributes:
-        model_name: File stem or graph name of a model, None: any model.
-        layers: Names of operators, fused or original; none: all of them.
-        watched: Operators with outputs that the watcher reads again.
-        blocked_types: Tensors left out, by operator type.
-        blocked_names: Tensors left out, by operator name.
-        ranges: First and last operator of each closed range.
-    """
-
-    model_name: str | None = None
-    layers: tuple[str, ...] = ()
-    watched: tuple[str, ...] = ()
-    blocked_types: tuple[Blocked, ...] = ()
-    blocked_names: tuple[Blocked, ...] = ()
-    ranges: tuple[tuple[str, str], ...] = ()
+    model_name: str | None = None  # file stem or graph name of a model, None: any model
+    layers: tuple[str, ...] = ()  # names of operators, fused or original; none: all of them
+    watched: tuple[str, ...] = ()  # operators with outputs that the watcher reads again
+    blocked_types: tuple[Blocked, ...] = ()  # tensors left out, by operator type
+    blocked_names: tuple[Blocked, ...] = ()  # tensors left out, by operator name
+    ranges: tuple[tuple[str, str], ...] = ()  # first and last operator of each closed range
 
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """Selection of tensors, and of their elements.
-
-    Attributes:
-        drops_useless: Outputs that an operator declares useless are not dumped (Ascend and GPU).
-        sample_count: First elements to keep of each tensor, or None for all.
-        keeps_device_format: Tensors keep device shape, dtype and format (``trans_flag`` false).
-        saves_kernel_args: Write ``{op_type}.{op_name}.json``.
-        has_unused_kernels: ``kernels`` has items, and the dump_mode does not use ``kernels``.
-    """
+    """Selection of tensors, and of their elements."""
 
     selector: Selector = field(default_factory=Selector)
     keeps_inputs: bool = True
     keeps_outputs: bool = True
-    drops_useless: bool = True
-    sample_count: int | None = None
-    keeps_device_format: bool = False
-    saves_kernel_args: bool = False
-    has_unused_kernels: bool = False
+    drops_useless: bool = True  # outputs that an operator declares useless are not dumped (Ascend and GPU)
+    sample_count: int | None = None  # first elements to keep of each tensor, or None for all
+    keeps_device_format: bool = False  # tensors keep device shape, dtype and format (``trans_flag`` false)
+    saves_kernel_args: bool = False  # write ``{op_type}.{op_name}.json``
+    has_unused_kernels: bool = False  # ``kernels`` has items, and the dump_mode does not use ``kernels``
 
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """In which iterations, and upon which event, operators are dumped.
-
-    Attributes:
-        trigger: Always, on overflow, or on exception.
-        overflow_limit: Overflowing operators to dump in the whole process, 0: all.
-    """
+    """In which iterations, and upon which event, operators are dumped."""
 
     iterations: IterationSet = field(default_factory=IterationSet)
     initial_iteration: int = 0
-    trigger: Trigger = Trigger.ALWAYS
-    overflow_limit: int = 0
+    trigger: Trigger = Trigger.ALWAYS  # always, on overflow, or on exception
+    overflow_limit: int = 0  # overflowing operators to dump in the whole process, 0: all
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """Place, names and formats of files.
+    """Place, names and formats of files."""
 
-    Attributes:
-        path: Absolute root of the dump.
-        file_format: npy or bin (Ascend O2).
-        keeps_tensors: Tensor files are written, not only statistics.
-        is_async: The next operator does not wait for files.
-        queue_bytes: Most bytes that wait in the asynchronous queue.
-        writer_threads: Threads that write large tensors.
-        max_bytes: Most bytes of tensor files of the process, 0: no limit.
-    """
-
-    path: str
+    path: str  # absolute root of the dump
     net_name: str = ""
     tree: Tree = Tree.RANKS
-    file_format: FileFormat = FileFormat.NPY
-    keeps_tensors: bool = True
+    file_format: FileFormat = FileFormat.NPY  # npy or bin (Ascend O2)
+    keeps_tensors: bool = True  # tensor files are written, not only statistics
     naming: Naming = Naming.V2_5
     existing: Existing = Existing.KEEP
     on_write_error: OnWriteError = OnWriteError.RAISE
-    is_async: bool = False
+    is_async: bool = False  # the next operator does not wait for files
     # above this the next operator waits, so that memory stays bounded
-    queue_bytes: int = 256 << 20
-    writer_threads: int = 1
-    max_bytes: int = 0
+    queue_bytes: int = 256 << 20  # most bytes that wait in the asynchronous queue
+    writer_threads: int = 1  # threads that write large tensors
+    max_bytes: int = 0  # most bytes of tensor files of the process, 0: no limit
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDump:
-    """Settings of dumps of compiled models alone: Ascend O2, GE and acl.json.
+    """Settings of dumps of compiled models alone: Ascend O2, GE and acl.json."""
 
-    Attributes:
-        models: Which operators of which models are dumped (acl.json), None: as the selector says.
-        scene: An exception dump or the watcher, None: neither is on.
-        exception_path: Absolute directory below which a failing operator leaves ``extra-info``, "": the
-            root of the dump.
-        operator_statistics: Columns of the csv file that stands in for each operator's tensors
-            (``dump_data`` stats), None: tensors.
-        shows_graph: GE options turn the dump on, so that the compiled graph has a ``ge_proto_*_Build.txt``.
-    """
-
+    # which operators of which models are dumped (acl.json), None: as the selector says
     models: tuple[ModelItem, ...] | None = None
     dumps_single_operators: bool = False
     level: DumpLevel = DumpLevel.ALL
-    scene: Scene | None = None
+    scene: Scene | None = None  # an exception dump or the watcher, None: neither is on
+    # absolute directory below which a failing operator leaves ``extra-info``, "": the root of the dump
     exception_path: str = ""
+    # columns of the csv file that stands in for each operator's tensors (``dump_data`` stats), None:
+    # tensors
     operator_statistics: tuple[OperatorStatistic, ...] | None = None
+    # GE options turn the dump on, so that the compiled graph has a ``ge_proto_*_Build.txt``
     shows_graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WatchPlan:
-    """Watch rules of a run, and its history.
+    """Watch rules of a run, and its history."""
 
-    Attributes:
-        rules: Rules that look at the tensors which are dumped.
-        history: Steps that are kept in memory until a rule hits or an operator fails, 0: files at once.
-        history_bytes: Most memory of these steps, and separately of the earlier step that rules compare with.
-    """
-
-    rules: tuple[WatchRule, ...] = ()
+    rules: tuple[WatchRule, ...] = ()  # rules that look at the tensors which are dumped
     on_hit: OnHit = OnHit.DUMP
-    history: int = 0
+    history: int = 0  # steps that are kept in memory until a rule hits or an operator fails, 0: files at once
+    # most memory of these steps, and separately of the earlier step that rules compare with
     history_bytes: int = 256 << 20
 
     @property
@@ -407,30 +337,22 @@ NO_WATCH: Final = WatchPlan()
 
 @dataclass(frozen=True, slots=True)
 class DumpPlan:
-    """A complete description of a dump: which tensors, when, as which files.
+    """A complete description of a dump: which tensors, when, as which files."""
 
-    Attributes:
-        source: Path of the configuration file, for messages.
-        source_bytes: Its bytes, copied to ``.dump_metadata/data_dump.json``.
-        context: Device and level that the plan was made for; ``jit_level`` is set on Ascend.
-        is_enabled: False where ``support_device`` leaves this device out.
-        precision_mode: Precision mode of the emulated device, None: not said here.
-        operator_dtypes: Operators that compute in other types; the context's win over these.
-        optimization: How far the runtime optimises operators that are not dumped.
-    """
-
-    source: str
-    source_bytes: bytes
-    context: Context
+    source: str  # path of the configuration file, for messages
+    source_bytes: bytes  # its bytes, copied to ``.dump_metadata/data_dump.json``
+    context: Context  # device and level that the plan was made for; ``jit_level`` is set on Ascend
     files: FilePlan
     what: What = field(default_factory=What)
     when: When = field(default_factory=When)
     statistics: StatisticSpec | None = None
     compiled: ModelDump = field(default_factory=ModelDump)
     watch: WatchPlan = NO_WATCH
-    is_enabled: bool = True
-    precision_mode: PrecisionMode | None = None
+    is_enabled: bool = True  # False where ``support_device`` leaves this device out
+    precision_mode: PrecisionMode | None = None  # precision mode of the emulated device, None: not said here
+    # operators that compute in other types; the context's win over these
     operator_dtypes: OperatorDtypes = NO_OPERATOR_DTYPES
+    # how far the runtime optimises operators that are not dumped
     optimization: Optimization = Optimization.NONE
 
     @property

@@ -13,12 +13,9 @@ class Reason(enum.StrEnum):
 
     A member is the text under which summaries count it, ``"no elements"``, so that it
     equals that text. Members stand in the order in which the filters come.
-
-    Attributes:
-        sentence: The reason and the remedy, for one tensor or operator.
     """
 
-    sentence: str
+    sentence: str  # the reason and the remedy, for one tensor or operator
 
     def __new__(cls, text: str, sentence: str) -> Self:
         """Make a member of the text that is counted and the sentence that is shown."""

@@ -113,11 +113,7 @@ class DevicePart(Protocol):
         """Convert an array of the host to the device's element type."""
 
     def laid_out(self, array: np.ndarray) -> np.ndarray:
-        """Convert an array of the host to the device's layout.
-
-        Raises:
-            FormatError: The format cannot hold it.
-        """
+        """Convert an array of the host to the device's layout; FormatError if the format cannot hold it."""
 
     def pinned(self) -> Self:
         """Return a copy that keeps the present address, which a later iteration of a loop may change."""
@@ -128,24 +124,18 @@ class TensorRecord(NamedTuple):
 
     Each tensor has one, and most steps of a dump make a changed copy. A tuple is made in a third of the time
     that a frozen dataclass takes.
-
-    Attributes:
-        slot: Index among the operator's inputs or outputs, as file names tell it.
-        dtype: Element type of ``array``, packed ones included: the host's, or after ``shown`` the device's.
-        array: Its elements; a view that is valid while the operator's step runs.
-        timestamp: Microseconds since the epoch, strictly increasing in a process.
-        device: How and where the emulated device holds it; None on CPU and GPU.
-        host: Its elements as the host holds them, after ``shown``; None: ``array`` holds them.
     """
 
     operator: OperatorRef
     io: IO
-    slot: int
+    slot: int  # index among the operator's inputs or outputs, as file names tell it
+    # element type of ``array``, packed ones included: the host's, or after ``shown`` the device's
     dtype: DType
-    array: np.ndarray
-    timestamp: int
+    array: np.ndarray  # its elements; a view that is valid while the operator's step runs
+    timestamp: int  # microseconds since the epoch, strictly increasing in a process
     format: str = DEFAULT_FORMAT
-    device: DevicePart | None = None
+    device: DevicePart | None = None  # how and where the emulated device holds it; None on CPU and GPU
+    # its elements as the host holds them, after ``shown``; None: ``array`` holds them
     host: np.ndarray | None = None
 
     @property
@@ -160,15 +150,9 @@ class TensorRecord(NamedTuple):
 
 
 class Artifact(NamedTuple):
-    """One file to be written, complete; a tuple as ``TensorRecord`` is, since each tensor has one.
-
-    Attributes:
-        name: File name; a sink gives a stand-in where it is longer than 255 bytes.
-        buffers: The contents, to be written one after the other.
-        tensor_bytes: Bytes of tensor data among them, for the summary.
-    """
+    """One file to be written, complete; a tuple as ``TensorRecord`` is, since each tensor has one."""
 
     directory: str
-    name: str
-    buffers: Sequence[Buffer]
-    tensor_bytes: int = 0
+    name: str  # file name; a sink gives a stand-in where it is longer than 255 bytes
+    buffers: Sequence[Buffer]  # the contents, to be written one after the other
+    tensor_bytes: int = 0  # bytes of tensor data among them, for the summary

@@ -80,11 +80,9 @@ class IterationSet:
     ('0|5|7-9', '5-9', '0|5-9')
     >>> str(IterationSet()), 10**9 in IterationSet()
     ('all', True)
-
-    Attributes:
-        spans: Closed ranges, sorted, disjoint and not adjacent; None: every iteration.
     """
 
+    # closed ranges, sorted, disjoint and not adjacent; None: every iteration
     spans: tuple[tuple[int, int], ...] | None = None
 
     @classmethod
@@ -162,21 +160,14 @@ class PatternKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelPattern:
-    """One item of ``kernels``.
+    """One item of ``kernels``."""
 
-    Attributes:
-        kind: regex, exact name, or operator type.
-        item: The item as the user wrote it, for messages.
-        searches: For a regex: match anywhere in the name (O2) instead of the whole name.
-        place: Where the item stands, for messages.
-    """
-
-    kind: PatternKind
+    kind: PatternKind  # regex, exact name, or operator type
     text: str
-    item: str
-    searches: bool = False
+    item: str  # the item as the user wrote it, for messages
+    searches: bool = False  # for a regex: match anywhere in the name (O2) instead of the whole name
     translated: str = ""
-    place: str = "kernels"
+    place: str = "kernels"  # where the item stands, for messages
 
     def matches(self, full_name: str) -> bool:
         """Tell whether the item selects an operator or parameter by its full name.
@@ -271,13 +262,11 @@ class Selector:
     [True, True]
     >>> [Selector(DumpMode.MARKED).selects(name, is_marked=name == operators[1]) for name in operators]
     [False, True]
-
-    Attributes:
-        mode: All, the operators that ``patterns`` select, or the ones that ``set_dump`` marked.
-        patterns: The items of ``kernels``; none under ``KERNELS`` selects everything.
     """
 
+    # all, the operators that ``patterns`` select, or the ones that ``set_dump`` marked
     mode: DumpMode = DumpMode.ALL
+    # the items of ``kernels``; none under ``KERNELS`` selects everything
     patterns: tuple[KernelPattern, ...] = ()
     _sorted: _Patterns = field(init=False, repr=False, compare=False)
 

@@ -53,19 +53,13 @@ _log = logging.getLogger("msdump.session")
 
 @dataclass(slots=True)
 class ModelState:
-    """The state that the networks of one model share: inference and the training step.
+    """The state that the networks of one model share: inference and the training step."""
 
-    Attributes:
-        variables: The initializers that training writes.
-        lock: Held by the run that goes on. Reentrant: a call from within a run raises, and does not hang.
-        runner: The thread of the current run.
-        has_warned: Whether a loss that is not finite was reported.
-    """
-
-    variables: TrainingState
+    variables: TrainingState  # the initializers that training writes
+    # held by the run that goes on. Reentrant: a call from within a run raises, and does not hang
     lock: threading.RLock = field(default_factory=new_lock)
-    runner: int | None = None
-    has_warned: bool = False
+    runner: int | None = None  # the thread of the current run
+    has_warned: bool = False  # whether a loss that is not finite was reported
 
 
 class Network:
@@ -465,11 +459,7 @@ class Scope:
 
 
 class Names:
-    """The names to which the operators and scopes of a network answer.
-
-    Attributes:
-        nodes: The operators in execution order; operators of branches and loops follow the main graph's.
-    """
+    """The names to which the operators and scopes of a network answer."""
 
     def __init__(self, graph: Graph, *, is_compiled: bool) -> None:
         """Take the names of a graph's operators and scopes.
@@ -479,6 +469,7 @@ class Names:
             is_compiled: Whether it is compiled as a whole (O2): there a fused operator answers to the
                 names of its originals, too. Under O1 they cannot be dumped, and so are not found.
         """
+        # the operators in execution order; operators of branches and loops follow the main graph's
         self.nodes = operators(graph)
         self._graph = graph
         self._is_compiled = is_compiled

@@ -19,35 +19,24 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Span(NamedTuple):
-    """A time that something took.
+    """A time that something took."""
 
-    Attributes:
-        category: ``operator``, ``segment``, ``compile``, ``write`` or ``iteration``.
-        thread: The thread; its number may be that of a later one, too.
-        started: When it began, in nanoseconds of ``time.perf_counter_ns``.
-    """
-
-    category: str
+    category: str  # ``operator``, ``segment``, ``compile``, ``write`` or ``iteration``
     name: str
-    thread: threading.Thread
-    started: int
+    thread: threading.Thread  # the thread; its number may be that of a later one, too
+    started: int  # when it began, in nanoseconds of ``time.perf_counter_ns``
     ended: int
     arguments: dict[str, Any]
 
 
 class Trace:
-    """Spans of time, each of one thread; any thread may add some.
-
-    Attributes:
-        began: When the trace began, as spans have it.
-        threads: Names of the threads that have spans.
-    """
+    """Spans of time, each of one thread; any thread may add some."""
 
     def __init__(self) -> None:
         """Begin without any."""
-        self.began = time.perf_counter_ns()
+        self.began = time.perf_counter_ns()  # when the trace began, as spans have it
         self.spans: list[Span] = []
-        self.threads: dict[threading.Thread, str] = {}
+        self.threads: dict[threading.Thread, str] = {}  # names of the threads that have spans
 
     @contextmanager
     def span(self, category: str, name: str, **arguments: Any) -> Iterator[None]:

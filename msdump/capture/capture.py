@@ -97,20 +97,14 @@ _Kinds = list[tuple[np.dtype, tuple[int, ...]] | None]
 
 @dataclass(slots=True, eq=False)
 class MeasuredTogether:
-    """A batch of operators that a session measures, prepared once: each step passes the same batch object.
+    """A batch of operators that a session measures, prepared once: each step passes the same batch object."""
 
-    Attributes:
-        batch: The operators as the session passes them.
-        shown: The operators without their useless outputs.
-        places: Indices of the remaining tensors among all tensors of the batch; None: all of them remain.
-        skipped: Number of tensors without a row, by reason.
-        sheet: Rows of the tensors without timestamps and statistics; None if rows cannot be prepared.
-    """
-
-    batch: Sequence[NodeRun]
-    shown: Sequence[NodeRun]
+    batch: Sequence[NodeRun]  # the operators as the session passes them
+    shown: Sequence[NodeRun]  # the operators without their useless outputs
+    # indices of the remaining tensors among all tensors of the batch; None: all of them remain
     places: Sequence[int] | None
-    skipped: Mapping[Reason, int]
+    skipped: Mapping[Reason, int]  # number of tensors without a row, by reason
+    # rows of the tensors without timestamps and statistics; None if rows cannot be prepared
     sheet: RowSheet | None
 
 
@@ -119,10 +113,6 @@ class Capture(Observer):
 
     Files are handed to the sink before ``ran`` returns, operator by operator, inputs first, each with a
     timestamp of its own.
-
-    Attributes:
-        bodies: The observers of branches and loops directly inside the graph, by their index.
-        entered: Whether the graph, as a branch or a body, ran in this iteration.
     """
 
     def __init__(
@@ -165,8 +155,9 @@ class Capture(Observer):
         self._is_cut = len({*self._parts} - {None}) > 1
         self._directories: Mapping[int | None, str] = {}
         self._iteration = 0
+        # the observers of branches and loops directly inside the graph, by their index
         self.bodies: Mapping[int, Capture] = {}
-        self.entered = False
+        self.entered = False  # whether the graph, as a branch or a body, ran in this iteration
         self._started: int | None = None  # running collective: its inputs are written
         self._measured: dict[int, MeasuredTogether] = {}  # by the position of the first operator
         self._sheets: dict[tuple[int, ...], tuple[_Kinds, RowSheet | None]] = {}  # by positions

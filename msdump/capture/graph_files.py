@@ -308,11 +308,7 @@ class StageFiles:
         return bool(self._content) or self._is_dumped
 
     def write(self, stage: str, view: View) -> None:
-        """Write the files of a stage, where they are wanted.
-
-        Raises:
-            DumpWriteError: A file cannot be written.
-        """
+        """Write the files of a stage, where they are wanted; DumpWriteError if one cannot be written."""
         if self._level in _ONE_STAGE:
             is_chosen = stage == _ONE_STAGE[self._level]
         else:

@@ -92,10 +92,6 @@ class RunMemory:
     The addresses of a run are found operator by operator if it is dumped or limited, and reused by runs with
     the same input shapes, unless sizes depend on contents. Any other run is not observed, which would double
     its time and its packed weights, and has no addresses.
-
-    Attributes:
-        now: Memory of the current run, or else of the last one; None before the first run and for a run
-            that is not measured.
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
@@ -106,6 +102,8 @@ class RunMemory:
         self._remembered: dict[Hashable, MemoryUse] = {}
         self._new_key: Hashable = None  # input shapes of a run that ``end`` may remember
         self._residences: dict[int, Residence] = {}  # by index of the graph
+        # memory of the current run, or else of the last one; None before the first run and for a run that
+        # is not measured
         self.now: MemoryUse | None = None
 
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:

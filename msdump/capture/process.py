@@ -49,27 +49,17 @@ _HASHED_BYTES: Final = 64 << 20  # of tensors that wait to be hashed while files
 
 @dataclass(slots=True)
 class _Output:
-    """The sink of one configuration, and the state of its dump.
+    """The sink of one configuration, and the state of its dump."""
 
-    Attributes:
-        plan: The plan of the first network.
-        watch: The rules and the history.
-        sink: Takes the files of all networks.
-        used: The ``kernels`` items for which something was dumped.
-        hints: Hints at similar names, by ``kernels`` items that select nothing.
-        is_described: Whether ``.dump_metadata`` is written.
-        overflows: Counts the overflowing operators of all networks.
-        configured: When the first network was compiled, ``YYYYMMDDHHMMSS``.
-    """
-
-    plan: DumpPlan
-    watch: RunWatch
-    sink: Sink
-    overflows: OverflowLimit
-    configured: str
-    used: set[str] = field(default_factory=set)
+    plan: DumpPlan  # the plan of the first network
+    watch: RunWatch  # the rules and the history
+    sink: Sink  # takes the files of all networks
+    overflows: OverflowLimit  # counts the overflowing operators of all networks
+    configured: str  # when the first network was compiled, ``YYYYMMDDHHMMSS``
+    used: set[str] = field(default_factory=set)  # the ``kernels`` items for which something was dumped
+    # hints at similar names, by ``kernels`` items that select nothing
     hints: dict[str, str] = field(default_factory=dict)
-    is_described: bool = False
+    is_described: bool = False  # whether ``.dump_metadata`` is written
 
     def unused(self) -> list[str]:
         """Return the ``kernels`` items for which nothing was dumped, with similar names."""
@@ -82,13 +72,7 @@ class _Output:
 
 
 class Process:
-    """The state that dumps of several networks have in common; any thread may use it.
-
-    Attributes:
-        counters: Counters of networks, graphs and files.
-        is_dumping: Set by ``dump_start`` and ``dump_stop``; None: the plan's iterations decide.
-        named_marks: The names that ``set_dump`` was given.
-    """
+    """The state that dumps of several networks have in common; any thread may use it."""
 
     def __init__(self, counters: Counters | None = None) -> None:
         """Start as a fresh process does.
@@ -96,9 +80,10 @@ class Process:
         Args:
             counters: The counters; None: new ones.
         """
-        self.counters = counters or Counters()
+        self.counters = counters or Counters()  # counters of networks, graphs and files
+        # set by ``dump_start`` and ``dump_stop``; None: the plan's iterations decide
         self.is_dumping: bool | None = None
-        self.named_marks = NamedMarks()
+        self.named_marks = NamedMarks()  # the names that ``set_dump`` was given
         self._lock = new_lock()
         self._places: set[tuple[str, Hashable]] = set()
         self._outputs: dict[str, _Output] = {}
@@ -337,16 +322,12 @@ def _settle_earlier(plan: DumpPlan, place: RunPlace) -> None:
 
 
 class DumpWriter:
-    """Base class of the dump of one network; writes no graph files, and lists no runs that are not dumped.
-
-    Attributes:
-        sink: Takes its files.
-    """
+    """Base class of the dump of one network; writes no graph files, and lists no runs that are not dumped."""
 
     def __init__(self, plan: DumpPlan, process: Process) -> None:
         """Write into the sink of a plan, which networks of the process share."""
         self.plan = plan
-        self.sink = process.sink(plan)
+        self.sink = process.sink(plan)  # takes its files
         self._process = process
 
     def mark(self, marked: frozenset[str]) -> None:

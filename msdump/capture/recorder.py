@@ -213,11 +213,7 @@ Execute = Callable[[Observer | None], list[Any]]
 
 
 class Recorder:
-    """Numbers the runs of one network, dumps them, and follows them in the emulated device's memory.
-
-    Attributes:
-        marks: The operators that ``set_dump`` marked.
-    """
+    """Numbers the runs of one network, dumps them, and follows them in the emulated device's memory."""
 
     def __init__(
         self,
@@ -247,7 +243,7 @@ class Recorder:
             DumpWriteError: The dump path cannot be created or written.
         """
         self._runs = runs
-        self.marks = Marks()
+        self.marks = Marks()  # the operators that ``set_dump`` marked
         self._process = process
         self._has_nodes = bool(graph.nodes)
         self._memory = None

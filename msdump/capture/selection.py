@@ -36,17 +36,11 @@ _USELESS: Final[Mapping[str, frozenset[int] | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The parts of a graph that are dumped.
+    """The parts of a graph that are dumped."""
 
-    Attributes:
-        refusals: For each node the reason for no dump, None for a dumped node.
-        parameters: Names of the weights and graph inputs that are dumped.
-        constants: Numbers of the constants that are dumped, from 0.
-    """
-
-    refusals: tuple[Reason | None, ...]
-    parameters: tuple[str, ...]
-    constants: tuple[int, ...]
+    refusals: tuple[Reason | None, ...]  # for each node the reason for no dump, None for a dumped node
+    parameters: tuple[str, ...]  # names of the weights and graph inputs that are dumped
+    constants: tuple[int, ...]  # numbers of the constants that are dumped, from 0
 
     @property
     def watched(self) -> tuple[bool, ...]:
@@ -77,18 +71,12 @@ def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
 
 @dataclass(frozen=True, slots=True)
 class GraphRefusals:
-    """The operators, inputs and outputs of one graph that have no files, with reasons.
+    """The operators, inputs and outputs of one graph that have no files, with reasons."""
 
-    Attributes:
-        graph: The graph as the device runs it.
-        operators: For each node the reason for no dump, None for a dumped node.
-        blocked: Inputs and outputs on black lists, by the node's position.
-    """
-
-    graph: Graph
-    operators: tuple[Reason | None, ...]
+    graph: Graph  # the graph as the device runs it
+    operators: tuple[Reason | None, ...]  # for each node the reason for no dump, None for a dumped node
     plan: DumpPlan
-    blocked: Mapping[int, frozenset[Slot]]
+    blocked: Mapping[int, frozenset[Slot]]  # inputs and outputs on black lists, by the node's position
 
     def refusal(self, position: int, io: IO, slot: int) -> Reason | None:
         """Return the reason for which an input or output of an operator has no file; None where it has one.

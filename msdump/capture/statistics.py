@@ -50,13 +50,10 @@ class DeviceMeasure:
     >>> high, low = DeviceMeasure(record, np.dtype(np.float32)), DeviceMeasure(record, np.dtype(np.float16))
     >>> high.mean, low.mean, low.norm, low.largest
     (512.25, 512.0, inf, 2048.0)
-
-    Attributes:
-        adds_in: The type that sums are in.
     """
 
     record: TensorRecord
-    adds_in: np.dtype
+    adds_in: np.dtype  # the type that sums are in
 
     @property
     def largest(self) -> Cell:
@@ -166,10 +163,6 @@ class Statistics:
 
     ``measure`` may run in any thread, and has to run before the elements are
     widened for .npy files: bfloat16 is hashed and sized as it is.
-
-    Attributes:
-        header: First line of the file.
-        has_hashes: Whether the function that ``begin`` returns hashes elements, which takes long.
     """
 
     def __init__(self, spec: StatisticSpec, style: Style) -> None:
@@ -180,7 +173,9 @@ class Statistics:
             style: How names are spelled, in the file names and in the rows alike.
         """
         statistics = self._statistics = chosen(spec)
+        # first line of the file
         self.header = statistic_csv.header(statistic.title for statistic in statistics)
+        # whether the function that ``begin`` returns hashes elements, which takes long
         self.has_hashes = has_hashes(spec)
         self._measure = (
             _OnDevice(statistics, high_precision=spec.high_precision)
@@ -349,11 +344,7 @@ class _OnDevice:
 
 
 class RowSheet:
-    """Row templates of some tensors, to be filled with timestamps and statistics other than hashes.
-
-    Attributes:
-        header: First line of the file.
-    """
+    """Row templates of some tensors, to be filled with timestamps and statistics other than hashes."""
 
     def __init__(
         self,
@@ -364,7 +355,7 @@ class RowSheet:
         statistics: Sequence[Statistic],
     ) -> None:
         """Set the part that is the same in every step."""
-        self.header = header
+        self.header = header  # first line of the file
         self._template = template
         self._dtypes = tuple(dtypes)
         self._need = need

@@ -65,25 +65,16 @@ def memory_of(device: Ascend, main: Ascend, memory: Memory) -> Memory:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSlot:
-    """One input or output of an operator of a graph on the emulated device, the same in every run.
+    """One input or output of an operator of a graph on the emulated device, the same in every run."""
 
-    Attributes:
-        device: The device with the graph.
-        placed: Type and format of the tensor in the operator; None: as on the host.
-        slot: Index among the operator's inputs or outputs.
-        origin: Full name of the operator that had the output before the graph was compiled.
-        memory: Gives the addresses of the current run.
-        place: Position of the operator and side (input, output); for a graph value its name.
-        pinned_address: Its address in every run, None: it depends on the run.
-    """
-
-    device: Ascend
-    placed: DeviceTensor | None
-    slot: int
-    origin: str
-    memory: Memory
+    device: Ascend  # the device with the graph
+    placed: DeviceTensor | None  # type and format of the tensor in the operator; None: as on the host
+    slot: int  # index among the operator's inputs or outputs
+    origin: str  # full name of the operator that had the output before the graph was compiled
+    memory: Memory  # gives the addresses of the current run
+    # position of the operator and side (input, output); for a graph value its name
     place: tuple[int, IO] | str
-    pinned_address: int | None = None
+    pinned_address: int | None = None  # its address in every run, None: it depends on the run
 
     @property
     def format(self) -> str:
@@ -116,11 +107,7 @@ class DeviceSlot:
         return self.device.held(array, dtype)
 
     def laid_out(self, array: np.ndarray) -> np.ndarray:
-        """Return an array in the device's layout.
-
-        Raises:
-            FormatError: The format cannot hold it.
-        """
+        """Return an array in the device's layout; FormatError if the format cannot hold it."""
         return array if self.placed is None else self.device.laid_out(array, self.placed)
 
     def pinned(self) -> Self:

@@ -300,20 +300,13 @@ class _RuledTensor:
 
 
 class _Clearance(NamedTuple):
-    """Intervals of sums of squares in which no rule hits, for the tensors of operators that run together.
-
-    Attributes:
-        sizes: Number of elements of each present tensor (``tensors_of``).
-        ruled: Indices of the tensors on which there are rules.
-        owners: Index of the operator of each tensor with rules.
-        intervals: Open interval of each tensor with rules, one row each.
-    """
+    """Intervals of sums of squares in which no rule hits, for the tensors of operators that run together."""
 
     operators: Sequence[OperatorRef]
-    sizes: Sequence[int]
-    ruled: np.ndarray
-    owners: np.ndarray
-    intervals: np.ndarray
+    sizes: Sequence[int]  # number of elements of each present tensor (``tensors_of``)
+    ruled: np.ndarray  # indices of the tensors on which there are rules
+    owners: np.ndarray  # index of the operator of each tensor with rules
+    intervals: np.ndarray  # open interval of each tensor with rules, one row each
 
 
 class GraphWatch:

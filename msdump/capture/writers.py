@@ -39,19 +39,13 @@ if TYPE_CHECKING:
 
 
 class ArtifactWriter:
-    """Walks the tensors of operators through steps, and writes files and rows of the ones that are kept.
+    """Walks the tensors of operators through steps, and writes files and rows of the ones that are kept."""
 
-    Attributes:
-        steps: The steps of every tensor, in order.
-        watch: Checks rules on tensors before the steps; None: there are no rules.
-        need: The statistics of rows, where only rows are written and one pass finds them; else None.
-        is_by_operator: Whether an operator is one artifact (``write_operator``), not a tensor.
-    """
-
-    steps: tuple[Step, ...] = ()
-    watch: GraphWatch | None = None
+    steps: tuple[Step, ...] = ()  # the steps of every tensor, in order
+    watch: GraphWatch | None = None  # checks rules on tensors before the steps; None: there are no rules
+    # the statistics of rows, where only rows are written and one pass finds them; else None
     need: StatisticNeed | None = None
-    is_by_operator = True
+    is_by_operator = True  # whether an operator is one artifact (``write_operator``), not a tensor
 
     def __init__(self, sink: Sink) -> None:
         """Write into a sink."""

@@ -19,15 +19,10 @@ from msdump.statistics import CATEGORIES, ON_DEVICE
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Allowed values of a field, in the words of its error message.
+    """Allowed values of a field, in the words of its error message."""
 
-    Attributes:
-        text: The value.
-        item: Each item of it, for a list.
-    """
-
-    text: str
-    item: str = ""
+    text: str  # the value
+    item: str = ""  # each item of it, for a list
 
 
 def _whole(value: Any) -> Any:

@@ -41,21 +41,13 @@ _PRECISION: Final = ("precision_mode", *KEYS)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One demand on the settings.
+    """One demand on the settings."""
 
-    Attributes:
-        modes: Modes in which it holds.
-        key: The key that the message names, with the value that a consequence replaces.
-        when: Returns whether the settings violate it.
-        then: Consequence of a violation: an error, a warning, another value.
-        why: The reason, for the message; ``{key}`` stands for the value of a key.
-    """
-
-    modes: frozenset[Mode]
-    key: str
-    when: Callable[[Settings], bool]
-    then: Consequence
-    why: str
+    modes: frozenset[Mode]  # modes in which it holds
+    key: str  # the key that the message names, with the value that a consequence replaces
+    when: Callable[[Settings], bool]  # returns whether the settings violate it
+    then: Consequence  # consequence of a violation: an error, a warning, another value
+    why: str  # the reason, for the message; ``{key}`` stands for the value of a key
 
 
 Consequence: TypeAlias = Callable[[Rule, Settings, FaultReport], None]

@@ -83,11 +83,7 @@ class FieldFault:
 
 
 class Settings:
-    """The values of all keys of all blocks, defaults filled in.
-
-    Attributes:
-        faults: Wrong values; the reader decides by the mode whether they matter.
-    """
+    """The values of all keys of all blocks, defaults filled in."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         """Start with facts that do not come from the file, such as ``device_id``."""
@@ -97,7 +93,7 @@ class Settings:
         self._paths: dict[str, Path] = {}
         self._keys_in_file: set[str] = set()
         self._unusable: set[str] = set()
-        self.faults: list[FieldFault] = []
+        self.faults: list[FieldFault] = []  # wrong values; the reader decides by the mode whether they matter
 
     def __getitem__(self, key: str) -> Any:
         """Return the value of a key; UnusableError if it is missing or wrong in the file."""

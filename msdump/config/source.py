@@ -46,24 +46,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed JSON file.
+    """A parsed JSON file."""
 
-    Attributes:
-        source: Its path, for messages.
-        text: Its text, without a byte order mark.
-        value: The value of the whole.
-        mark: Where that value and all below it stand.
-        duplicates: Paths of keys that stand more than once in their object; the last one counts.
-        has_lines: Whether messages name lines and columns; a program's mapping has none.
-    """
-
-    source: str
+    source: str  # its path, for messages
     data: bytes
-    text: str
-    value: Any
-    mark: Mark
+    text: str  # its text, without a byte order mark
+    value: Any  # the value of the whole
+    mark: Mark  # where that value and all below it stand
+    # paths of keys that stand more than once in their object; the last one counts
     duplicates: tuple[Path, ...]
-    has_lines: bool = True
+    has_lines: bool = True  # whether messages name lines and columns; a program's mapping has none
 
     def position(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
         """Return line and column, from 1, of a value or its key; of the enclosing value if it is missing."""

@@ -37,40 +37,24 @@ _ACL_COMMENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The choices of a user.
+    """The choices of a user."""
 
-    Attributes:
-        path: Absolute directory of the dump.
-        net_name: Name of the network's directory.
-        iteration: Iterations to dump, such as ``0|5-8`` or ``all``.
-        kernels: Operators to dump; none: all.
-    """
-
-    path: str
-    net_name: str = "Net"
-    iteration: str = "0"
-    kernels: tuple[str, ...] = ()
+    path: str  # absolute directory of the dump
+    net_name: str = "Net"  # name of the network's directory
+    iteration: str = "0"  # iterations to dump, such as ``0|5-8`` or ``all``
+    kernels: tuple[str, ...] = ()  # operators to dump; none: all
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMode:
-    """A mode of the dump and its configuration.
+    """A mode of the dump and its configuration."""
 
-    Attributes:
-        title: The mode in words.
-        context: The device and level on which the mode dumps.
-        common: Values of common_dump_settings that only this mode has.
-        e2e: Value of e2e_dump_settings; None: the object is absent.
-        is_acl: Whether the file is an acl.json of CANN.
-        selects: Whether the mode takes a list of operators.
-    """
-
-    title: str
-    context: Context
-    common: Mapping[str, Any]
-    e2e: Mapping[str, Any] | None = None
-    is_acl: bool = False
-    selects: bool = True
+    title: str  # the mode in words
+    context: Context  # the device and level on which the mode dumps
+    common: Mapping[str, Any]  # values of common_dump_settings that only this mode has
+    e2e: Mapping[str, Any] | None = None  # value of e2e_dump_settings; None: the object is absent
+    is_acl: bool = False  # whether the file is an acl.json of CANN
+    selects: bool = True  # whether the mode takes a list of operators
 
     def check(self, data: bytes, source: str) -> DumpPlan | None:
         """Return the plan of a file of this mode, or raise the errors of the reader."""

@@ -34,15 +34,11 @@ _DTYPE: Final = from_name("int32")
 
 
 class FloatStatus(threading.local):
-    """The overflow status register; each thread that runs a network has a register of its own.
-
-    Attributes:
-        is_raised: Whether an operator has saturated since the register was lowered.
-    """
+    """The overflow status register; each thread that runs a network has a register of its own."""
 
     def __init__(self) -> None:
         """Begin with a lowered register."""
-        self.is_raised = False
+        self.is_raised = False  # whether an operator has saturated since the register was lowered
 
     def note_saturation(self) -> None:
         """Raise the register."""
@@ -89,13 +85,7 @@ def check_float_status(node: Node, type_of_input: ValueType) -> None:
 
 
 class Ascend:
-    """A graph on the emulated device: formats, element types, roundings and tasks of its operators.
-
-    Attributes:
-        bodies: The ``Ascend`` of each branch and loop body directly inside the graph, by index of the body.
-        tasks: The task of each operator, None where the device runs none for it.
-        is_compiled: Whether the graph was compiled as a whole (O2, acl): weights have their readers' format.
-    """
+    """A graph on the emulated device: formats, element types, roundings and tasks of its operators."""
 
     def __init__(
         self,
@@ -109,6 +99,7 @@ class Ascend:
     ) -> None:
         """Place a graph on the device; with ``numbers``, insert TransData and Cast operators (O2, acl)."""
         # bodies first: the graph takes in the bodies with the operators that the device adds
+        # the ``Ascend`` of each branch and loop body directly inside the graph, by index of the body
         self.bodies = {
             body.index: type(self)(
                 body, precision, overflow, reports=reports, numbers=numbers, operator_dtypes=operator_dtypes
@@ -124,6 +115,7 @@ class Ascend:
             self._roundings |= inner._roundings  # noqa: SLF001 - names of nodes are unique in a model
         # before TransData and Cast are inserted: the placement decides where they are needed
         self.placement: Placement = place(self.graph, self.dtype_of)
+        # whether the graph was compiled as a whole (O2, acl): weights have their readers' format
         self.is_compiled = numbers is not None
         if numbers is not None:
             # an inserted Cast is no cube operator: under force_fp32 it only saturates
@@ -135,6 +127,7 @@ class Ascend:
             )
             self.graph, self.placement = inserted.graph, inserted.placement
             self._roundings |= inserted.roundings
+        # the task of each operator, None where the device runs none for it
         self.tasks: tuple[Task | None, ...] = assign(self.graph)
 
     def walk(self) -> Iterator[Ascend]:

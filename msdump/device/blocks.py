@@ -144,12 +144,9 @@ class Groups:
 
     A weight (N, C, H, W), C counted per group, becomes (G, E * N / groups, E * C, H, W):
     E groups share a block, chosen so that they fill the 16 x C0 fractals best.
-
-    Attributes:
-        count: Number of groups; it divides N.
     """
 
-    count: int
+    count: int  # number of groups; it divides N
 
     def shape(self, dims: Dims, c0: int) -> Dims:
         """Return the shape of the blocks."""
@@ -264,25 +261,17 @@ class _Layout:
 
     A conversion is a reshape to sub-axes (a cut axis counts twice: first the block, then the place in
     it), a permutation of these, and a reshape that merges them to the axes of the other side.
-
-    Attributes:
-        dims: Shape on the host.
-        shape: Shape on the device.
-        host_sizes: Sizes of the sub-axes in the host's order.
-        device_sizes: The same in the device's order.
-        to_device: Permutation of the sub-axes from the host's order to the device's.
-        to_host: The inverse permutation.
-        unfilled: Places of blocks that the tensor does not fill, in sub-axes of the host; none: no padding.
-        pieces: Matching parts of the host's array and, in sub-axes of the host, of the device's.
     """
 
-    dims: Dims
-    shape: Dims
-    host_sizes: Dims
-    device_sizes: Dims
-    to_device: Dims
-    to_host: Dims
+    dims: Dims  # shape on the host
+    shape: Dims  # shape on the device
+    host_sizes: Dims  # sizes of the sub-axes in the host's order
+    device_sizes: Dims  # the same in the device's order
+    to_device: Dims  # permutation of the sub-axes from the host's order to the device's
+    to_host: Dims  # the inverse permutation
+    # places of blocks that the tensor does not fill, in sub-axes of the host; none: no padding
     unfilled: tuple[_Index, ...]
+    # matching parts of the host's array and, in sub-axes of the host, of the device's
     pieces: tuple[tuple[_Index, _Index], ...]
 
     def encode(self, host: np.ndarray) -> np.ndarray:
@@ -352,16 +341,11 @@ _GATES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The sizes of a recurrent operator that the shapes of its weights depend on.
+    """The sizes of a recurrent operator that the shapes of its weights depend on."""
 
-    Attributes:
-        input_size: Features of its input.
-        hidden_size: Features of its state.
-        is_transposed: Whether the host holds weights as (..., k * hidden, input or hidden), as ONNX does.
-    """
-
-    input_size: int
-    hidden_size: int
+    input_size: int  # features of its input
+    hidden_size: int  # features of its state
+    # whether the host holds weights as (..., k * hidden, input or hidden), as ONNX does
     is_transposed: bool = False
 
 

@@ -113,23 +113,15 @@ VOLUME: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One device format.
+    """One device format."""
 
-    Attributes:
-        name: Its name in file names and attributes.
-        stages: Steps from host array to device array; empty: both are equal.
-        pads_to: Rank to which host shapes of a smaller rank are extended, 0: no extension.
-        spelling: Its name in .ir texts where it differs.
-        shape_rule: The shape of a format with undocumented bytes.
-    """
-
-    name: str
-    stages: tuple[Stage, ...] = ()
-    pads_to: int = 0
+    name: str  # its name in file names and attributes
+    stages: tuple[Stage, ...] = ()  # steps from host array to device array; empty: both are equal
+    pads_to: int = 0  # rank to which host shapes of a smaller rank are extended, 0: no extension
     least: int = 0
     most: int | None = None
-    spelling: str = ""
-    shape_rule: ShapeRule | None = None
+    spelling: str = ""  # its name in .ir texts where it differs
+    shape_rule: ShapeRule | None = None  # the shape of a format with undocumented bytes
 
     @property
     def number(self) -> int | None:

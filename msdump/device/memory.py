@@ -146,15 +146,11 @@ def dead_values(graph: Graph) -> tuple[tuple[str, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A value with one of the formats and element types in which device memory holds it.
-
-    Attributes:
-        dtype: Element type; None: the type of the host array.
-    """
+    """A value with one of the formats and element types in which device memory holds it."""
 
     value: str
     format: str = DEFAULT_FORMAT
-    dtype: DType | None = None
+    dtype: DType | None = None  # element type; None: the type of the host array
     groups: int = 1
     cell: Cell | None = None
 
@@ -178,37 +174,27 @@ Forms = tuple[Form | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Changes of device memory by one operator.
-
-    Attributes:
-        makes: Form of each declared output, None for an unused one.
-        results: Converted copies of graph outputs of this operator, in the form in which the host gets them.
-        views: Owner of the memory, by form that shares it: the output of an operator that
-            moves nothing, and the new values of inputs that an operator writes in place.
-        dead: Forms that no later operator reads, unread results of this operator included.
-    """
+    """Changes of device memory by one operator."""
 
     reads: Forms
-    makes: Forms
+    makes: Forms  # form of each declared output, None for an unused one
     copies: tuple[Form, ...]
+    # converted copies of graph outputs of this operator, in the form in which the host gets them
     results: tuple[Form, ...]
+    # owner of the memory, by form that shares it: the output of an operator that moves nothing, and the new
+    # values of inputs that an operator writes in place
     views: Mapping[Form, Form]
+    # forms that no later operator reads, unread results of this operator included
     dead: tuple[Form, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """Contents of device memory while a graph runs.
+    """Contents of device memory while a graph runs."""
 
-    Attributes:
-        first: Weights, then graph inputs: in memory before the first operator runs.
-        steps: Changes by each operator.
-        stays: Forms that are not released after their last reader.
-    """
-
-    first: tuple[Form, ...]
-    steps: tuple[Step, ...]
-    stays: frozenset[Form] = frozenset()
+    first: tuple[Form, ...]  # weights, then graph inputs: in memory before the first operator runs
+    steps: tuple[Step, ...]  # changes by each operator
+    stays: frozenset[Form] = frozenset()  # forms that are not released after their last reader
 
 
 def residence(

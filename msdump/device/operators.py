@@ -29,39 +29,25 @@ from msdump.record import DEFAULT_FORMAT
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Formats that an operator always holds.
+    """Formats that an operator always holds."""
 
-    Attributes:
-        inputs: Format of each input; the last one also stands for further inputs.
-        outputs: Format of each output, likewise.
-        rank: Rank that the first input must have, 0: any.
-    """
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    rank: int = 0
+    inputs: tuple[str, ...]  # format of each input; the last one also stands for further inputs
+    outputs: tuple[str, ...]  # format of each output, likewise
+    rank: int = 0  # rank that the first input must have, 0: any
 
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """An operator that computes in the format in which its first input arrives.
+    """An operator that computes in the format in which its first input arrives."""
 
-    Attributes:
-        formats: Formats that it takes; any other arrives as on the host.
-    """
-
-    formats: tuple[str, ...]
+    formats: tuple[str, ...]  # formats that it takes; any other arrives as on the host
 
 
 @dataclass(frozen=True, slots=True)
 class Elementwise:
-    """An elementwise operator: computes in the inputs' format if broadcasting stays possible in it.
+    """An elementwise operator: computes in the inputs' format if broadcasting stays possible in it."""
 
-    Attributes:
-        formats: Formats that it takes, None: every one.
-    """
-
-    formats: tuple[str, ...] | None = None
+    formats: tuple[str, ...] | None = None  # formats that it takes, None: every one
 
 
 OperatorFormats = Fixed | Follows | Elementwise

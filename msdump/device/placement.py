@@ -57,17 +57,12 @@ View = Callable[[str, Node], tuple[str, str, Dims]]
 
 @dataclass(frozen=True, slots=True)
 class DeviceTensor:
-    """How a tensor lies in device memory.
-
-    Attributes:
-        shape: Device dimensions, -1 where one is not known, ``(-2,)`` where the rank is not.
-        groups: Groups that a FRACTAL_Z weight is laid out for.
-    """
+    """How a tensor lies in device memory."""
 
     format: str
     dtype: DType | None
-    shape: Dims
-    groups: int = 1
+    shape: Dims  # device dimensions, -1 where one is not known, ``(-2,)`` where the rank is not
+    groups: int = 1  # groups that a FRACTAL_Z weight is laid out for
     cell: Cell | None = None
 
     @property

@@ -45,17 +45,13 @@ LONGEST_HEADER: Final = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class OriginalOp:
-    """The operator of the graph before fusion that gave a tensor.
-
-    Attributes:
-        data_type: Number of the element type before compilation, in OutputDataType.
-        format: Number of the format before compilation, in OutputFormat.
-    """
+    """The operator of the graph before fusion that gave a tensor."""
 
     name: str
     output_index: int = 0
+    # number of the element type before compilation, in OutputDataType
     data_type: int = dump_message.UNDEFINED
-    format: int = dump_message.ND
+    format: int = dump_message.ND  # number of the format before compilation, in OutputFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,46 +64,27 @@ class DimRange:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """An input or output as the header describes it.
+    """An input or output as the header describes it."""
 
-    Attributes:
-        data_type: Number in OutputDataType.
-        format: Number in OutputFormat.
-        shape: Device shape in elements.
-        original_shape: Shape on the host.
-        size: Bytes in the file; behind the last element lies device padding.
-        sub_format: Groups of the convolution, 0 for none.
-        address: Where the tensor lies in the device's memory.
-        original_op: Where an output comes from; inputs have none.
-        offset: Offset of the tensor in its memory block, in bytes.
-        dim_range: Parts of dimensions; inputs have none.
-        arg_index: Which argument of the kernel an input is; outputs have none.
-        input_type: Kind of an input; outputs have none.
-    """
-
-    data_type: int
-    format: int
-    shape: tuple[int, ...]
-    original_shape: tuple[int, ...]
-    size: int
-    sub_format: int = 0
-    address: int = 0
-    original_op: OriginalOp | None = None
-    offset: int = 0
-    dim_range: tuple[DimRange, ...] = ()
-    arg_index: int = 0
-    input_type: int = 0
+    data_type: int  # number in OutputDataType
+    format: int  # number in OutputFormat
+    shape: tuple[int, ...]  # device shape in elements
+    original_shape: tuple[int, ...]  # shape on the host
+    size: int  # bytes in the file; behind the last element lies device padding
+    sub_format: int = 0  # groups of the convolution, 0 for none
+    address: int = 0  # where the tensor lies in the device's memory
+    original_op: OriginalOp | None = None  # where an output comes from; inputs have none
+    offset: int = 0  # offset of the tensor in its memory block, in bytes
+    dim_range: tuple[DimRange, ...] = ()  # parts of dimensions; inputs have none
+    arg_index: int = 0  # which argument of the kernel an input is; outputs have none
+    input_type: int = 0  # kind of an input; outputs have none
 
 
 @dataclass(frozen=True, slots=True)
 class RawInfo:
-    """A buffer (type 0: L1) or a workspace (type 0: log).
+    """A buffer (type 0: L1) or a workspace (type 0: log)."""
 
-    Attributes:
-        size: Bytes in the file.
-    """
-
-    size: int
+    size: int  # bytes in the file
     type: int = 0
 
 
@@ -124,22 +101,15 @@ class OpAttr:
 
 @dataclass(frozen=True, slots=True)
 class DumpData:
-    """The header of a dump file: the message ``toolkit.dumpdata.DumpData``.
+    """The header of a dump file: the message ``toolkit.dumpdata.DumpData``."""
 
-    Attributes:
-        op_name: Full name of the operator, ``Default/conv1-Conv2d/Conv2D-op12``.
-        dump_time: Microseconds since the epoch.
-        buffers: Buffers of the core.
-        attributes: Empty, except for operators that run under FFTS+.
-    """
-
-    op_name: str
-    dump_time: int
+    op_name: str  # full name of the operator, ``Default/conv1-Conv2d/Conv2D-op12``
+    dump_time: int  # microseconds since the epoch
     inputs: tuple[TensorInfo, ...] = ()
     outputs: tuple[TensorInfo, ...] = ()
-    buffers: tuple[RawInfo, ...] = ()
+    buffers: tuple[RawInfo, ...] = ()  # buffers of the core
     spaces: tuple[RawInfo, ...] = ()
-    attributes: tuple[OpAttr, ...] = ()
+    attributes: tuple[OpAttr, ...] = ()  # empty, except for operators that run under FFTS+
     dfx_message: str = ""
     version: str = VERSION
 
@@ -154,19 +124,12 @@ class DumpData:
 
 @dataclass(frozen=True, slots=True)
 class DataSpan:
-    """The bytes of a tensor, buffer or workspace in a file.
+    """The bytes of a tensor, buffer or workspace in a file."""
 
-    Attributes:
-        section: ``input``, ``output``, ``l1buffer`` or ``space``.
-        index: Number within the section.
-        info: Its description in the header.
-        offset: Offset of its first byte in the file.
-    """
-
-    section: str
-    index: int
-    info: Info
-    offset: int
+    section: str  # ``input``, ``output``, ``l1buffer`` or ``space``
+    index: int  # number within the section
+    info: Info  # its description in the header
+    offset: int  # offset of its first byte in the file
 
     @property
     def end(self) -> int:

@@ -107,17 +107,12 @@ RANGES: Final[dict[FieldKind, tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MessageField:
-    """One field of a message.
-
-    Attributes:
-        attribute: Name of the field in the dataclass of the message.
-        of: Name of the nested message's type, "" if the field is no message.
-    """
+    """One field of a message."""
 
     number: int
-    attribute: str
+    attribute: str  # name of the field in the dataclass of the message
     kind: FieldKind
-    of: str = ""
+    of: str = ""  # name of the nested message's type, "" if the field is no message
 
 
 def _fields(**kinds: FieldKind | tuple[FieldKind, str]) -> tuple[MessageField, ...]:
@@ -284,17 +279,12 @@ _FAULTS: Final[Mapping[WireFault, str]] = {
 
 @dataclass(slots=True)
 class Parser:
-    """Reads messages out of a file's bytes.
-
-    Attributes:
-        fields_left: How many more fields may come.
-        text_left: How many more bytes of text may come.
-    """
+    """Reads messages out of a file's bytes."""
 
     view: memoryview
     source: str
-    fields_left: int = MOST_FIELDS
-    text_left: int = MOST_TEXT
+    fields_left: int = MOST_FIELDS  # how many more fields may come
+    text_left: int = MOST_TEXT  # how many more bytes of text may come
 
     def read(self, message: str, start: int, end: int) -> dict[str, Any]:
         """Return the fields of a message by attribute.

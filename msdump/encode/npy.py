@@ -71,18 +71,12 @@ _TEXT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a .npy file.
+    """The header of a .npy file."""
 
-    Attributes:
-        descr: Element type, ``<f4``; ``<E2`` for raw bfloat16.
-        is_fortran: Whether the first dimension varies fastest in the file.
-        offset: Bytes before the first element.
-    """
-
-    descr: str
+    descr: str  # element type, ``<f4``; ``<E2`` for raw bfloat16
     shape: tuple[int, ...]
-    is_fortran: bool
-    offset: int
+    is_fortran: bool  # whether the first dimension varies fastest in the file
+    offset: int  # bytes before the first element
 
     @property
     def dtype(self) -> np.dtype:

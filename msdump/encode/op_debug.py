@@ -87,21 +87,14 @@ _OLD_SECTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DebugRecord:
-    """A record of today's devices.
+    """A record of today's devices."""
 
-    Attributes:
-        unit: Which part overflowed.
-        fields: Numbers by the names in ``FIELDS``; absent ones are 0.
-        status: Status of the unit: one word, or four of AIC and AIV in version 1.
-        reserved: 0 (``rsv``).
-    """
-
-    unit: Unit
-    fields: Mapping[str, int]
-    status: tuple[int, ...]
+    unit: Unit  # which part overflowed
+    fields: Mapping[str, int]  # numbers by the names in ``FIELDS``; absent ones are 0
+    status: tuple[int, ...]  # status of the unit: one word, or four of AIC and AIV in version 1
     version: int = 0
     is_valid: int = 1
-    reserved: int = 0
+    reserved: int = 0  # 0 (``rsv``)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the content of the record's JSON file, in msaccucmp's order."""
@@ -125,13 +118,9 @@ class DebugRecord:
 
 @dataclass(frozen=True, slots=True)
 class OldRecord:
-    """A record of older devices.
+    """A record of older devices."""
 
-    Attributes:
-        sections: Numbers by field, by section: ``DHA Atomic Add``, ``L2 Atomic Add``, ``AI Core``;
-            absent ones are 0.
-    """
-
+    # numbers by field, by section: ``DHA Atomic Add``, ``L2 Atomic Add``, ``AI Core``; absent ones are 0
     sections: Mapping[str, Mapping[str, int]]
 
     def as_dict(self) -> dict[str, Any]:

@@ -66,17 +66,13 @@ class RunnableBody:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A control flow node with its bodies, and access to the enclosing program.
-
-    Attributes:
-        bodies: Its bodies by attribute.
-        read: Returns a value of the frame by its name; None for an absent one.
-        whole: Runs the node as one operator of the runtime; gives all of its outputs.
-    """
+    """A control flow node with its bodies, and access to the enclosing program."""
 
     node: Node
-    bodies: Mapping[str, RunnableBody]
+    bodies: Mapping[str, RunnableBody]  # its bodies by attribute
+    # returns a value of the frame by its name; None for an absent one
     read: Callable[[str, Frame], OrtValue | None]
+    # runs the node as one operator of the runtime; gives all of its outputs
     whole: Callable[[Frame], Sequence[OrtValue | None]]
 
     def scalar(self, value: OrtValue | None, dtype: np.dtype, role: str) -> Any:
@@ -228,17 +224,12 @@ _CONTROLS: Final[Mapping[str, Callable[[Site], Control]]] = {"If": _If, "Loop": 
 
 
 class Frames:
-    """Makes frames (the list of all values of one run of a program), and looks values up in frames.
-
-    Attributes:
-        slots: The slot of every value.
-        status: The slot of the device's overflow status after the last operator.
-    """
+    """Makes frames (the list of all values of one run of a program), and looks values up in frames."""
 
     def __init__(self, graph: Graph, weights: WeightStore) -> None:
         """Lay out the slots of a graph."""
-        self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}
-        self.status = len(self.slots)
+        self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}  # the slot of every value
+        self.status = len(self.slots)  # the slot of the device's overflow status after the last operator
         self._weights = weights
         self._initial: Frame = [None] * (self.status + 1)
 

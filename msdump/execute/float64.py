@@ -25,18 +25,13 @@ Array = np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One standard operator with its inputs.
+    """One standard operator with its inputs."""
 
-    Attributes:
-        inputs: Arrays by slot, every floating point one in float64; None for one that is absent.
-        opset: Version of ai.onnx.
-        outputs: Number of requested outputs.
-    """
-
+    # arrays by slot, every floating point one in float64; None for one that is absent
     inputs: Sequence[Array | None]
     attributes: Mapping[str, Any]
-    opset: int
-    outputs: int = 1
+    opset: int  # version of ai.onnx
+    outputs: int = 1  # number of requested outputs
 
     def __getitem__(self, slot: int) -> Array:
         """Return an input that must be there."""

@@ -27,25 +27,16 @@ _OVERFLOWN, _SOUND = (np.array(flag, np.float32) for flag in (1, 0))
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A collective operator as a callable that reads its inputs from a frame, as control flow does.
+    """A collective operator as a callable that reads its inputs from a frame, as control flow does."""
 
-    Attributes:
-        position: Its place in the graph's execution order.
-        node: The operator.
-        call: The collective with its attributes.
-        read: Returns the tensor of a name from a frame.
-        roundings: The emulated device's arithmetic, of which only saturation is used; None: no saturation.
-        collectives: The exchange of tensors with other ranks.
-        float_status: The device's overflow status; None: nothing raises it.
-    """
-
-    position: int
-    node: Node
-    call: CollectiveCall
-    read: Read
+    position: int  # its place in the graph's execution order
+    node: Node  # the operator
+    call: CollectiveCall  # the collective with its attributes
+    read: Read  # returns the tensor of a name from a frame
+    # the emulated device's arithmetic, of which only saturation is used; None: no saturation
     roundings: Sequence[Rounding] | None
-    collectives: Collectives
-    float_status: FloatStatus | None
+    collectives: Collectives  # the exchange of tensors with other ranks
+    float_status: FloatStatus | None  # the device's overflow status; None: nothing raises it
 
     def __call__(self, frame: Frame, observer: Observer | None) -> Frame:
         """Run the collective; return its outputs in order, and, if it has one, the overflow status last.

@@ -36,19 +36,13 @@ _MAY_BE_ABSENT: Final = CONTROL_FLOW | {"Optional", "Identity"}
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A compiled operator.
+    """A compiled operator."""
 
-    Attributes:
-        run: Called with (values by feed name, output names, None); returns the outputs in order.
-        feeds: (feed name, value of the graph) for everything that must be fed.
-        outputs: (output name, position among the node's outputs) for everything that comes back.
-        has_status: Whether the kernel also gives the device's overflow status, as ``STATUS``.
-    """
-
-    run: Run
-    feeds: tuple[tuple[str, str], ...]
+    run: Run  # called with (values by feed name, output names, None); returns the outputs in order
+    feeds: tuple[tuple[str, str], ...]  # (feed name, value of the graph) for everything that must be fed
+    # (output name, position among the node's outputs) for everything that comes back
     outputs: tuple[tuple[str, int], ...]
-    has_status: bool = False
+    has_status: bool = False  # whether the kernel also gives the device's overflow status, as ``STATUS``
 
     @property
     def results(self) -> list[str]:
@@ -65,12 +59,9 @@ def as_the_model_says(_node: Node) -> None:
 
 
 class KernelFactory:
-    """Compiles the operators of one network to kernels.
+    """Compiles the operators of one network to kernels."""
 
-    Attributes:
-        joins: Whether kernels of the class may be replaced by a session of several operators.
-    """
-
+    # whether kernels of the class may be replaced by a session of several operators
     joins: ClassVar[bool] = True
 
     def __init__(

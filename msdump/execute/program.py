@@ -44,10 +44,6 @@ class Program:
 
     The loop never reads beyond the last item of the runtime's vector of outputs, as a strict zip would: the
     C++ exception at its end costs some 25 microseconds.
-
-    Attributes:
-        slots: The slot of every value.
-        keeps_sessions: Whether to keep sessions for another run; else each session is released after use.
     """
 
     def __init__(
@@ -77,6 +73,7 @@ class Program:
             optimization: How far the runtime optimises segments.
         """
         self.graph = graph
+        # whether to keep sessions for another run; else each session is released after use
         self.keeps_sessions = True
         self._kernels = kernels
         self._optimization = optimization
@@ -84,7 +81,7 @@ class Program:
         self._float_status = float_status
         self._weights = WeightStore(graph.weights, copies)
         self._frames = Frames(graph, self._weights)
-        self.slots = self._frames.slots
+        self.slots = self._frames.slots  # the slot of every value
         self._roundings = roundings
         self._runtime = on or cpu_runtime()
         distant = graph.outer & around.outer if around is not None else frozenset()

@@ -60,21 +60,14 @@ since only the parent has them."""
 
 @dataclass(frozen=True, slots=True)
 class SessionUse:
-    """Settings of a session.
+    """Settings of a session."""
 
-    Attributes:
-        level: How far the runtime optimises the model.
-        spins: Whether the session's threads spin between the operators of a run.
-        spins_on: Whether the threads spin for a while after a run, too (the runtime's default).
-        plans: Whether memory patterns are enabled: a memory plan is cached for each set of input shapes.
-        looks: Whether the session measures or writes values itself (``statistics.insession``).
-    """
-
-    level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL
-    spins: bool = False
-    spins_on: bool = False
+    level: Any = native.GraphOptimizationLevel.ORT_DISABLE_ALL  # how far the runtime optimises the model
+    spins: bool = False  # whether the session's threads spin between the operators of a run
+    spins_on: bool = False  # whether the threads spin for a while after a run, too (the runtime's default)
+    # whether memory patterns are enabled: a memory plan is cached for each set of input shapes
     plans: bool = False
-    looks: bool = False
+    looks: bool = False  # whether the session measures or writes values itself (``statistics.insession``)
 
 
 ONE_OPERATOR: Final = SessionUse()
@@ -93,11 +86,7 @@ def _share_allocator() -> None:
 
 
 class Runtime:
-    """Creates onnxruntime sessions on CPU or CUDA; caches them by the bytes of their models.
-
-    Attributes:
-        providers: onnxruntime's providers in order of preference.
-    """
+    """Creates onnxruntime sessions on CPU or CUDA; caches them by the bytes of their models."""
 
     def __init__(self, threads: int, providers: tuple[str, ...] = (_CPU,)) -> None:
         """Set up the shared allocator.
@@ -105,7 +94,7 @@ class Runtime:
         A thread pool shared by all sessions would forbid the user's own sessions in
         the same process, so each session has its own; equal operators share one.
         """
-        self.providers = providers
+        self.providers = providers  # onnxruntime's providers in order of preference
         self._threads = threads
         self._has_own_threads = True
         _share_allocator()

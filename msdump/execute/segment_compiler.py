@@ -340,29 +340,18 @@ _CULPRIT: Final = re.compile(r"""(?:name '|Node \(|Node,? \(["']|Name:'|node:)(\
 
 @dataclass(frozen=True, slots=True)
 class SegmentSession:
-    """The session of several operators.
+    """The session of several operators."""
 
-    Attributes:
-        run: Called with (values by feed name, output names, None); returns the outputs in order.
-        feeds: (feed name, value of the graph) for everything that must be fed.
-        names: Names in the session's model of the graph's values that it can return.
-        looks: The values that the session measures or writes itself.
-        defaults: (feed name, weight, its rounding) for weights that are fed only if the caller replaces them.
-    """
-
-    run: Run
-    feeds: tuple[tuple[str, str], ...]
-    names: Mapping[str, str]
-    looks: SessionHooks = NO_HOOKS
+    run: Run  # called with (values by feed name, output names, None); returns the outputs in order
+    feeds: tuple[tuple[str, str], ...]  # (feed name, value of the graph) for everything that must be fed
+    names: Mapping[str, str]  # names in the session's model of the graph's values that it can return
+    looks: SessionHooks = NO_HOOKS  # the values that the session measures or writes itself
+    # (feed name, weight, its rounding) for weights that are fed only if the caller replaces them
     defaults: tuple[tuple[str, str, Rounding], ...] = ()
 
 
 class SegmentCompiler:
-    """Makes the sessions of a graph's segments.
-
-    Attributes:
-        optimizes: Whether the runtime may fuse operators of a segment.
-    """
+    """Makes the sessions of a graph's segments."""
 
     def __init__(
         self,
@@ -382,6 +371,7 @@ class SegmentCompiler:
         self._changeable = graph.changeable
         self._overridable = graph.overridable - graph.variables
         self._checked = frozenset() if graph.index else frozenset(value.name for value in graph.inputs)
+        # whether the runtime may fuse operators of a segment
         self.optimizes = optimization is not Optimization.NONE
         self._use = SessionUse(LEVELS[optimization], spins=True)
         self._initializers = Initializers(weights, self._changeable, distant)

@@ -52,30 +52,19 @@ from msdump.statistics import (
 
 @dataclass(slots=True)
 class ProgramOperator:
-    """One operator of the program; its kernel is compiled when it first runs.
+    """One operator of the program; its kernel is compiled when it first runs."""
 
-    Attributes:
-        position: Its place in the graph's execution order.
-        dead: Slots that no operator reads after this operator.
-        feeds: (feed name, slot) of everything that is fed.
-        names: Output names of the kernel.
-        results: Slot of each output.
-        run: The kernel's function, None before the first run.
-        control: Runs control flow or another operator in Python; None for operators with a kernel.
-        inputs: Values that observers see as its inputs.
-        outputs: Values that observers see as its outputs.
-    """
-
-    position: int
+    position: int  # its place in the graph's execution order
     node: Node
-    dead: tuple[int, ...]
-    feeds: tuple[tuple[str, int], ...] = ()
-    names: list[str] = field(default_factory=list)
-    results: tuple[int, ...] = ()
-    run: Run | None = None
+    dead: tuple[int, ...]  # slots that no operator reads after this operator
+    feeds: tuple[tuple[str, int], ...] = ()  # (feed name, slot) of everything that is fed
+    names: list[str] = field(default_factory=list)  # output names of the kernel
+    results: tuple[int, ...] = ()  # slot of each output
+    run: Run | None = None  # the kernel's function, None before the first run
+    # runs control flow or another operator in Python; None for operators with a kernel
     control: Control | None = None
-    inputs: tuple[str, ...] = field(init=False)
-    outputs: tuple[str, ...] = field(init=False)
+    inputs: tuple[str, ...] = field(init=False)  # values that observers see as its inputs
+    outputs: tuple[str, ...] = field(init=False)  # values that observers see as its outputs
 
     def __post_init__(self) -> None:
         """Find the values that observers see, once for all runs."""
@@ -132,15 +121,12 @@ def _found(
 
 
 class Measuring:
-    """The statistics that the session of a segment writes in each run.
-
-    Attributes:
-        addresses: A feed of the session: the addresses to which it writes the statistics.
-    """
+    """The statistics that the session of a segment writes in each run."""
 
     def __init__(self, count: int) -> None:
         """Reserve memory for the statistics of a number of values."""
         self._found = SessionMeasures(count)
+        # a feed of the session: the addresses to which it writes the statistics
         self.addresses = values.owned(self._found.addresses)
         # NodeRun records, reused while types, shapes and interest are the same, and the index of each
         # tensor's statistics.
@@ -174,33 +160,21 @@ class Measuring:
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """Consecutive operators that run as one session, or a single operator.
-
-    Attributes:
-        single: The operator of a segment of one, which runs by its kernel; else None.
-        shown: The observed operators.
-        outputs: Values that are read after the segment, or observed.
-        feeds: (feed name, slot) of everything that is fed.
-        defaults: (feed name, weight, its rounding) of all that is fed only if the caller replaces the weight.
-        names: Names of the outputs in the session.
-        results: Slot of each output.
-        dead: Slots that no operator reads after the segment.
-        looks: The observed values that its session measures itself and need not return.
-        run: The session's function, None before the first run.
-        measuring: Memory of the session's statistics; None before the first run, or without statistics.
-    """
+    """Consecutive operators that run as one session, or a single operator."""
 
     operators: tuple[ProgramOperator, ...]
-    single: ProgramOperator | None
-    shown: tuple[ProgramOperator, ...] = ()
-    outputs: tuple[str, ...] = ()
-    feeds: tuple[tuple[str, int], ...] = ()
+    single: ProgramOperator | None  # the operator of a segment of one, which runs by its kernel; else None
+    shown: tuple[ProgramOperator, ...] = ()  # the observed operators
+    outputs: tuple[str, ...] = ()  # values that are read after the segment, or observed
+    feeds: tuple[tuple[str, int], ...] = ()  # (feed name, slot) of everything that is fed
+    # (feed name, weight, its rounding) of all that is fed only if the caller replaces the weight
     defaults: tuple[tuple[str, str, Rounding], ...] = ()
-    names: list[str] = field(default_factory=list)
-    results: tuple[int, ...] = ()
-    dead: tuple[int, ...] = ()
-    looks: SessionHooks = NO_HOOKS
-    run: Run | None = None
+    names: list[str] = field(default_factory=list)  # names of the outputs in the session
+    results: tuple[int, ...] = ()  # slot of each output
+    dead: tuple[int, ...] = ()  # slots that no operator reads after the segment
+    looks: SessionHooks = NO_HOOKS  # the observed values that its session measures itself and need not return
+    run: Run | None = None  # the session's function, None before the first run
+    # memory of the session's statistics; None before the first run, or without statistics
     measuring: Measuring | None = None
 
     def fed(self, frame: Frame, frames: Frames) -> dict[str, OrtValue]:
@@ -223,20 +197,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
-    """The segments of a program for one observer's interest.
+    """The segments of a program for one observer's interest."""
 
-    Attributes:
-        interest: The observed operators and tensors.
-        entered: Positions of operators that run alone: control flow with observed bodies, replaced outputs.
-        dimensions: Sizes of named dimensions in the first run.
-        given: Positions of operators with values that must be returned, as statistics did not suffice.
-        segments: The segments in order; a segment that the runtime refuses is cut.
-    """
-
-    interest: Interest
+    interest: Interest  # the observed operators and tensors
+    # positions of operators that run alone: control flow with observed bodies, replaced outputs
     entered: tuple[int, ...]
-    dimensions: dict[str, int]
+    dimensions: dict[str, int]  # sizes of named dimensions in the first run
+    # positions of operators with values that must be returned, as statistics did not suffice
     given: set[int] = field(default_factory=set)
+    # the segments in order; a segment that the runtime refuses is cut
     segments: list[Segment] = field(default_factory=list)
 
     def shows(self, operator: ProgramOperator) -> bool:

@@ -59,14 +59,10 @@ def first_fault(
 
 @dataclass(slots=True)
 class _Search(Observer):
-    """Observer that finds the first operator with finite inputs and an output that is not finite.
+    """Observer that finds the first operator with finite inputs and an output that is not finite."""
 
-    Attributes:
-        graph: The graph that runs.
-        found: A text that names the operator, or empty; searches inside branches and loops share the list.
-    """
-
-    graph: Graph
+    graph: Graph  # the graph that runs
+    # a text that names the operator, or empty; searches inside branches and loops share the list
     found: list[str] = field(default_factory=list)
     interest: Interest = field(init=False)
 

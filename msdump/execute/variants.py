@@ -69,16 +69,14 @@ class _Bounds:
     number, since errors have both signs (Higham, Accuracy and Stability of Numerical Algorithms, chapters 3
     and 4). Of others: a few units of the result, and its change if inputs move by a unit. Bounds of inputs
     are handed on as the change of a result if the inputs move by them, with signs that are drawn once.
-
-    Attributes:
-        unit: Relative error of one rounding of a result: half the distance of its type's numbers around 1.
-        floor: Absolute error of one rounding of a result, however small it is: half the type's smallest
-            subnormal number.
-        by_name: Bound of each value so far, by element; of integers and truth values whether they may differ.
     """
 
+    # relative error of one rounding of a result: half the distance of its type's numbers around 1
     unit: float
+    # absolute error of one rounding of a result, however small it is: half the type's smallest subnormal
+    # number
     floor: float
+    # bound of each value so far, by element; of integers and truth values whether they may differ
     by_name: dict[str, Array] = field(default_factory=dict)
 
     def add(self, step: Node, compute: Compute, call: Call, results: Sequence[Array]) -> None:

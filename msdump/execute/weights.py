@@ -36,31 +36,25 @@ class WeightCopies:
     """Cache of values and copies of a model's weights, by the ``id`` of the weight's array.
 
     Nested graphs that share a weight share its array, and therefore its values and copies.
-
-    Attributes:
-        values: Values to feed, and the array that each of them reads, which must stay alive with it.
-        rounded: Copies rounded to a smaller type, by that type.
-        overflowing: Whether weights have values beyond float16's range.
-        lock: Held while a value or copy is made: runners in several threads may share the cache.
     """
 
+    # values to feed, and the array that each of them reads, which must stay alive with it
     values: dict[int, tuple[OrtValue, np.ndarray]] = field(default_factory=dict)
+    # copies rounded to a smaller type, by that type
     rounded: dict[tuple[int, DType], np.ndarray] = field(default_factory=dict)
+    # whether weights have values beyond float16's range
     overflowing: dict[int, bool] = field(default_factory=dict)
+    # held while a value or copy is made: runners in several threads may share the cache
     lock: threading.RLock = field(default_factory=new_lock, repr=False, compare=False)
 
 
 class WeightStore:
-    """The weights of one graph.
-
-    Attributes:
-        copies: Values and copies, shared with enclosing and nested graphs.
-    """
+    """The weights of one graph."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray], copies: WeightCopies | None = None) -> None:
         """Keep the arrays; values are made when they are first needed."""
         self._arrays = arrays
-        self.copies = copies or WeightCopies()
+        self.copies = copies or WeightCopies()  # values and copies, shared with enclosing and nested graphs
 
     def __contains__(self, name: object) -> bool:
         """Return whether a value is a weight."""
@@ -140,14 +134,10 @@ _BOUND_OPS: Final = _PACKING_OPS | {"ConvTranspose", "ConvInteger", "QLinearConv
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The initializers of one operator's session.
+    """The initializers of one operator's session."""
 
-    Attributes:
-        arrays: Array by the weight's name, in the type that the operator reads.
-        rounded: For each rounded array, whether the weight had values beyond float16's range.
-    """
-
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray]  # array by the weight's name, in the type that the operator reads
+    # for each rounded array, whether the weight had values beyond float16's range
     rounded: Mapping[str, bool]
 
     def with_rounded(self, arrays: Mapping[str, np.ndarray]) -> Bound:

@@ -26,21 +26,18 @@ from msdump.threads import SignalSafeWeakSet, new_lock
 
 @dataclass(slots=True)
 class ProcessState:
-    """Settings, configurations and networks of the process; each test has a state of its own.
-
-    Attributes:
-        options: Fields of Context from command line options; they beat the environment.
-        calls: Fields of Context from ``set_context`` calls; they beat both.
-        networks: The networks that are in use, for ``set_dump`` by name.
-        lock: Held while marks by name are applied to networks, old and new.
-    """
+    """Settings, configurations and networks of the process; each test has a state of its own."""
 
     process: Process = PROCESS
+    # fields of Context from command line options; they beat the environment
     options: dict[str, Any] = field(default_factory=dict)
+    # fields of Context from ``set_context`` calls; they beat both
     calls: dict[str, Any] = field(default_factory=dict)
     configurations: Configurations = field(default_factory=Configurations)
     # weak references: the user's program alone keeps networks alive
+    # the networks that are in use, for ``set_dump`` by name
     networks: SignalSafeWeakSet[Network] = field(default_factory=SignalSafeWeakSet)
+    # held while marks by name are applied to networks, old and new
     lock: threading.RLock = field(default_factory=new_lock)
 
 

@@ -95,25 +95,16 @@ Callbacks = Any
 
 @dataclass(slots=True)
 class CallbackArguments:
-    """Facts of a run for callbacks, MindSpore's ``cb_params``.
+    """Facts of a run for callbacks, MindSpore's ``cb_params``."""
 
-    Attributes:
-        mode: "train" or "eval".
-        network: The network that runs.
-        batch_num: Number of steps of an epoch; 0 for a dataset without a length.
-        cur_step_num: The step, from 1, counted over all epochs.
-        net_outputs: Results of the last step, such as the loss.
-        metrics: The metrics after an evaluation.
-    """
-
-    mode: str
-    network: Any
+    mode: str  # "train" or "eval"
+    network: Any  # the network that runs
     epoch_num: int = 1
-    batch_num: int = 0
+    batch_num: int = 0  # number of steps of an epoch; 0 for a dataset without a length
     cur_epoch_num: int = 0
-    cur_step_num: int = 0
-    net_outputs: Any = None
-    metrics: dict[str, Any] | None = None
+    cur_step_num: int = 0  # the step, from 1, counted over all epochs
+    net_outputs: Any = None  # results of the last step, such as the loss
+    metrics: dict[str, Any] | None = None  # the metrics after an evaluation
 
 
 class RunContext:

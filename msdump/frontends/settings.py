@@ -225,18 +225,14 @@ Config = str | os.PathLike[str] | Mapping[str, Any]
 
 
 class Configurations:
-    """The plans of all networks of the process, each parsed once; its methods may be called from any thread.
-
-    Attributes:
-        substitute: A configuration that stands in for MINDSPORE_DUMP_CONFIG, and the option that gave it,
-            for messages.
-        root: Absolute root of the dump in place of the configuration's ``path``; "": none.
-    """
+    """The plans of all networks of the process, each parsed once; any thread may call it."""
 
     def __init__(self) -> None:
         """Begin with nothing read."""
+        # a configuration that stands in for MINDSPORE_DUMP_CONFIG, and the option that gave it, for
+        # messages
         self.substitute: tuple[Config, str] | None = None
-        self.root = ""
+        self.root = ""  # absolute root of the dump in place of the configuration's ``path``; "": none
         # reentrant: a warning of the parser may reach a log handler of the user that loads a network
         self._lock = new_lock()
         self._is_read = False

@@ -24,21 +24,15 @@ _SCALAR_KINDS: Final = "biuf"
 
 @dataclass(slots=True)
 class Shared:
-    """State that all graphs of one model share.
-
-    Attributes:
-        keeps_classes: Scopes carry class names.
-        is_mindspore_export: MindSpore has written the .onnx file.
-        full_names: Numbers the operators, each number once in the whole model.
-        graphs: Number of graphs so far.
-    """
+    """State that all graphs of one model share."""
 
     source: str
     model: onnx.ModelProto
-    keeps_classes: bool
-    is_mindspore_export: bool = False
+    keeps_classes: bool  # scopes carry class names
+    is_mindspore_export: bool = False  # MindSpore has written the .onnx file
+    # numbers the operators, each number once in the whole model
     full_names: names.FullNames = field(default_factory=names.FullNames)
-    graphs: int = 0
+    graphs: int = 0  # number of graphs so far
 
 
 class Builder:

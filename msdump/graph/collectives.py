@@ -52,26 +52,16 @@ REDUCTIONS: Final = ("sum", "max", "min", "prod")
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCall:
-    """Arguments of a collective node.
-
-    Attributes:
-        group: Name of the group of ranks that takes part.
-        op: How AllReduce and ReduceScatter join the ranks' elements.
-        count: Number of ranks that the model was made for, 0 where it does not say.
-        peer: Rank in the group that a tensor comes from (Broadcast, Receive) or goes to (Send).
-        tag: Distinguishes tensors that one rank sends to the same other rank.
-        split_axis: Axis that AlltoAll cuts and ReduceScatter scatters.
-        concat_axis: Axis along which AlltoAll and AllGather join.
-    """
+    """Arguments of a collective node."""
 
     kind: Collective
-    group: str = WORLD_GROUP
-    op: str = REDUCTIONS[0]
-    count: int = 0
-    peer: int = 0
-    tag: int = 0
-    split_axis: int = 0
-    concat_axis: int = 0
+    group: str = WORLD_GROUP  # name of the group of ranks that takes part
+    op: str = REDUCTIONS[0]  # how AllReduce and ReduceScatter join the ranks' elements
+    count: int = 0  # number of ranks that the model was made for, 0 where it does not say
+    peer: int = 0  # rank in the group that a tensor comes from (Broadcast, Receive) or goes to (Send)
+    tag: int = 0  # distinguishes tensors that one rank sends to the same other rank
+    split_axis: int = 0  # axis that AlltoAll cuts and ReduceScatter scatters
+    concat_axis: int = 0  # axis along which AlltoAll and AllGather join
     dtype: DType | None = None
     shape: tuple[int, ...] = ()
 

@@ -176,16 +176,13 @@ def fold(graph: Graph, compute: Compute) -> Graph:
 
 @dataclass(slots=True)
 class _Search:
-    """Finds the operators of a graph that can be folded.
-
-    Attributes:
-        shape_results: Results of operators that read only a static shape, by value name.
-        constant_bytes: Size of each value that does not depend on inputs, in bytes, by name.
-    """
+    """Finds the operators of a graph that can be folded."""
 
     graph: Graph
     folded: dict[str, Node] = field(default_factory=dict)
+    # results of operators that read only a static shape, by value name
     shape_results: dict[str, np.ndarray] = field(default_factory=dict)
+    # size of each value that does not depend on inputs, in bytes, by name
     constant_bytes: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> None:

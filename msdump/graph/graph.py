@@ -69,17 +69,11 @@ Shape = tuple[int | str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """Static type of a value.
+    """Static type of a value."""
 
-    Attributes:
-        dtype: Element type of a tensor or of a sequence's tensors; None where unknown.
-        shape: Dimensions; None where unknown.
-        kind: "tensor", "sequence", "optional", "map", or "" where nothing is known.
-    """
-
-    dtype: DType | None = None
-    shape: Shape | None = None
-    kind: str = "tensor"
+    dtype: DType | None = None  # element type of a tensor or of a sequence's tensors; None where unknown
+    shape: Shape | None = None  # dimensions; None where unknown
+    kind: str = "tensor"  # "tensor", "sequence", "optional", "map", or "" where nothing is known
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
@@ -128,14 +122,11 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Inputs that an operator writes in place.
+    """Inputs that an operator writes in place."""
 
-    Attributes:
-        declared: Number of outputs, from the first on, that MindSpore's primitive declares; None: all.
-        new_values: Position of the output with the new value, by slot of the input that is written.
-    """
-
+    # number of outputs, from the first on, that MindSpore's primitive declares; None: all
     declared: int | None = None
+    # position of the output with the new value, by slot of the input that is written
     new_values: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -223,19 +214,14 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a model is trained, beyond the graph that it runs for inference.
+    """How a model is trained, beyond the graph that it runs for inference."""
 
-    Attributes:
-        step: The graph of a whole training step; None: the model's own graph is the step.
-        initialization: The graph that computes initial values of variables; None: the model's initializers.
-        initial_values: Name of the output of ``initialization`` for each variable that it sets.
-        obstacle: Why the step cannot run, "" where it can.
-    """
-
-    step: Graph | None = None
+    step: Graph | None = None  # the graph of a whole training step; None: the model's own graph is the step
+    # the graph that computes initial values of variables; None: the model's initializers
     initialization: Graph | None = None
+    # name of the output of ``initialization`` for each variable that it sets
     initial_values: Mapping[str, str] = field(default_factory=dict)
-    obstacle: str = ""
+    obstacle: str = ""  # why the step cannot run, "" where it can
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,21 +30,15 @@ from msdump.graph.graph import (
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Facts about a node that decide MindSpore's name of its operator; empty where not known.
+    """Facts about a node that decide MindSpore's name of its operator; empty where not known."""
 
-    Attributes:
-        input_ranks: Rank of each input, None where unknown.
-        attributes: Decoded ONNX attributes by name.
-        producers: ONNX op_type of the node that made each input, None for graph inputs,
-            initializers and absent inputs.
-        initializer_ranks: Rank of each input that is an initializer, None for the others.
-        scalars: Value of each input that is a numeric initializer of one element, else None.
-    """
-
-    input_ranks: tuple[int | None, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    input_ranks: tuple[int | None, ...] = ()  # rank of each input, None where unknown
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # decoded ONNX attributes by name
+    # ONNX op_type of the node that made each input, None for graph inputs, initializers and absent inputs
     producers: tuple[str | None, ...] = ()
+    # rank of each input that is an initializer, None for the others
     initializer_ranks: tuple[int | None, ...] = ()
+    # value of each input that is a numeric initializer of one element, else None
     scalars: tuple[float | None, ...] = ()
 
     def rank(self) -> int | None:
@@ -75,17 +69,11 @@ Argument = bool | int | float | str | tuple[Any, ...] | list[Any] | np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """One argument of a primitive.
+    """One argument of a primitive."""
 
-    Attributes:
-        name: MindSpore's name.
-        attribute: The ONNX attribute that it translates, "" for none.
-        value: Returns its value; None: the argument is left out.
-    """
-
-    name: str
-    attribute: str
-    value: Callable[[Node, Graph], Argument | None]
+    name: str  # MindSpore's name
+    attribute: str  # the ONNX attribute that it translates, "" for none
+    value: Callable[[Node, Graph], Argument | None]  # returns its value; None: the argument is left out
 
 
 class OperatorKind(Enum):
@@ -122,25 +110,16 @@ class Fusion(IntEnum):  # IntEnum: faster hash than Enum
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Facts about an operator.
+    """Facts about an operator."""
 
-    Attributes:
-        name: MindSpore's primitive, or a rule that chooses it; "": the name of the operator itself.
-        arguments: MindSpore's arguments in its order.
-        kind: How it treats its elements.
-        fusion: Its role in fused kernels.
-        sizes_from: Slots of inputs with contents that decide the sizes of outputs.
-        is_random: It draws random numbers.
-        update: The inputs that MindSpore's operator writes in place.
-    """
-
+    # MindSpore's primitive, or a rule that chooses it; "": the name of the operator itself
     name: str | NameRule = ""
-    arguments: tuple[ArgumentRule, ...] = ()
-    kind: OperatorKind = OperatorKind.COMPUTES
-    fusion: Fusion = Fusion.NONE
-    sizes_from: tuple[int, ...] = ()
-    is_random: bool = False
-    update: Update = NO_UPDATE
+    arguments: tuple[ArgumentRule, ...] = ()  # MindSpore's arguments in its order
+    kind: OperatorKind = OperatorKind.COMPUTES  # how it treats its elements
+    fusion: Fusion = Fusion.NONE  # its role in fused kernels
+    sizes_from: tuple[int, ...] = ()  # slots of inputs with contents that decide the sizes of outputs
+    is_random: bool = False  # it draws random numbers
+    update: Update = NO_UPDATE  # the inputs that MindSpore's operator writes in place
 
 
 def _by_rank(default: str, others: Mapping[int, str]) -> NameRule:

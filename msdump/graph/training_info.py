@@ -21,21 +21,17 @@ Pairs = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class TrainingMessage:
-    """The training of a model as ONNX messages, separated from the model.
+    """The training of a model as ONNX messages, separated from the model."""
 
-    Attributes:
-        step: The model's graph followed by the algorithm; None: the model's graph is the step.
-        bindings: (initializer, output with the new value) in the model's order, not yet checked.
-        initialization: A model of the graph that gives variables their initial values, None without one.
-        initial_values: (initializer, output of ``initialization``), not yet checked.
-        obstacle: Why the step cannot run, though the model may be run for inference; "" where it can.
-    """
-
+    # (initializer, output with the new value) in the model's order, not yet checked
     bindings: tuple[tuple[str, str], ...]
+    # the model's graph followed by the algorithm; None: the model's graph is the step
     step: onnx.ModelProto | None = None
+    # a model of the graph that gives variables their initial values, None without one
     initialization: onnx.ModelProto | None = None
+    # (initializer, output of ``initialization``), not yet checked
     initial_values: tuple[tuple[str, str], ...] = ()
-    obstacle: str = ""
+    obstacle: str = ""  # why the step cannot run, though the model may be run for inference; "" where it can
 
     @property
     def variables(self) -> frozenset[str]:

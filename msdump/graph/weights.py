@@ -41,15 +41,10 @@ _FAULTS: Final[Mapping[WireFault, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SplitModel:
-    """A model without the raw data of its large initializers.
+    """A model without the raw data of its large initializers."""
 
-    Attributes:
-        message: Serialised ModelProto.
-        raw_data: Start and end in the original buffer, by the initializer's position.
-    """
-
-    message: bytes
-    raw_data: dict[int, Span]
+    message: bytes  # serialised ModelProto
+    raw_data: dict[int, Span]  # start and end in the original buffer, by the initializer's position
 
 
 def split(data: memoryview, weight: int = GRAPH_INITIALIZER) -> SplitModel:

@@ -88,15 +88,11 @@ class Tensor:
 
 
 class Parameter(Tensor):
-    """A weight.
-
-    Attributes:
-        name: Its name in the network.
-    """
+    """A weight."""
 
     __slots__ = ("name",)
 
     def __init__(self, default_input: Any, name: str = "") -> None:
         """Hold an array under a name."""
         super().__init__(default_input)
-        self.name = name
+        self.name = name  # its name in the network

@@ -58,14 +58,11 @@ _COMPILED: Final = (PathKind.IR, PathKind.PB, PathKind.EXECUTION_ORDER)
 
 @dataclass(frozen=True)
 class Rank:
-    """The networks, graph files and metadata of one rank.
-
-    Attributes:
-        reported: Numbers of executions that a warning has named, as in ``GraphFacts``.
-    """
+    """The networks, graph files and metadata of one rank."""
 
     number: int
     _tree: TreeListing = field(repr=False, compare=False)
+    # numbers of executions that a warning has named, as in ``GraphFacts``
     reported: set[tuple[int, int] | None] = field(default_factory=set, init=False, repr=False, compare=False)
     _damaged: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
@@ -222,13 +219,9 @@ class Rank:
 
 @dataclass(frozen=True)
 class RankNetwork:
-    """The tensors of one network.
+    """The tensors of one network."""
 
-    Attributes:
-        name: Its directory, ``net_name`` of the configuration.
-    """
-
-    name: str
+    name: str  # its directory, ``net_name`` of the configuration
     _rank: Rank = field(repr=False)
     _tree: TreeListing = field(repr=False, compare=False)
 
@@ -429,19 +422,12 @@ _Model = tuple[int, str, int | None]
 
 @dataclass(frozen=True)
 class DumpedModel:
-    """The executions of one compiled model, or of a graph that torch.compile captured.
+    """The executions of one compiled model, or of a graph that torch.compile captured."""
 
-    Attributes:
-        device: Number of the device; for a captured graph the number of the rank.
-        name: Name of the directory; "" for single operators.
-        model_id: Number of the model in its process, None for single operators.
-        iterations: The executions by run, step, time and number.
-    """
-
-    device: int
-    name: str
-    model_id: int | None
-    iterations: tuple[Iteration, ...] = field(repr=False)
+    device: int  # number of the device; for a captured graph the number of the rank
+    name: str  # name of the directory; "" for single operators
+    model_id: int | None  # number of the model in its process, None for single operators
+    iterations: tuple[Iteration, ...] = field(repr=False)  # the executions by run, step, time and number
 
     @property
     def operator_graph(self) -> OperatorGraph | None:

@@ -26,11 +26,7 @@ _SHOWN: Final = 40  # characters of a text in a message
 
 
 def read_bytes(path: str) -> bytes:
-    """Return the contents of a file.
-
-    Raises:
-        DumpReadError: It cannot be read.
-    """
+    """Return the contents of a file; DumpReadError if it cannot be read."""
     try:
         return reading.read_bytes(path)
     except OSError as error:
@@ -38,22 +34,14 @@ def read_bytes(path: str) -> bytes:
 
 
 def digest(path: str) -> bytes:
-    """Return a digest of the contents of a file.
-
-    Raises:
-        DumpReadError: It cannot be read.
-    """
+    """Return a digest of the contents of a file; DumpReadError if it cannot be read."""
     import hashlib
 
     return hashlib.sha1(read_bytes(path), usedforsecurity=False).digest()
 
 
 def modified(path: str) -> int:
-    """Return when a file was written, microseconds since the epoch.
-
-    Raises:
-        DumpReadError: It is gone.
-    """
+    """Return when a file was written, microseconds since the epoch; DumpReadError if it is gone."""
     try:
         return Path(path).stat().st_mtime_ns // 1000
     except OSError as error:
@@ -109,11 +97,7 @@ def read_iterations_run(path: str) -> tuple[int, ...]:
 
 
 def integer(text: str) -> int:
-    """Return a decimal number.
-
-    Raises:
-        ValueError: It has more digits than any number of a dump.
-    """
+    """Return a decimal number; ValueError if it has more digits than any number of a dump."""
     if len(text) > _MOST_DIGITS:
         raise ValueError(
             f"a number of {len(text):,} digits ({text[:12]}...); at most {_MOST_DIGITS} are read"
@@ -122,11 +106,7 @@ def integer(text: str) -> int:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a text that are not empty.
-
-    Raises:
-        DumpReadError: The file cannot be read.
-    """
+    """Yield the lines of a text that are not empty; DumpReadError if the file cannot be read."""
     return (line for _, line in _split(path, read_bytes(path)))
 
 

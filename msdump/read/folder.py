@@ -71,21 +71,16 @@ class FolderKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The tensors of one execution in a directory.
-
-    Attributes:
-        operators: Tensors of each operator sorted by timestamp, the operators sorted by their last tensor's;
-            a ``TensorlessFile`` for a dump file that has none, or cannot be read.
-        executions: How many executions left files in the directory.
-        is_measured: Whether it is of statistics, without elements.
-    """
+    """The tensors of one execution in a directory."""
 
     path: str
     kind: FolderKind
+    # tensors of each operator sorted by timestamp, the operators sorted by their last tensor's; a
+    # ``TensorlessFile`` for a dump file that has none, or cannot be read
     operators: Mapping[str, tuple[Record, ...]]
     execution: int = 0
-    executions: int = 1
-    is_measured: bool = False
+    executions: int = 1  # how many executions left files in the directory
+    is_measured: bool = False  # whether it is of statistics, without elements
 
     @property
     def tensors(self) -> Iterator[Record]:

@@ -169,21 +169,16 @@ ListedForms = tuple[tuple[ValueForm, ...], tuple[ValueForm, ...]]
 
 
 class _Program:
-    """The part of a program that has been read, without tuples and operators that only pass values on.
-
-    Attributes:
-        names: Names of the parameters by number.
-        is_ours: Whether msdump wrote the file.
-    """
+    """The part of a program that has been read, without tuples and operators that only pass values on."""
 
     def __init__(self) -> None:
         self.operators: dict[str, GraphOperator] = {}
         self.inputs: dict[str, ValueForm] = {}
         self.weights: dict[str, ValueForm] = {}
-        self.names: dict[int, str] = {}
+        self.names: dict[int, str] = {}  # names of the parameters by number
         self.returned: Sources = ()
         self.number = 0
-        self.is_ours = False
+        self.is_ours = False  # whether msdump wrote the file
         self.is_whole = False
         self._parameters: dict[int, Sources] = {}
         self._values: dict[int, Sources] = {}

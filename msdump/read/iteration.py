@@ -98,23 +98,14 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A tensor of one run: its file, or its row of ``statistic.csv``.
+    """A tensor of one run: its file, or its row of ``statistic.csv``."""
 
-    Attributes:
-        time: Microseconds since the epoch.
-        tensor: Identity of the tensor in the graph, equal in every run.
-        place: Number of its operator in the graph's order, None if unknown.
-        bearers: Number of the graph's operators with this name in files: a run has the tensor so often.
-        record: The file, None for a row.
-        row: Number of the row in the table, None for a file.
-    """
-
-    time: int
-    tensor: Hashable
-    place: int | None = None
-    bearers: int = 1
-    record: Record | None = None
-    row: int | None = None
+    time: int  # microseconds since the epoch
+    tensor: Hashable  # identity of the tensor in the graph, equal in every run
+    place: int | None = None  # number of its operator in the graph's order, None if unknown
+    bearers: int = 1  # number of the graph's operators with this name in files: a run has the tensor so often
+    record: Record | None = None  # the file, None for a row
+    row: int | None = None  # number of the row in the table, None for a file
 
 
 def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
@@ -181,44 +172,34 @@ def whole_runs(runs: Sequence[Sequence[Moment]]) -> list[bool]:
 
 @dataclass(frozen=True)
 class Execution:
-    """The tensors and rows of one execution of a network in a directory.
+    """The tensors and rows of one execution of a network in a directory."""
 
-    Attributes:
-        number: Its number in the directory, from 0, in the order of time.
-        is_whole: Whether it reached the last operator that any execution reached; else it was broken off.
-        records: Its tensors by timestamp.
-        statistics: Its rows of ``statistic.csv``, in their order.
-    """
-
-    number: int
-    is_whole: bool
-    records: tuple[Record, ...] = field(repr=False)
-    statistics: tuple[Row, ...] = field(repr=False)
+    number: int  # its number in the directory, from 0, in the order of time
+    is_whole: bool  # whether it reached the last operator that any execution reached; else it was broken off
+    records: tuple[Record, ...] = field(repr=False)  # its tensors by timestamp
+    statistics: tuple[Row, ...] = field(repr=False)  # its rows of ``statistic.csv``, in their order
 
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """Facts from other files of the dump about the graph of which the tensors lie in a directory.
+    """Facts from other files of the dump about the graph of which the tensors lie in a directory."""
 
-    Attributes:
-        place_of: Gives the number of an operator in the graph's order, by op_type and op_name; None: unknown.
-        bearers_of: Gives the number of operators that share a name of files: operators of one type in several
-            scopes, where names have no scope (``classic``).
-        loaded: When a program last loaded the graph, microseconds since the epoch; None: not known.
-        main: For a branch or a body: when the main graph ran in the same iteration; else None.
-        listed_runs: How often the list of iterations contains the iteration, if the graph may run several
-            times in one execution (MindSpore's own conditions of loops); else None.
-        is_older: Whether an earlier program than the last dumped the iteration, by the list of iterations.
-        reported: Logged warnings: pairs (count of executions, execution read); None for an older program.
-            Shared by all directories of a rank, so that each is logged once.
-    """
-
+    # gives the number of an operator in the graph's order, by op_type and op_name; None: unknown
     place_of: Callable[[str, str], int | None] = lambda _type, _name: None
+    # gives the number of operators that share a name of files: operators of one type in several scopes,
+    # where names have no scope (``classic``)
     bearers_of: Callable[[str], int] = lambda _name: 1
+    # when a program last loaded the graph, microseconds since the epoch; None: not known
     loaded: int | None = None
+    # for a branch or a body: when the main graph ran in the same iteration; else None
     main: Timeline | None = None
+    # how often the list of iterations contains the iteration, if the graph may run several times in one
+    # execution (MindSpore's own conditions of loops); else None
     listed_runs: int | None = None
+    # whether an earlier program than the last dumped the iteration, by the list of iterations
     is_older: bool = False
+    # logged warnings: pairs (count of executions, execution read); None for an older program. Shared by all
+    # directories of a rank, so that each is logged once
     reported: set[tuple[int, int] | None] = field(default_factory=set, compare=False)
 
     def was_loaded_between(self, first: Span, later: Span) -> bool:
@@ -357,27 +338,19 @@ FullName = Callable[[names.TensorName], str | None]
 
 @dataclass(frozen=True, slots=True)
 class DumpProblem:
-    """A fault of a dump on disk.
+    """A fault of a dump on disk."""
 
-    Attributes:
-        path: The file, or the directory of the missing tensors.
-    """
-
-    path: str
+    path: str  # the file, or the directory of the missing tensors
     reason: str
 
 
 @dataclass(frozen=True)
 class Overflow:
-    """The record of an operator that overflowed.
-
-    Attributes:
-        fields: The fields, nested as in its JSON form.
-    """
+    """The record of an operator that overflowed."""
 
     name: OperatorName
     path: str
-    fields: Any = field(repr=False, compare=False)
+    fields: Any = field(repr=False, compare=False)  # the fields, nested as in its JSON form
 
 
 @dataclass(frozen=True)
@@ -387,21 +360,18 @@ class Iteration:
     In the trees of Ascend O2, GE and acl, an iteration is one execution of a model, or all single operators.
     In MindSpore's tree, a directory holds several executions if several programs dumped into one path:
     ``records`` and ``statistics`` are of one execution, ``executions`` has all.
-
-    Attributes:
-        key: The fields of the path: rank, network and graph, or step, time, device and model; the number.
-        run: Number of the run that wrote the directory, in trees of compiled graphs; the only execution in
-            the directory has the same number.
-        chosen: Number of the selected execution, None: the last complete one.
     """
 
-    key: Key
+    key: Key  # the fields of the path: rank, network and graph, or step, time, device and model; the number
     path: str
     # a compiled graph has no list of its operators beside its tensors
     _full_name: FullName = field(default=lambda _: None, repr=False, compare=False)
     _facts: Callable[[], GraphFacts] = field(default=GraphFacts, repr=False, compare=False)
     _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
+    # number of the run that wrote the directory, in trees of compiled graphs; the only execution in the
+    # directory has the same number
     run: int = field(default=0, repr=False, compare=False, kw_only=True)
+    # number of the selected execution, None: the last complete one
     chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __reduce__(self) -> tuple[Callable[..., Iteration], tuple[object, ...]]:
@@ -587,11 +557,7 @@ class Iteration:
 
     @cached_property
     def overflows(self) -> tuple[Overflow, ...]:
-        """The records of operators that overflowed, by timestamp.
-
-        Raises:
-            DumpReadError: A file cannot be read.
-        """
+        """The records of operators that overflowed, by timestamp; DumpReadError if a file cannot be read."""
         # an ``Opdebug`` file stands as a dump file or, where npy files are written, as JSON
         named = [(file.name, file.path) for file in self._files.operators if file.name.is_op_debug]
         named += self._files.overflows.items()
@@ -610,11 +576,7 @@ class Iteration:
 
     @cached_property
     def kernel_args(self) -> Mapping[tuple[str, str], Any]:
-        """Arguments of operators by op_type and op_name.
-
-        Raises:
-            DumpReadError: One of the files is not JSON.
-        """
+        """Arguments of operators by op_type and op_name; DumpReadError if one of the files is not JSON."""
         return {key: read_json(path) for key, path in self._files.kernel_args.items()}
 
     @property

@@ -64,20 +64,13 @@ _STATISTICS: Final = {"Max": "max", "Min": "min", "Mean": "avg", "Norm": "l2norm
 
 @dataclass(frozen=True, slots=True)
 class CallName:
-    """The name of a module or of a call in a tree, in its parts.
+    """The name of a module or of a call in a tree, in its parts."""
 
-    Attributes:
-        module: Path of a module, ``h.0.ln_1``; "" for the call of a function.
-        kind: Class of the module, or name of the function.
-        is_backward: Whether it is of the backward pass.
-        parameter: Name of the parameter that a gradient belongs to; "" for everything else.
-    """
-
-    module: str
-    kind: str
-    is_backward: bool = False
+    module: str  # path of a module, ``h.0.ln_1``; "" for the call of a function
+    kind: str  # class of the module, or name of the function
+    is_backward: bool = False  # whether it is of the backward pass
     number: int = 0
-    parameter: str = ""
+    parameter: str = ""  # name of the parameter that a gradient belongs to; "" for everything else
 
 
 def parse_name(name: str) -> CallName | None:
@@ -103,12 +96,9 @@ def parse_name(name: str) -> CallName | None:
 
 @dataclass(frozen=True, slots=True)
 class TreeRecord(Record):
-    """A tensor in a ``.npy`` file, or a ``.pt`` file of PyTorch.
+    """A tensor in a ``.npy`` file, or a ``.pt`` file of PyTorch."""
 
-    Attributes:
-        is_turned: Whether the last two axes change places, as exporters store some weights.
-    """
-
+    # whether the last two axes change places, as exporters store some weights
     is_turned: bool = field(default=False, kw_only=True)
 
     @property

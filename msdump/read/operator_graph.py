@@ -47,19 +47,15 @@ ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where an input of an operator, or an output of a graph, comes from.
-
-    Attributes:
-        name: Full name of the operator; plain name of the weight or graph input; a constant as the file
-            shows it; "" for an optional input that is not there.
-        slot: Number of the operator's output, 0 for everything else.
-        varies: Whether other passes of a loop read another source: this is the source in the first pass, or,
-            for operators behind the loop, in the last pass.
-    """
+    """Where an input of an operator, or an output of a graph, comes from."""
 
     kind: SourceKind
+    # full name of the operator; plain name of the weight or graph input; a constant as the file shows it;
+    # "" for an optional input that is not there
     name: str = ""
-    slot: int = 0
+    slot: int = 0  # number of the operator's output, 0 for everything else
+    # whether other passes of a loop read another source: this is the source in the first pass, or, for
+    # operators behind the loop, in the last pass
     varies: bool = field(default=False, compare=False, repr=False)
 
 
@@ -68,14 +64,10 @@ ABSENT: Final = ValueSource(SourceKind.ABSENT)
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """Element type and shape of a value.
+    """Element type and shape of a value."""
 
-    Attributes:
-        dtype: MindSpore's lower-case name of the element type, "" where it is not known.
-        shape: Its dimensions; -1 where only the run shows one, None where even their number is unknown.
-    """
-
-    dtype: str = ""
+    dtype: str = ""  # MindSpore's lower-case name of the element type, "" where it is not known
+    # its dimensions; -1 where only the run shows one, None where even their number is unknown
     shape: tuple[int, ...] | None = None
 
 
@@ -84,36 +76,29 @@ UNKNOWN_FORM: Final = ValueForm()
 
 @dataclass(frozen=True, slots=True)
 class GraphOperator:
-    """An operator of a graph.
+    """An operator of a graph."""
 
-    Attributes:
-        full_name: Scoped name, ``Default/conv1-Conv2d/Conv2D-op0``.
-        inputs: Sources by the number of the input.
-        onnx_names: Names of the ONNX nodes that it was made of, in order; empty if the file lacks them. One
-            name for an operator that is not fused.
-        label: Name of its first output in the program of the file.
-        device_inputs: Element types and shapes in which a device holds its inputs; empty if the file lacks
-            them. In a memory format other than the host's the shape is None.
-        device_outputs: Element types and shapes in which a device holds its outputs, likewise.
-        source: The lines of the program that made it, outermost call first; of a gradient operator the lines
-            of its forward operator.
-        bodies: Numbers of the graphs that a control flow operator runs, by attribute; it has no tensor files.
-        place: Its place in the file.
-        dumped_as: Full name of its files where msdump's own graph file has another one; "" for the same.
-    """
-
-    full_name: str
+    full_name: str  # scoped name, ``Default/conv1-Conv2d/Conv2D-op0``
     op_type: str
-    inputs: tuple[ValueSource, ...] = ()
+    inputs: tuple[ValueSource, ...] = ()  # sources by the number of the input
     outputs: tuple[ValueForm, ...] = ()
+    # names of the ONNX nodes that it was made of, in order; empty if the file lacks them. One name for an
+    # operator that is not fused
     onnx_names: tuple[str, ...] = ()
-    label: str = field(default="", repr=False)
+    label: str = field(default="", repr=False)  # name of its first output in the program of the file
     attributes: str = field(default="", repr=False)
+    # element types and shapes in which a device holds its inputs; empty if the file lacks them. In a memory
+    # format other than the host's the shape is None
     device_inputs: tuple[ValueForm, ...] = field(default=(), repr=False)
+    # element types and shapes in which a device holds its outputs, likewise
     device_outputs: tuple[ValueForm, ...] = field(default=(), repr=False)
+    # the lines of the program that made it, outermost call first; of a gradient operator the lines of its
+    # forward operator
     source: tuple[SourceLine, ...] = field(default=(), repr=False)
+    # numbers of the graphs that a control flow operator runs, by attribute; it has no tensor files
     bodies: Mapping[str, int] = field(default_factory=dict, repr=False)
-    place: int = field(default=0, compare=False, repr=False)
+    place: int = field(default=0, compare=False, repr=False)  # its place in the file
+    # full name of its files where msdump's own graph file has another one; "" for the same
     dumped_as: str = field(default="", compare=False, repr=False)
 
     @property
@@ -164,31 +149,24 @@ class GraphOperator:
 
 @dataclass(frozen=True)
 class OperatorGraph:
-    """The operators of one graph, and the values between them.
+    """The operators of one graph, and the values between them."""
 
-    Attributes:
-        operators: Operators and control flow by full name, in the order of execution where it is known.
-        inputs: The graph inputs by name; of a branch or a body also the values of outer graphs that it reads.
-        outputs: Sources of the values that the graph returns.
-        caller: Full name of the control flow operator that has it as branch or body, "" for a main graph.
-        branch: Attribute of the caller that holds it, ``then_branch``; "" for a main graph.
-        name: Name of the graph in the file, "" if the file has none.
-        is_whole: Whether its file is complete; else it has only the operators before the break.
-        tells_weights: Whether its file separates weights from inputs of the graph; else all are inputs.
-        is_ours: Whether msdump wrote its file, with names of ONNX nodes and of files.
-    """
-
+    # operators and control flow by full name, in the order of execution where it is known
     operators: Mapping[str, GraphOperator] = field(repr=False)
+    # the graph inputs by name; of a branch or a body also the values of outer graphs that it reads
     inputs: Mapping[str, ValueForm] = field(default_factory=dict, repr=False)
     weights: Mapping[str, ValueForm] = field(default_factory=dict, repr=False)
+    # sources of the values that the graph returns
     outputs: tuple[ValueSource, ...] = field(default=(), repr=False)
     number: int = 0
+    # full name of the control flow operator that has it as branch or body, "" for a main graph
     caller: str = ""
-    branch: str = ""
-    name: str = ""
-    is_whole: bool = True
+    branch: str = ""  # attribute of the caller that holds it, ``then_branch``; "" for a main graph
+    name: str = ""  # name of the graph in the file, "" if the file has none
+    is_whole: bool = True  # whether its file is complete; else it has only the operators before the break
+    # whether its file separates weights from inputs of the graph; else all are inputs
     tells_weights: bool = True
-    is_ours: bool = False
+    is_ours: bool = False  # whether msdump wrote its file, with names of ONNX nodes and of files
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:
         """Return the graph with operators in an order of execution, unlisted ones last; None: unchanged."""

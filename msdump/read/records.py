@@ -42,21 +42,14 @@ _PARAMETERS: Final = frozenset({SourceKind.WEIGHT, SourceKind.INPUT})
 
 @dataclass(frozen=True, slots=True)
 class DumpedOperator:
-    """An operator, a weight or a graph input, in one run of its graph.
+    """An operator, a weight or a graph input, in one run of its graph."""
 
-    Attributes:
-        full_name: Full scoped name; the plain name of a weight or a graph input.
-        op_type: Operator type; "Parameter" for a weight or a graph input.
-        node: The operator in the graph file, None for a parameter.
-        execution: Number of the execution of the network.
-        pass_number: Number of the run within the execution, from 0: the pass of a loop.
-    """
-
-    full_name: str
-    op_type: str
+    full_name: str  # full scoped name; the plain name of a weight or a graph input
+    op_type: str  # operator type; "Parameter" for a weight or a graph input
+    # the operator in the graph file, None for a parameter
     node: GraphOperator | None = field(repr=False, compare=False)
-    execution: int = field(repr=False)
-    pass_number: int
+    execution: int = field(repr=False)  # number of the execution of the network
+    pass_number: int  # number of the run within the execution, from 0: the pass of a loop
     _directory: Iteration = field(repr=False, compare=False)
 
     @property
@@ -547,17 +540,13 @@ def side_of(name: OperatorName, path: str) -> IO | None:
 
 @dataclass(frozen=True)
 class OperatorFile:
-    """The file of an operator, or of an overflow.
+    """The file of an operator, or of an overflow."""
 
-    Attributes:
-        name: The fields of its name; of the original name where the file has a stand-in.
-        pass_number: Which run of the operator within the execution, from 0: the pass of a loop, or the
-            call of an operator that is called alone.
-    """
-
-    name: OperatorName
+    name: OperatorName  # the fields of its name; of the original name where the file has a stand-in
     path: str
     directory: Iteration = field(repr=False, compare=False)
+    # which run of the operator within the execution, from 0: the pass of a loop, or the call of an operator
+    # that is called alone
     pass_number: int = 0
 
     @property
@@ -644,13 +633,9 @@ def read_overflow(path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TensorlessFile(Record):
-    """An operator's dump file without tensors.
+    """An operator's dump file without tensors."""
 
-    Attributes:
-        fault: Why it cannot be read, "" for a file that has none.
-    """
-
-    fault: str
+    fault: str  # why it cannot be read, "" for a file that has none
 
     @property
     def raw(self) -> np.ndarray:
@@ -660,16 +645,11 @@ class TensorlessFile(Record):
 
 @dataclass(frozen=True, slots=True)
 class OperatorRecord(Record):
-    """A tensor in an operator's dump file; its bytes are laid out as in device memory.
+    """A tensor in an operator's dump file; its bytes are laid out as in device memory."""
 
-    Attributes:
-        info: Its message in the header: element type, format, shapes, size.
-        told_name: Full name of its operator in the header, "" if the header has none.
-    """
-
-    info: TensorInfo
+    info: TensorInfo  # its message in the header: element type, format, shapes, size
     offset: int
-    told_name: str = ""
+    told_name: str = ""  # full name of its operator in the header, "" if the header has none
 
     @property
     def full_name(self) -> str | None:
@@ -1007,11 +987,7 @@ class TensorSelection(SelectableTensors, Sequence[Record]):
         self._tests = tests
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield the tensors.
-
-        Raises:
-            DumpReadError: A directory or its ``statistic.csv`` cannot be read.
-        """
+        """Yield the tensors; DumpReadError if a directory or its ``statistic.csv`` cannot be read."""
         for iteration in self._iterations():
             yield from filter(self._is_wanted, iteration.tensors)
 

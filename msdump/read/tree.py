@@ -54,20 +54,16 @@ _FAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TreeListing:
-    """The directories and files of a dump by the keys that their paths parse to.
+    """The directories and files of a dump by the keys that their paths parse to."""
 
-    Attributes:
-        paths: Absolute path of every directory down to the iterations, and of every file beside them.
-        children: Keys directly below each directory's key; None is the key of the root.
-        ignored: Absolute paths that belong to no dump, unsorted.
-        execution: Which execution is read where several lie in one directory; None: the last whole one.
-        graphs: The graphs that were read, by the contents of their files: ranks of one program share them.
-    """
-
+    # absolute path of every directory down to the iterations, and of every file beside them
     paths: dict[Key, str] = field(default_factory=dict)
+    # keys directly below each directory's key; None is the key of the root
     children: dict[Key | None, list[Key]] = field(default_factory=dict)
-    ignored: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)  # absolute paths that belong to no dump, unsorted
+    # which execution is read where several lie in one directory; None: the last whole one
     execution: int | None = None
+    # the graphs that were read, by the contents of their files: ranks of one program share them
     graphs: dict[Hashable, OperatorGraph | None] = field(default_factory=dict, repr=False)
     _of_rank: dict[tuple[int | None, PathKind], list[Key]] = field(default_factory=dict, repr=False)
 
@@ -197,15 +193,10 @@ _log = logging.getLogger("msdump.store")
 
 @dataclass(frozen=True, slots=True)
 class DumpedRun:
-    """A run of a program that dumped compiled graphs.
+    """A run of a program that dumped compiled graphs."""
 
-    Attributes:
-        number: Its number in the dump, from 0, in the order of time.
-        times: The times in the names of its directories, ``YYYYMMDDHHMMSS``, in order.
-    """
-
-    number: int
-    times: tuple[str, ...]
+    number: int  # its number in the dump, from 0, in the order of time
+    times: tuple[str, ...]  # the times in the names of its directories, ``YYYYMMDDHHMMSS``, in order
 
     @property
     def time(self) -> str:

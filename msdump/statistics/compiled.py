@@ -45,20 +45,17 @@ Span = tuple[int, int, int]
 
 
 class CompiledPass:
-    """The compiled pass; thread-safe, and it releases the GIL.
-
-    Attributes:
-        found: Layout of the record that the pass writes for a tensor: the fields of Totals after ``count``.
-        find_distances: Measures the distances of pairs of vectors; see ``distances``.
-    """
+    """The compiled pass; thread-safe, and it releases the GIL."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """Declare the functions of a library that ``load`` accepts."""
+        # layout of the record that the pass writes for a tensor: the fields of Totals after ``count``
         self.found = _layout(library)
         self._struct = Struct("=" + "".join(self.found[name].char for name in self.found.names or ()))
         self._measure = library.msdump_measure
         self._measure.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
         self._measure.restype = None
+        # measures the distances of pairs of vectors; see ``distances``
         self.find_distances = library.msdump_find_distances
         self.find_distances.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
         self.find_distances.restype = None

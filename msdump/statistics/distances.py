@@ -24,18 +24,12 @@ class Distance(NamedTuple):
     """Measures of the difference of two vectors x and y, with ``x - y`` in float32.
 
     Any element that is NaN or infinite makes at least one of the two sums NaN or infinite.
-
-    Attributes:
-        differences: Sum of ``(x - y)^2``.
-        squares: Sum of ``y^2``.
-        largest: Largest ``|x - y|``.
-        most: Largest ``|y|``.
     """
 
-    differences: float
-    squares: float
-    largest: float
-    most: float
+    differences: float  # sum of ``(x - y)^2``
+    squares: float  # sum of ``y^2``
+    largest: float  # largest ``|x - y|``
+    most: float  # largest ``|y|``
 
 
 def takes(x: np.ndarray, y: np.ndarray) -> bool:

@@ -59,11 +59,7 @@ def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
 
 
 class SessionMeasures:
-    """Memory for the statistics of a session's last run.
-
-    Attributes:
-        addresses: Addresses to which the session writes statistics, and types and shapes.
-    """
+    """Memory for the statistics of a session's last run."""
 
     __slots__ = ("_found", "_kinds", "addresses")
 
@@ -75,6 +71,7 @@ class SessionMeasures:
         """
         self._found = np.zeros(count, _FOUND)
         self._kinds = ctypes.create_string_buffer(_KIND.size * count)
+        # addresses to which the session writes statistics, and types and shapes
         self.addresses = np.array([self._found.ctypes.data, ctypes.addressof(self._kinds)], np.int64)
 
     @property

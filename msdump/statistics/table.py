@@ -69,42 +69,27 @@ class Nature(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceStatistic:
-    """How the emulated device computes a statistic.
+    """How the emulated device computes a statistic."""
 
-    Attributes:
-        value: The cell, from the device's totals of a tensor.
-        high: Element types for which it is computed with high precision (sums in float32).
-        low: Element types for which it is computed with low precision (sums in the tensor's type).
-    """
-
-    value: Callable[[DeviceTotals], Cell]
-    high: frozenset[str]
+    value: Callable[[DeviceTotals], Cell]  # the cell, from the device's totals of a tensor
+    high: frozenset[str]  # element types for which it is computed with high precision (sums in float32)
+    # element types for which it is computed with low precision (sums in the tensor's type)
     low: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """One statistic.
+    """One statistic."""
 
-    Attributes:
-        category: Its name in the plan.
-        title: Title of its column.
-        definition: One sentence.
-        need: The totals of the elements that it needs.
-        value: The cell, from the totals and from the elements' bytes (hashes alone read these).
-        device: None where only the host computes it.
-        nature: How two values of it are compared.
-        names: Its names in ``statistic_category``; empty if the only name is the category.
-    """
-
-    category: str
-    title: str
-    definition: str
-    need: StatisticNeed
+    category: str  # its name in the plan
+    title: str  # title of its column
+    definition: str  # one sentence
+    need: StatisticNeed  # the totals of the elements that it needs
+    # the cell, from the totals and from the elements' bytes (hashes alone read these)
     value: Callable[[Totals, ReadOctets], Cell]
-    device: DeviceStatistic | None = None
-    nature: Nature = Nature.AMOUNT
-    names: tuple[str, ...] = ()
+    device: DeviceStatistic | None = None  # None where only the host computes it
+    nature: Nature = Nature.AMOUNT  # how two values of it are compared
+    names: tuple[str, ...] = ()  # its names in ``statistic_category``; empty if the only name is the category
 
     @property
     def accepted(self) -> tuple[str, ...]:

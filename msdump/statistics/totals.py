@@ -16,18 +16,12 @@ class StatisticNeed:
     """The statistics that a pass has to measure.
 
     The compiled pass measures a need if it supports all fields (``compiled.finds``), else numpy does.
-
-    Attributes:
-        extremes: The largest and the smallest element.
-        counts: The numbers of negative, positive, NaN and infinite elements.
-        total: The sum.
-        squares: The sum of squares.
     """
 
-    extremes: bool = False
-    counts: bool = False
-    total: bool = False
-    squares: bool = False
+    extremes: bool = False  # the largest and the smallest element
+    counts: bool = False  # the numbers of negative, positive, NaN and infinite elements
+    total: bool = False  # the sum
+    squares: bool = False  # the sum of squares
 
     def __or__(self, other: StatisticNeed) -> StatisticNeed:
         """Return the union of two needs."""
@@ -39,31 +33,18 @@ NOTHING: Final = StatisticNeed()
 
 @dataclass(slots=True)
 class Totals:
-    """The statistics of the elements seen so far.
+    """The statistics of the elements seen so far."""
 
-    Attributes:
-        count: Number of elements of the whole tensor.
-        high: The largest element; NaN if an element is NaN.
-        low: The smallest element; NaN if an element is NaN.
-        negative: Elements below zero, -inf included.
-        positive: Elements above zero, inf included.
-        nan: Elements that are NaN.
-        negative_inf: Elements that are -inf.
-        positive_inf: Elements that are inf.
-        total: Sum of the elements.
-        squares: Sum of their squares.
-    """
-
-    count: int
-    high: float = -math.inf
-    low: float = math.inf
-    negative: int = 0
-    positive: int = 0
-    nan: int = 0
-    negative_inf: int = 0
-    positive_inf: int = 0
-    total: float = 0.0
-    squares: float = 0.0
+    count: int  # number of elements of the whole tensor
+    high: float = -math.inf  # the largest element; NaN if an element is NaN
+    low: float = math.inf  # the smallest element; NaN if an element is NaN
+    negative: int = 0  # elements below zero, -inf included
+    positive: int = 0  # elements above zero, inf included
+    nan: int = 0  # elements that are NaN
+    negative_inf: int = 0  # elements that are -inf
+    positive_inf: int = 0  # elements that are inf
+    total: float = 0.0  # sum of the elements
+    squares: float = 0.0  # sum of their squares
 
     @property
     def zero(self) -> int:

@@ -42,22 +42,14 @@ _MOST_MAPPING: Final = 64 << 20  # bytes of a mapping.csv that are read
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """Where a run writes: a network of a rank, or a device of Ascend O2, GE and acl.
+    """Where a run writes: a network of a rank, or a device of Ascend O2, GE and acl."""
 
-    Attributes:
-        root: Absolute directory of the dump.
-        rank: Number of the rank, None for a device.
-        net: Directory of the network, "" for a device.
-        device: Number of the device, None for a rank.
-        first: Number of the first iteration or step; earlier ones are left alone.
-        is_first: Whether no other network of the program writes there yet: its graph files are left alone.
-    """
-
-    root: str
-    rank: int | None = None
-    net: str = ""
-    device: int | None = None
-    first: int = 0
+    root: str  # absolute directory of the dump
+    rank: int | None = None  # number of the rank, None for a device
+    net: str = ""  # directory of the network, "" for a device
+    device: int | None = None  # number of the device, None for a rank
+    first: int = 0  # number of the first iteration or step; earlier ones are left alone
+    # whether no other network of the program writes there yet: its graph files are left alone
     is_first: bool = True
 
     @property
@@ -82,16 +74,11 @@ class RunPlace:
 
 @dataclass(frozen=True, slots=True)
 class ExistingFiles:
-    """How much earlier programs left.
+    """How much earlier programs left."""
 
-    Attributes:
-        files: Number of files with tensors or statistics.
-        iterations: Number of the directories that hold them.
-    """
-
-    files: int = 0
+    files: int = 0  # number of files with tensors or statistics
     bytes: int = 0
-    iterations: int = 0
+    iterations: int = 0  # number of the directories that hold them
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,24 +65,17 @@ class GraphFileName:
     'ge_proto_00000003_graph_0_Build.txt'
     >>> str(GraphFileName(GraphFileKind.TRACE, number=12, suffix="dot"))
     'trace_code_graph_0012.dot'
-
-    Attributes:
-        number: Number of the file in its process (GE, MindSpore).
-        graph: Number of the graph; of a branch or loop body among the graphs of its model.
-        rank: Number of the process among the ones that train together (torch.compile).
-        time: When it was written, ``YYYYMMDDHHMMSS`` and microseconds.
-        suffix: The format where a kind has several.
     """
 
     kind: GraphFileKind
-    number: int | None = None
-    graph: int | None = None
+    number: int | None = None  # number of the file in its process (GE, MindSpore)
+    graph: int | None = None  # number of the graph; of a branch or loop body among the graphs of its model
     stage: str | None = None
-    rank: int | None = None
+    rank: int | None = None  # number of the process among the ones that train together (torch.compile)
     pid: int | None = None
     device: int | None = None
-    time: str | None = None
-    suffix: str | None = None
+    time: str | None = None  # when it was written, ``YYYYMMDDHHMMSS`` and microseconds
+    suffix: str | None = None  # the format where a kind has several
 
     def __str__(self) -> str:
         """Return the file name."""
@@ -126,17 +119,14 @@ class CapturedTensorName:
     'mm-aten.mm.default.OUTPUT.0'
     >>> str(CapturedTensorName("cat", "aten.cat.default", IO.INPUT, (0, 2), "20240112093000000042"))
     'cat-aten.cat.default.INPUT.0.2.20240112093000000042.npy'
-
-    Attributes:
-        target: The function that the node calls.
-        place: Index of the tensor; for a tensor in a list, the index of the list and that in it.
-        time: When its file was written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files.
     """
 
     node: str
-    target: str
+    target: str  # the function that the node calls
     io: IO
+    # index of the tensor; for a tensor in a list, the index of the list and that in it
     place: tuple[int, ...]
+    # when its file was written, ``YYYYMMDDHHMMSS`` and microseconds; None in graph files
     time: str | None = None
 
     def __str__(self) -> str:

@@ -117,28 +117,20 @@ class Key:
 
     >>> Key(PathKind.STATISTICS, rank=0, net="LeNet", graph=0, iteration=3).path
     'rank_0/LeNet/0/3/statistic.csv'
-
-    Attributes:
-        net: Directory of the network.
-        name: File name without its suffix; the whole name where the kind has none.
-        world: Number of ranks that run together (torchair).
-        step: Number of the user's training step (Ascend O2).
-        time: When the dump was configured, ``YYYYMMDDHHMMSS``.
-        model_id: Number of the model in its process.
     """
 
     kind: PathKind
     rank: int | None = None
-    net: str | None = None
+    net: str | None = None  # directory of the network
     graph: int | None = None
     iteration: int | None = None
-    name: str | None = None
-    world: int | None = None
-    step: int | None = None
-    time: str | None = None
+    name: str | None = None  # file name without its suffix; the whole name where the kind has none
+    world: int | None = None  # number of ranks that run together (torchair)
+    step: int | None = None  # number of the user's training step (Ascend O2)
+    time: str | None = None  # when the dump was configured, ``YYYYMMDDHHMMSS``
     device: int | None = None
     model: str | None = None
-    model_id: int | None = None
+    model_id: int | None = None  # number of the model in its process
 
     @property
     def path(self) -> str:

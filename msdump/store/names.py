@@ -64,13 +64,9 @@ class DTypeField(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The style of names of one generation and device.
+    """The style of names of one generation and device."""
 
-    Attributes:
-        is_scoped: op_name is the full scoped name, not its last component.
-    """
-
-    is_scoped: bool
+    is_scoped: bool  # op_name is the full scoped name, not its last component
     dtype: DTypeField
 
 
@@ -98,25 +94,17 @@ class TensorName:
 
     >>> str(TensorName("Conv2D", "Default_conv1-op0", 1795216920861338, IO.INPUT, 2, dtype="float32"))
     'Conv2D.Default_conv1-op0.0.0.1795216920861338.input.2.DefaultFormat.float32.npy'
-
-    Attributes:
-        op_type: Operator type, or "Parameter".
-        op_name: Operator name as files spell it.
-        slot: Index among the operator's inputs or outputs.
-        dtype: Element type as the name spells it, or None where the name has no such field.
-        task_id: Task; 0 but for Ascend O2.
-        stream_id: Stream; 0 but for Ascend.
     """
 
-    op_type: str
-    op_name: str
+    op_type: str  # operator type, or "Parameter"
+    op_name: str  # operator name as files spell it
     timestamp: int
     io: IO
-    slot: int
+    slot: int  # index among the operator's inputs or outputs
     format: str = DEFAULT_FORMAT
-    dtype: str | None = None
-    task_id: int = 0
-    stream_id: int = 0
+    dtype: str | None = None  # element type as the name spells it, or None where the name has no such field
+    task_id: int = 0  # task; 0 but for Ascend O2
+    stream_id: int = 0  # stream; 0 but for Ascend
 
     def __str__(self) -> str:
         """Return the file name."""

@@ -77,20 +77,14 @@ class OperatorName:
 
     >>> str(OperatorName("Conv2D", "Default_conv1-op0", 3, 7, 1795216920861338))
     'Conv2D.Default_conv1-op0.3.7.1795216920861338'
-
-    Attributes:
-        op_type: Operator type; ``exception_info`` of a brief failure.
-        op_name: Operator name as files spell it.
-        timestamp: Microseconds since the epoch; of a failure its local time ``YYYYMMDDHHMMSSmmm``.
-        suffix: Task type, context, thread and device of an FFTS+ task, else nothing.
     """
 
-    op_type: str
-    op_name: str = ""
+    op_type: str  # operator type; ``exception_info`` of a brief failure
+    op_name: str = ""  # operator name as files spell it
     task_id: int = 0
     stream_id: int = 0
-    timestamp: int = 0
-    suffix: tuple[int, ...] = ()
+    timestamp: int = 0  # microseconds since the epoch; of a failure its local time ``YYYYMMDDHHMMSSmmm``
+    suffix: tuple[int, ...] = ()  # task type, context, thread and device of an FFTS+ task, else nothing
 
     @property
     def is_op_debug(self) -> bool:

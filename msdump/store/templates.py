@@ -22,16 +22,11 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a template.
+    """A field of a template."""
 
-    Attributes:
-        pattern: Regular expression of its text, without named groups.
-        read: Makes the value from the text, None: the text is the value.
-        write: Makes the text from the value, None: as ``format`` does with ``spec``.
-    """
-
-    pattern: str
-    read: Callable[[str], Any] | None = None
+    pattern: str  # regular expression of its text, without named groups
+    read: Callable[[str], Any] | None = None  # makes the value from the text, None: the text is the value
+    # makes the text from the value, None: as ``format`` does with ``spec``
     write: Callable[[Any], str] | None = None
     spec: str = ""
 
@@ -52,11 +47,7 @@ def padded(digits: int) -> Field:
 
 
 class Template:
-    """A text with fields.
-
-    Attributes:
-        fields: Names of the fields, in the order of the text.
-    """
+    """A text with fields."""
 
     def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
         """Compile a template.
@@ -65,7 +56,7 @@ class Template:
             text: The text; fields stand in braces, parts that may be missing in brackets.
             fields: The fields by name; fields of other templates may be among them.
         """
-        self.fields = tuple(_FIELD.findall(text))
+        self.fields = tuple(_FIELD.findall(text))  # names of the fields, in the order of the text
         self._optional = tuple(name for part in _OPTIONAL.findall(text) for name in _FIELD.findall(part))
         self._readers = tuple((name, read) for name in self.fields if (read := fields[name].read))
         self._text, self._fields = text, fields
@@ -97,16 +88,11 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a template that is written as a whole or left out.
+    """A part of a template that is written as a whole or left out."""
 
-    Attributes:
-        text: Format string: the object with the values is argument 0, fields of ``writers`` are keywords.
-        optional: The part is left out if one of these fields has no value.
-        writers: Functions that write fields which ``str.format`` cannot.
-    """
-
-    text: str
-    optional: tuple[str, ...]
+    text: str  # format string: the object with the values is argument 0, fields of ``writers`` are keywords
+    optional: tuple[str, ...]  # the part is left out if one of these fields has no value
+    # functions that write fields which ``str.format`` cannot
     writers: tuple[tuple[str, Callable[[Any], str]], ...]
 
     def format(self, values: object) -> str:

@@ -88,12 +88,7 @@ _UNNAMED: Final = "graph"
 
 
 class CompiledDump(DumpWriter):
-    """All files of one compiled graph below the dump path.
-
-    Attributes:
-        directory: Directory of the model, ``{model_name}``.
-        model_id: Number of the model in its process.
-    """
+    """All files of one compiled graph below the dump path."""
 
     def __init__(
         self,
@@ -105,10 +100,11 @@ class CompiledDump(DumpWriter):
     ) -> None:
         """Give the model its number and directory; nothing is written yet."""
         super().__init__(plan, process)
+        # number of the model in its process
         self.model_id = next(process.counters.model_ids) if model.model_id is None else model.model_id
         directory = names.sanitize(model_selection.directory_name(plan, model.file_name, device.graph.name))
         # models with equal beginnings differ in model_id
-        self.directory = directory[:LONGEST_NAME] or _UNNAMED
+        self.directory = directory[:LONGEST_NAME] or _UNNAMED  # directory of the model, ``{model_name}``
         self._layout = ModelLayout(plan.files.path, plan.context.device_id, self.directory, self.model_id)
         self._file_name = model.file_name
         self._time = model.time
@@ -271,20 +267,13 @@ def full_names(node: Node) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class SingleOperator:
-    """An operator that is called alone.
+    """An operator that is called alone."""
 
-    Attributes:
-        op_type: Type, as the caller spells it.
-        time: Time of the dump's configuration, ``YYYYMMDDHHMMSS``.
-        stream_id: Stream of the next call.
-        runs: Counts the calls.
-    """
-
-    op_type: str
-    time: str
-    stream_id: int = 0
+    op_type: str  # type, as the caller spells it
+    time: str  # time of the dump's configuration, ``YYYYMMDDHHMMSS``
+    stream_id: int = 0  # stream of the next call
     first_task: int = 0
-    runs: RunCounter = field(default_factory=RunCounter)
+    runs: RunCounter = field(default_factory=RunCounter)  # counts the calls
 
     def begin(self, stream_id: int, first_task: int) -> None:
         """Set the stream and the first task of the next call."""

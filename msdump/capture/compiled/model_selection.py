@@ -159,17 +159,12 @@ _WITHOUT_TASK: Final = frozenset({Reason.NO_TASK, Reason.CONTROL_FLOW})
 
 @dataclass(frozen=True, slots=True)
 class ModelSelection:
-    """The dumped parts of a model.
+    """The dumped parts of a model."""
 
-    Attributes:
-        refusals: For each node the reason for no dump, None for a dumped node.
-        data: Graph inputs that dumped nodes read, by position: their ``Data`` operators are dumped, too.
-        blocked: Inputs and outputs on black lists, by position.
-    """
-
-    refusals: tuple[Reason | None, ...]
+    refusals: tuple[Reason | None, ...]  # for each node the reason for no dump, None for a dumped node
+    # graph inputs that dumped nodes read, by position: their ``Data`` operators are dumped, too
     data: Mapping[int, tuple[str, ...]]
-    blocked: Mapping[int, frozenset[Slot]]
+    blocked: Mapping[int, frozenset[Slot]]  # inputs and outputs on black lists, by position
 
     @property
     def watched(self) -> tuple[bool, ...]:
@@ -224,18 +219,13 @@ def directory_name(plan: DumpPlan, file_name: str, graph_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items of ``dump_list`` for one model.
+    """The items of ``dump_list`` for one model."""
 
-    Attributes:
-        deciding: The item that selects operators, None: the model is not listed.
-        ranges: First and last operator of each range.
-        blocked_types: Inputs and outputs on the black lists of all items, by operator type.
-        blocked_names: Inputs and outputs on the black lists of all items, by operator name.
-    """
-
-    deciding: ModelItem | None
-    ranges: tuple[tuple[str, str], ...]
+    deciding: ModelItem | None  # the item that selects operators, None: the model is not listed
+    ranges: tuple[tuple[str, str], ...]  # first and last operator of each range
+    # inputs and outputs on the black lists of all items, by operator type
     blocked_types: Mapping[str, frozenset[Slot]]
+    # inputs and outputs on the black lists of all items, by operator name
     blocked_names: Mapping[str, frozenset[Slot]]
 
     @classmethod

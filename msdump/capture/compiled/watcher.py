@@ -26,15 +26,10 @@ from msdump.store import CLOCK, is_collective
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The operators of a graph that take part in a watcher's dump.
+    """The operators of a graph that take part in a watcher's dump."""
 
-    Attributes:
-        layers: For each node, whether watched outputs are read again after it.
-        watched: For each node, whether its outputs are watched.
-    """
-
-    layers: tuple[bool, ...]
-    watched: tuple[bool, ...]
+    layers: tuple[bool, ...]  # for each node, whether watched outputs are read again after it
+    watched: tuple[bool, ...]  # for each node, whether its outputs are watched
 
 
 def select_watch(graph: Graph, plan: DumpPlan, runs: Sequence[bool]) -> Watch:
@@ -88,23 +83,15 @@ def _is_layer(node: Node, layers: frozenset[str]) -> bool:
 
 @dataclass(slots=True)
 class WatcherRun:
-    """The state of one run that the watchers of a model's graphs share.
+    """The state of one run that the watchers of a model's graphs share."""
 
-    Attributes:
-        watched: Outputs of the watched operators that have run, by graph index and position.
-        directory: Where files of the run go.
-    """
-
+    # outputs of the watched operators that have run, by graph index and position
     watched: dict[tuple[int, int], tuple[OperatorRef, Sequence[TensorRecord]]] = field(default_factory=dict)
-    directory: str = ""
+    directory: str = ""  # where files of the run go
 
 
 class WatcherCapture(Observer):
-    """The watcher of one graph: an observer of its operators while an iteration runs.
-
-    Attributes:
-        bodies: The watchers of the model's graphs by their index; they share the state of the run.
-    """
+    """The watcher of one graph: an observer of its operators while an iteration runs."""
 
     def __init__(
         self, plan: DumpPlan, device: Ascend, memory: Memory, writer: ArtifactWriter, run: WatcherRun
@@ -119,6 +106,7 @@ class WatcherCapture(Observer):
         self._records = OperatorRecords(device, memory)
         self._run = run
         self._writer = writer
+        # the watchers of the model's graphs by their index; they share the state of the run
         self.bodies: Mapping[int, WatcherCapture] = {}
 
     def begin(self, directory: str, iteration: int, inputs: Mapping[str, Any]) -> None:

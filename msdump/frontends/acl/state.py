@@ -47,22 +47,15 @@ _log = logging.getLogger("msdump.acl")
 
 @dataclass(slots=True)
 class Configuration:
-    """A configured dump, and the models that were loaded under it.
-
-    Attributes:
-        time: When it was configured, the name of its directory.
-        process: Sinks and counters that its models share.
-        names: File names and graph names of its models, in the order of loading.
-        runs: Number of runs of the model that ran most often.
-        has_dumped: Whether the plan's iterations included the step of any run.
-    """
+    """A configured dump, and the models that were loaded under it."""
 
     plan: DumpPlan
-    time: str = field(default_factory=CLOCK.seconds)
-    process: Process = field(default_factory=PROCESS.beside)
+    time: str = field(default_factory=CLOCK.seconds)  # when it was configured, the name of its directory
+    process: Process = field(default_factory=PROCESS.beside)  # sinks and counters that its models share
+    # file names and graph names of its models, in the order of loading
     names: dict[str, None] = field(default_factory=dict)
-    runs: int = 0
-    has_dumped: bool = False
+    runs: int = 0  # number of runs of the model that ran most often
+    has_dumped: bool = False  # whether the plan's iterations included the step of any run
 
     def ran(self, step: int) -> None:
         """Note that a model has run as a step; its first run is step 0."""
@@ -100,14 +93,11 @@ class Dumps:
 
     Models keep the configuration that they were loaded under; the last one counts for models that
     are loaded later. Exception dumps are apart: the first one stays, whatever comes later.
-
-    Attributes:
-        is_initialised: Between ``init_dump`` and ``finalize_dump``.
     """
 
     def __init__(self) -> None:
         """Start without a configured dump."""
-        self.is_initialised = False
+        self.is_initialised = False  # between ``init_dump`` and ``finalize_dump``
         self._armed: Configuration | None = None  # for models that are loaded from now on
         self._exceptions: Configuration | None = None
         self._is_of_environment = False  # whether variables turned the exception dump on
@@ -285,18 +275,13 @@ class AclContext:
 
 @dataclass(slots=True)
 class Stream:
-    """A stream by number, from 0, the default stream.
-
-    Attributes:
-        failure: Code of the first call on it that failed since the last synchronisation.
-        tasks: Single operators that it has run.
-    """
+    """A stream by number, from 0, the default stream."""
 
     TITLE: ClassVar = "stream"
 
     number: int
-    failure: int = 0
-    tasks: int = 0
+    failure: int = 0  # code of the first call on it that failed since the last synchronisation
+    tasks: int = 0  # single operators that it has run
 
 
 DEVICES: Final = 8
@@ -305,30 +290,23 @@ DEVICES: Final = 8
 
 @dataclass(slots=True)
 class AclState:
-    """The state of pyACL in one process; each test has one of its own.
-
-    Attributes:
-        config: Bytes of the first configuration file that ``init`` was given.
-        operators: Single operators that were called, by all that distinguishes their calls.
-        lock: Held while a model or operator runs.
-        device_id: The device that was set last; None: the device of the rank.
-        contexts: The device of each thread.
-    """
+    """The state of pyACL in one process; each test has one of its own."""
 
     is_initialised: bool = False
     is_finalised: bool = False
     counters: Counters = field(default_factory=PROCESS.counters.beside)
-    config: bytes | None = None
+    config: bytes | None = None  # bytes of the first configuration file that ``init`` was given
     handles: Handles = field(default_factory=Handles)
     memory: Memory = field(default_factory=Memory)
     dumps: Dumps = field(default_factory=Dumps)
     models: dict[int, LoadedModel] = field(default_factory=dict)
+    # single operators that were called, by all that distinguishes their calls
     operators: dict[Hashable, tuple[Network, SingleOperator]] = field(default_factory=dict)
-    lock: threading.RLock = field(default_factory=new_lock)
+    lock: threading.RLock = field(default_factory=new_lock)  # held while a model or operator runs
     default_stream: Stream = field(default_factory=lambda: Stream(0))
     stream_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    device_id: int | None = None
-    contexts: threading.local = field(default_factory=threading.local)
+    device_id: int | None = None  # the device that was set last; None: the device of the rank
+    contexts: threading.local = field(default_factory=threading.local)  # the device of each thread
 
     def model(self, model_id: object) -> LoadedModel:
         """Return a loaded model; 145001 before ``init``, 145003 for a number that no loaded model has."""

@@ -31,12 +31,7 @@ _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
 
 
 class Device:
-    """The state that the graphs of one backend share: plan (None: no dump), context, ``config.debug``, files.
-
-    Attributes:
-        time: When the dump was configured, the name of its directory.
-        lock: Held by the graph that runs; backward graphs run on a thread of their own.
-    """
+    """The state that the graphs of one backend share: plan (None: no dump), context, debug mode, files."""
 
     def __init__(self, plan: DumpPlan | None, where: Context, settings: Any) -> None:
         """Start without graphs; when the device is collected as garbage, its files are completed."""
@@ -44,8 +39,8 @@ class Device:
         self.context = where
         self.settings = settings
         self.process = PROCESS.beside()
-        self.time = CLOCK.seconds()
-        self.lock = new_lock()
+        self.time = CLOCK.seconds()  # when the dump was configured, the name of its directory
+        self.lock = new_lock()  # held by the graph that runs; backward graphs run on a thread of their own
         weakref.finalize(self, self.process.close)
 
     def complete(self) -> None:
@@ -69,19 +64,15 @@ class ShapeModel:
 
 
 class CapturedGraph:
-    """One graph that torch.compile has captured: called with tensors, it returns tensors.
-
-    Attributes:
-        name: ``graph_{n}``, counted from 1 in the process, in training ``graph_{n}_forward`` and
-            ``graph_{n}_backward``; also its directory in the dump.
-        model_id: Its number in the dump.
-        runs: Counts its calls, the ``data_index`` of its dump; calls that failed included.
-    """
+    """One graph that torch.compile has captured: called with tensors, it returns tensors."""
 
     def __init__(self, gm: GraphModule, device: Device, part: str = "") -> None:
         """Give a graph, or the part forward or backward of a step, its number; its first call exports it."""
-        self.model_id = next(device.process.counters.captured_graphs)
+        self.model_id = next(device.process.counters.captured_graphs)  # its number in the dump
+        # ``graph_{n}``, counted from 1 in the process, in training ``graph_{n}_forward`` and
+        # ``graph_{n}_backward``; also its directory in the dump
         self.name = run_paths.captured_graph(self.model_id, part)
+        # counts its calls, the ``data_index`` of its dump; calls that failed included
         self.runs = RunCounter()
         self._gm = gm
         self._device = device

@@ -35,17 +35,13 @@ _log = logging.getLogger("msdump.torchair")
 
 
 class Option:
-    """One option; ``value`` is its text, as GE options are texts.
-
-    Attributes:
-        default: The value until another one is set.
-    """
+    """One option; ``value`` is its text, as GE options are texts."""
 
     __slots__ = ("_check", "_value", "default")
 
     def __init__(self, default: Any = None, check: Check | None = None) -> None:
         """Hold the default; without a check every value is taken."""
-        self.default = default
+        self.default = default  # the value until another one is set
         self._value = default
         self._check = check
 

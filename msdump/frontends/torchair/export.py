@@ -85,21 +85,13 @@ Result = Callable[[Sequence[Any], Mapping[str, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A captured graph as an ONNX model.
+    """A captured graph as an ONNX model."""
 
-    Attributes:
-        model: The ModelProto.
-        inputs: The model's inputs: name, and position among the captured graph's.
-        results: The captured graph's outputs in order.
-        origins: Name of each operator -> names of the captured nodes that it was made from.
-        makes_tensors: Whether the model computes any output, so that there is anything to run.
-    """
-
-    model: Any
-    inputs: tuple[tuple[str, int], ...]
-    results: tuple[Result, ...]
-    origins: dict[str, str]
-    makes_tensors: bool
+    model: Any  # the ModelProto
+    inputs: tuple[tuple[str, int], ...]  # the model's inputs: name, and position among the captured graph's
+    results: tuple[Result, ...]  # the captured graph's outputs in order
+    origins: dict[str, str]  # name of each operator -> names of the captured nodes that it was made from
+    makes_tensors: bool  # whether the model computes any output, so that there is anything to run
 
 
 def export(gm: GraphModule, arguments: Sequence[Any], name: str) -> Exported:

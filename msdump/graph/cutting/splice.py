@@ -80,31 +80,22 @@ class ValueShape:
 
 @dataclass(frozen=True, slots=True)
 class RegionModel:
-    """A model of some operators.
+    """A model of some operators."""
 
-    Attributes:
-        data: The serialised model.
-        outputs: Element type of each model output, by name; None: not known.
-    """
-
-    data: bytes
+    data: bytes  # the serialised model
     inputs: Mapping[str, DType]
-    outputs: Mapping[str, DType | None]
+    outputs: Mapping[str, DType | None]  # element type of each model output, by name; None: not known
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatingRuntime:
-    """How a device computes operators, and the runtime that emulates it.
+    """How a device computes operators, and the runtime that emulates it."""
 
-    Attributes:
-        roundings: Returns the device's arithmetic for an operator; None: as the model says.
-        rounded: Returns by name the weights of an operator that the device rounds, after rounding.
-        limits: Newest versions that the runtime reads.
-    """
-
+    # returns the device's arithmetic for an operator; None: as the model says
     roundings: Callable[[Node], Sequence[Rounding] | None]
+    # returns by name the weights of an operator that the device rounds, after rounding
     rounded: Callable[[Node], Mapping[str, np.ndarray]]
-    limits: RuntimeLimits
+    limits: RuntimeLimits  # newest versions that the runtime reads
 
 
 def region_model(
@@ -222,16 +213,12 @@ _FLOAT32: Final = dtypes.from_name("float32")
 
 @dataclass(frozen=True, slots=True)
 class Spliced:
-    """A network with parts of another one.
-
-    Attributes:
-        taken: Operators that come from the other network, with the casts around them, in order.
-        given: Operators of the first network that are replaced.
-    """
+    """A network with parts of another one."""
 
     graph: Graph
+    # operators that come from the other network, with the casts around them, in order
     taken: tuple[Node, ...]
-    given: tuple[Node, ...]
+    given: tuple[Node, ...]  # operators of the first network that are replaced
 
 
 def splice(

@@ -128,29 +128,20 @@ Type = ValueType | tuple[ValueType, ...]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A weight or a graph input.
+    """A weight or a graph input."""
 
-    Attributes:
-        number: Position among the parameters, from 1.
-        is_inplace: A weight that a training step writes.
-    """
-
-    number: int
+    number: int  # position among the parameters, from 1
     name: str
     type: ValueType
     is_weight: bool
-    is_inplace: bool = False
+    is_inplace: bool = False  # a weight that a training step writes
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant: a weight from a Constant node, or the index of a TupleGetItem.
+    """A constant: a weight from a Constant node, or the index of a TupleGetItem."""
 
-    Attributes:
-        number: Position among the constants, from 1.
-    """
-
-    number: int
+    number: int  # position among the constants, from 1
     type: ValueType
     value: np.ndarray | int
 
@@ -162,23 +153,16 @@ class Constant:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """One line of the program.
+    """One line of the program."""
 
-    Attributes:
-        number: Position among the statements, from 0.
-        label: Name of its first output; the variable name in MindSpore's files.
-        operands: The values that it reads: results of earlier statements, parameters, constants.
-        type: Type of its value; a tuple where it has several outputs.
-        node: The operator, None for the ones that exist in the files only.
-    """
-
-    number: int
-    label: str
+    number: int  # position among the statements, from 0
+    label: str  # name of its first output; the variable name in MindSpore's files
     op_type: str
     full_name: str
+    # the values that it reads: results of earlier statements, parameters, constants
     operands: tuple[Operand, ...] = field(repr=False)
-    type: Type
-    node: Node | None = None
+    type: Type  # type of its value; a tuple where it has several outputs
+    node: Node | None = None  # the operator, None for the ones that exist in the files only
 
     @property
     def scope(self) -> str:

@@ -20,16 +20,12 @@ REQUIRED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class CallOperand:
-    """An input or output of a call of a GE operator.
-
-    Attributes:
-        format: Memory format as the caller describes it: ``NCHW``, ``NHWC``, ``HWCN``, ``ND``, ...
-        value: Elements of an input that the built operator depends on (``GeOperator.constants``), else None.
-    """
+    """An input or output of a call of a GE operator."""
 
     dtype: DType
     shape: tuple[int, ...]
-    format: str = "ND"
+    format: str = "ND"  # memory format as the caller describes it: ``NCHW``, ``NHWC``, ``HWCN``, ``ND``, ..
+    # elements of an input that the built operator depends on (``GeOperator.constants``), else None
     value: np.ndarray | None = None
 
 
@@ -39,22 +35,18 @@ Results = Value | tuple[Value, ...]
 
 @dataclass(frozen=True, slots=True)
 class GeOperator:
-    """One operator of GE.
+    """One operator of GE."""
 
-    Attributes:
-        build: Appends the ONNX operators of a call to its body; returns the outputs.
-        attributes: Defaults of its attributes, ``REQUIRED`` where there is none.
-        kind: Primitive that decides its formats and rounding on the device; "": the first ONNX operator.
-        constants: Slots of inputs with elements that ``build`` reads, as they are attributes in ONNX; -1 is
-            the last input.
-        inputs: Fewest and most inputs.
-    """
-
+    # appends the ONNX operators of a call to its body; returns the outputs
     build: Callable[[CallBody], Results]
+    # defaults of its attributes, ``REQUIRED`` where there is none
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    # primitive that decides its formats and rounding on the device; "": the first ONNX operator
     kind: str = ""
+    # slots of inputs with elements that ``build`` reads, as they are attributes in ONNX; -1 is the last
+    # input
     constants: tuple[int, ...] = ()
-    inputs: tuple[int, int] = (1, 1)
+    inputs: tuple[int, int] = (1, 1)  # fewest and most inputs
 
 
 def integers(value: Any) -> list[int]:
@@ -65,14 +57,7 @@ def integers(value: Any) -> list[int]:
 
 
 class CallBody(OnnxBody):
-    """The ONNX operators that compute one call, appended in order of execution.
-
-    Attributes:
-        outputs: The results that the caller expects.
-        types: Element types of outputs that are not that of the first input, by name.
-        x: The inputs, named ``x0``, ``x1``, ...
-        kind: Primitive by which the device chooses formats and rounding.
-    """
+    """The ONNX operators that compute one call, appended in order of execution."""
 
     def __init__(
         self,
@@ -85,10 +70,12 @@ class CallBody(OnnxBody):
         super().__init__()
         self.op_type = op_type
         self.inputs = inputs
-        self.outputs = outputs
+        self.outputs = outputs  # the results that the caller expects
+        # element types of outputs that are not that of the first input, by name
         self.types: dict[str, DType] = {}
+        # the inputs, named ``x0``, ``x1``, ..
         self.x = tuple(Value(self, f"x{index}") for index in range(len(inputs)))
-        self.kind = ""
+        self.kind = ""  # primitive by which the device chooses formats and rounding
         self._attributes = attributes
 
     def __getitem__(self, name: str) -> Any:

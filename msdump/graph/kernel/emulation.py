@@ -47,19 +47,12 @@ _IS_NAN_SINCE: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """The arithmetic of one operator.
+    """The arithmetic of one operator."""
 
-    Attributes:
-        reads: Type that float32 inputs are rounded to.
-        writes: Type that float32 outputs are rounded to.
-        saturates: float16 results stay within the type's range, and NaN becomes 0.
-        reports: Add the ``STATUS`` output, 1 where saturation changed an input or a result.
-    """
-
-    reads: DType = FLOAT32
-    writes: DType = FLOAT32
-    saturates: bool = False
-    reports: bool = False
+    reads: DType = FLOAT32  # type that float32 inputs are rounded to
+    writes: DType = FLOAT32  # type that float32 outputs are rounded to
+    saturates: bool = False  # float16 results stay within the type's range, and NaN becomes 0
+    reports: bool = False  # Add the ``STATUS`` output, 1 where saturation changed an input or a result
 
     def read_type(self, dtype: DType) -> DType:
         """Return the device type of an input of a host type."""

@@ -31,17 +31,12 @@ from msdump.statistics import NOTHING, StatisticNeed, insession
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Standard operators that together compute one operator of the graph.
+    """Standard operators that together compute one operator of the graph."""
 
-    Attributes:
-        nodes: The standard operators; inputs and outputs have the names that they have in the graph.
-        constants: Arrays of constants inside, by name.
-        opsets: Version of each domain.
-    """
-
+    # the standard operators; inputs and outputs have the names that they have in the graph
     nodes: tuple[Node, ...]
-    constants: Mapping[str, np.ndarray]
-    opsets: Mapping[str, int]
+    constants: Mapping[str, np.ndarray]  # arrays of constants inside, by name
+    opsets: Mapping[str, int]  # version of each domain
 
 
 def expanded(graph: Graph, node: Node) -> Expansion:
@@ -117,31 +112,22 @@ def rename_body_values(node: onnx.NodeProto, names: Mapping[str, str], prefix: s
 
 @dataclass(frozen=True, slots=True)
 class LinkedOperator:
-    """An operator of a linked model.
-
-    Attributes:
-        bindings: Types of its inputs, if casts need them, and initializers of this operator alone.
-        roundings: The emulated device's arithmetic for each member; None: as the model says.
-        defaults: Rounded initializers in the place of which a run may feed another value, and its rounding.
-    """
+    """An operator of a linked model."""
 
     node: Node
-    bindings: Bindings
+    bindings: Bindings  # types of its inputs, if casts need them, and initializers of this operator alone
+    # the emulated device's arithmetic for each member; None: as the model says
     roundings: Sequence[Rounding] | None
+    # rounded initializers in the place of which a run may feed another value, and its rounding
     defaults: Mapping[str, Rounding] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHooks:
-    """Values inside a model that the session measures: statistics, without handing the values out.
+    """Values inside a model that the session measures: statistics, without handing the values out."""
 
-    Attributes:
-        measured: Names of the values, in the order of the results.
-        need: Statistics to compute.
-    """
-
-    measured: tuple[str, ...] = ()
-    need: StatisticNeed = NOTHING
+    measured: tuple[str, ...] = ()  # names of the values, in the order of the results
+    need: StatisticNeed = NOTHING  # statistics to compute
 
     def __bool__(self) -> bool:
         """Return whether any value is measured."""
@@ -153,38 +139,27 @@ NO_HOOKS: Final = SessionHooks()
 
 @dataclass(frozen=True, slots=True)
 class SegmentEdges:
-    """Inputs and outputs of a linked model.
+    """Inputs and outputs of a linked model."""
 
-    Attributes:
-        feeds: onnxruntime's type text of every value that is fed.
-        defaults: Weights that become inputs with a default, so that no kernel takes them for constant.
-        outputs: Values that the model returns.
-        shapes: Shapes of fed values, if equal in every run; onnxruntime uses them to plan memory and fuse.
-        looks: Values inside the model that are measured.
-    """
-
-    feeds: Mapping[str, str]
+    feeds: Mapping[str, str]  # onnxruntime's type text of every value that is fed
+    # weights that become inputs with a default, so that no kernel takes them for constant
     defaults: Mapping[str, np.ndarray]
-    outputs: Sequence[str]
+    outputs: Sequence[str]  # values that the model returns
+    # shapes of fed values, if equal in every run; onnxruntime uses them to plan memory and fuse
     shapes: Mapping[str, Shape] = field(default_factory=dict)
-    looks: SessionHooks = NO_HOOKS
+    looks: SessionHooks = NO_HOOKS  # values inside the model that are measured
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedModel:
-    """A serialised model of several operators, and the names of its values.
-
-    Attributes:
-        feeds: (name in the model, value of the graph) for every fed input.
-        shared: The external initializers in the order of their numbers: array and weight of the graph.
-        outputs: (name in the model, value of the graph) for every output.
-        defaults: (name in the model, weight of the graph, its rounding) for inputs that need not be fed.
-    """
+    """A serialised model of several operators, and the names of its values."""
 
     data: bytes
-    feeds: tuple[tuple[str, str], ...]
+    feeds: tuple[tuple[str, str], ...]  # (name in the model, value of the graph) for every fed input
+    # the external initializers in the order of their numbers: array and weight of the graph
     shared: tuple[tuple[np.ndarray, str], ...]
-    outputs: tuple[tuple[str, str], ...]
+    outputs: tuple[tuple[str, str], ...]  # (name in the model, value of the graph) for every output
+    # (name in the model, weight of the graph, its rounding) for inputs that need not be fed
     defaults: tuple[tuple[str, str, Rounding], ...] = ()
 
 
@@ -217,23 +192,20 @@ def link(
 
 @dataclass(slots=True)
 class _Writer:
-    """Builds a linked model, operator by operator.
-
-    Attributes:
-        names: The name in the model of each value of the graph, except initializers.
-        initializers: Names of initializers, by weight and identity of the array.
-        constants: Constants of the device's casts by name.
-        defaults: Weight and rounding by the name of an initializer that is an input, too.
-    """
+    """Builds a linked model, operator by operator."""
 
     graph: Graph
     model: onnx.ModelProto
     limits: RuntimeLimits
     count: int = 0
+    # the name in the model of each value of the graph, except initializers
     names: dict[str, str] = field(default_factory=dict)
+    # names of initializers, by weight and identity of the array
     initializers: dict[tuple[str, int], str] = field(default_factory=dict)
     shared: list[tuple[np.ndarray, str]] = field(default_factory=list)
+    # constants of the device's casts by name
     constants: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    # weight and rounding by the name of an initializer that is an input, too
     defaults: dict[str, tuple[str, Rounding]] = field(default_factory=dict)
 
     def add(self, part: LinkedOperator) -> None:

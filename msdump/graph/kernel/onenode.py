@@ -86,43 +86,32 @@ class RuntimeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """How the values of one node reach its session.
+    """How the values of one node reach its session."""
 
-    Attributes:
-        types: onnxruntime's type text of each fed value, ``tensor(float)``; "": that of the graph input.
-        shapes: Shapes to declare for fed values; empty: none.
-        embedded: Arrays of initializers that are copied into the model, by value name.
-        shared: Arrays of external initializers by value name.
-        absent: Empty optionals; the model creates them, since onnxruntime cannot be fed with them.
-        rounded: Values that are rounded before to the type that the operator reads, and whether one of
-            their elements was beyond float16's range.
-    """
-
+    # onnxruntime's type text of each fed value, ``tensor(float)``; "": that of the graph input
     types: Mapping[str, str]
-    shapes: Mapping[str, tuple[int, ...]]
-    embedded: Mapping[str, np.ndarray]
-    shared: Mapping[str, np.ndarray]
+    shapes: Mapping[str, tuple[int, ...]]  # shapes to declare for fed values; empty: none
+    embedded: Mapping[str, np.ndarray]  # arrays of initializers that are copied into the model, by value name
+    shared: Mapping[str, np.ndarray]  # arrays of external initializers by value name
+    # empty optionals; the model creates them, since onnxruntime cannot be fed with them
     absent: frozenset[str] = frozenset()
+    # values that are rounded before to the type that the operator reads, and whether one of their elements
+    # was beyond float16's range
     rounded: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeModel:
-    """A serialised one-node model and its value names.
-
-    Attributes:
-        feeds: (name in the model, value of the graph) for every fed input.
-        shared: The values of the graph that are external initializers, in the order of their numbers.
-        outputs: (name in the model, position in the node's outputs) for every used output.
-        has_status: Whether the model also gives the device's overflow status, ``STATUS``.
-        has_memory: Whether its results depend on how often its session has run, as random numbers do.
-    """
+    """A serialised one-node model and its value names."""
 
     data: bytes
-    feeds: tuple[tuple[str, str], ...]
+    feeds: tuple[tuple[str, str], ...]  # (name in the model, value of the graph) for every fed input
+    # the values of the graph that are external initializers, in the order of their numbers
     shared: tuple[str, ...]
+    # (name in the model, position in the node's outputs) for every used output
     outputs: tuple[tuple[str, int], ...]
-    has_status: bool = False
+    has_status: bool = False  # whether the model also gives the device's overflow status, ``STATUS``
+    # whether its results depend on how often its session has run, as random numbers do
     has_memory: bool = False
 
 

@@ -40,21 +40,14 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class MindIR:
-    """A checked file.
+    """A checked file."""
 
-    Attributes:
-        graph: The main GraphProto, without large weights.
-        functions: The other graphs by name: branches, loops, called functions.
-        primitives: By the name that nodes refer to.
-        weights: Read-only arrays by the name of the parameter, with the graph's prefix.
-        notes: Sentences on parts of the file that the reader passes over.
-    """
-
-    graph: Any
-    functions: Mapping[str, Any]
-    primitives: Mapping[str, Primitive]
+    graph: Any  # the main GraphProto, without large weights
+    functions: Mapping[str, Any]  # the other graphs by name: branches, loops, called functions
+    primitives: Mapping[str, Primitive]  # by the name that nodes refer to
+    # read-only arrays by the name of the parameter, with the graph's prefix
     weights: Mapping[str, np.ndarray]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences on parts of the file that the reader passes over
 
 
 def is_mindir(data: memoryview, name: str) -> bool:
@@ -159,11 +152,7 @@ def _checked(model: Any) -> Iterator[str]:
 
 
 def element_type(number: int) -> dtypes.DType:
-    """Return the element type of a TensorProto.DataType of MindIR.
-
-    Raises:
-        GraphError: It has none here.
-    """
+    """Return the element type of a TensorProto.DataType of MindIR; GraphError if it has none here."""
     if not 0 < number < len(ELEMENTS):
         raise GraphError(f"element type {number} of MindIR is not known")
     return dtypes.from_name(ELEMENTS[number])

@@ -48,14 +48,10 @@ _KERNELS: Final[Mapping[str, str]] = {"Conv2DTranspose": "Conv2DBackpropInput"}
 
 @dataclass(eq=False)
 class Constant:
-    """A constant operand: a number, text, array, tuple of these, None or ``MONAD``.
-
-    Attributes:
-        dtype: Element type that its numbers take; None: int64, float32 or bool.
-    """
+    """A constant operand: a number, text, array, tuple of these, None or ``MONAD``."""
 
     value: Any
-    dtype: DType | None = None
+    dtype: DType | None = None  # element type that its numbers take; None: int64, float32 or bool
 
     @cached_property
     def type(self) -> ValueType | None:
@@ -85,52 +81,33 @@ class Constant:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A weight or an input of a graph, by its name without the graph's.
-
-    Attributes:
-        is_local: Whether it is an argument of a function, and no weight: each call gives it a value.
-    """
+    """A weight or an input of a graph, by its name without the graph's."""
 
     name: str
     type: ValueType | None = None
+    # whether it is an argument of a function, and no weight: each call gives it a value
     is_local: bool = False
 
 
 @dataclass(eq=False, slots=True)
 class Kernel:
-    """A node of a kernel graph.
+    """A node of a kernel graph."""
 
-    Attributes:
-        op_type: MindSpore's name.
-        scope: Scope of its name, ``Default/fc1-Dense``.
-        inputs: Operands, monads included.
-        outputs: Types of the outputs; None where it is no tensor.
-        runs: Whether it is a kernel; else a node of ``VIRTUAL``.
-        front_name: The front end's full name, "" for a kernel that the backend has made.
-        attributes: The primitive's attributes.
-        is_new: The backend has made it: its number in .ir, .pb and csv is a new one.
-        device: The element type in which the kernel holds float16 outputs; None: as declared.
-        name: Full name in file names.
-        listed_name: Full name in .ir, .pb and csv.
-        monad: The monad behind the kernel, if it is an Assign that the backend has made.
-        shows_all: Whether operands that the kernel does not read have files as well.
-        is_cast: It is a Cast that the backend has inserted.
-    """
-
-    op_type: str
-    scope: str
-    inputs: list[Operand]
-    outputs: tuple[ValueType | None, ...]
-    runs: bool = True
-    front_name: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    is_new: bool = False
+    op_type: str  # MindSpore's name
+    scope: str  # scope of its name, ``Default/fc1-Dense``
+    inputs: list[Operand]  # operands, monads included
+    outputs: tuple[ValueType | None, ...]  # types of the outputs; None where it is no tensor
+    runs: bool = True  # whether it is a kernel; else a node of ``VIRTUAL``
+    front_name: str = ""  # the front end's full name, "" for a kernel that the backend has made
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # the primitive's attributes
+    is_new: bool = False  # the backend has made it: its number in .ir, .pb and csv is a new one
+    # the element type in which the kernel holds float16 outputs; None: as declared
     device: DType | None = None
-    name: str = ""
-    listed_name: str = ""
-    monad: Kernel | None = None
-    shows_all: bool = False
-    is_cast: bool = False
+    name: str = ""  # full name in file names
+    listed_name: str = ""  # full name in .ir, .pb and csv
+    monad: Kernel | None = None  # the monad behind the kernel, if it is an Assign that the backend has made
+    shows_all: bool = False  # whether operands that the kernel does not read have files as well
+    is_cast: bool = False  # it is a Cast that the backend has inserted
 
     @property
     def type(self) -> ValueType | None:

@@ -34,17 +34,12 @@ def _target(function: Operand, arguments: Sequence[Operand]) -> Target:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop: a function that decides whether the body runs, which calls it again as its last step.
+    """A loop: a function that decides whether the body runs, which calls it again as its last step."""
 
-    Attributes:
-        header: The function that decides.
-        members: It and the functions that lead back to it.
-        exits: The functions that run behind the loop, one of them each time (``break`` and ``return`` have
-            their own), with the arguments that the header gives; None where other members leave it, too.
-    """
-
-    header: str
-    members: frozenset[str]
+    header: str  # the function that decides
+    members: frozenset[str]  # it and the functions that lead back to it
+    # the functions that run behind the loop, one of them each time (``break`` and ``return`` have their
+    # own), with the arguments that the header gives; None where other members leave it, too
     exits: Mapping[str, Sequence[Operand] | None]
 
 

@@ -56,17 +56,13 @@ Tree = str | list["Tree"]
 
 @dataclass(slots=True)
 class _Scope:
-    """An ONNX graph that is written: the main one, a branch, or the body of a loop.
+    """An ONNX graph that is written: the main one, a branch, or the body of a loop."""
 
-    Attributes:
-        current: By weight that operators have written, its newest value.
-        truths: The condition that is true, or false, in the whole graph.
-        nodes: Its operators.
-    """
-
+    # by weight that operators have written, its newest value
     current: dict[str, str] = field(default_factory=dict)
+    # the condition that is true, or false, in the whole graph
     truths: Mapping[bool, str] = field(default_factory=dict)
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    nodes: list[onnx.NodeProto] = field(default_factory=list)  # its operators
 
 
 _Key = int | tuple[str, int] | str

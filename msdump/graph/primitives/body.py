@@ -88,19 +88,12 @@ _Built = TypeVar("_Built", bound=BodyFunction)
 
 @dataclass(frozen=True, slots=True)
 class OperatorBody:
-    """The body of a MindSpore operator.
+    """The body of a MindSpore operator."""
 
-    Attributes:
-        name: MindSpore's name.
-        build: Writes the body.
-        element: Slot of the input that decides the operator's element type.
-        variant: Distinguishes functions of one structure.
-    """
-
-    name: str
-    build: BodyFunction
-    element: int
-    variant: Mapping[str, Structure] = field(default_factory=dict)
+    name: str  # MindSpore's name
+    build: BodyFunction  # writes the body
+    element: int  # slot of the input that decides the operator's element type
+    variant: Mapping[str, Structure] = field(default_factory=dict)  # distinguishes functions of one structure
 
     def overload(self, structure: Mapping[str, Structure], element: DType) -> str:
         """Return the overload of its function, ``strides_2_2_group_1_float16``; float32 is not named."""

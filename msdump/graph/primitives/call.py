@@ -26,23 +26,14 @@ COMPUTED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One use of a primitive.
+    """One use of a primitive."""
 
-    Attributes:
-        op_type: MindSpore's name.
-        names: Names of the values by slot, "" for one that the kernel does not read.
-        values: By slot the constant as Python value or array, ``COMPUTED`` for any other operand.
-        types: Types of the operands by slot, None for an operand that is no tensor.
-        outputs: Declared types of the outputs.
-        attributes: MindSpore's attributes by name.
-    """
-
-    op_type: str
-    names: Sequence[str]
-    values: Sequence[Any]
-    types: Sequence[ValueType | None]
-    outputs: Sequence[ValueType | None]
-    attributes: Mapping[str, Any]
+    op_type: str  # MindSpore's name
+    names: Sequence[str]  # names of the values by slot, "" for one that the kernel does not read
+    values: Sequence[Any]  # by slot the constant as Python value or array, ``COMPUTED`` for any other operand
+    types: Sequence[ValueType | None]  # types of the operands by slot, None for an operand that is no tensor
+    outputs: Sequence[ValueType | None]  # declared types of the outputs
+    attributes: Mapping[str, Any]  # MindSpore's attributes by name
 
     def keywords(self, entry: OperatorBody) -> tuple[dict[str, Structure], dict[str, int]]:
         """Return the keywords of a body by name, and the slots of the ones that are computed in a run.
@@ -95,11 +86,7 @@ class Call:
         return default if fact is None else fact(self)
 
     def element(self, entry: OperatorBody) -> DType:
-        """Return the element type of the tensors of a body.
-
-        Raises:
-            ValueError: No operand has one.
-        """
+        """Return the element type of the tensors of a body; ValueError if no operand has one."""
         for kind in (*self.types[entry.element : entry.element + 1], *self.types, *self.outputs):
             if kind is not None and kind.dtype is not None:
                 return kind.dtype
@@ -135,19 +122,11 @@ class Call:
         return replace(entry, build=build, element=0, variant={"rounds": self.element(entry).name})
 
     def sizes(self, slot: int = 0) -> tuple[int, ...]:
-        """Return the shape of an operand.
-
-        Raises:
-            ValueError: A dimension is dynamic.
-        """
+        """Return the shape of an operand; ValueError if a dimension is dynamic."""
         return _sizes(self.types[slot], f"input {slot}")
 
     def shape(self, slot: int = 0) -> Shape:
-        """Return the shape of an operand, in which sizes may be dynamic.
-
-        Raises:
-            ValueError: It is not known.
-        """
+        """Return the shape of an operand, in which sizes may be dynamic; ValueError if it is not known."""
         kind = self.types[slot]
         if kind is None or kind.shape is None:
             raise ValueError(f"the number of axes of input {slot} is not known")
@@ -159,11 +138,7 @@ class Call:
         return None if place is None else self.values[place]
 
     def output_sizes(self, slot: int = 0) -> tuple[int, ...]:
-        """Return the shape of an output.
-
-        Raises:
-            ValueError: A dimension is dynamic.
-        """
+        """Return the shape of an output; ValueError if a dimension is dynamic."""
         return _sizes(self.outputs[slot], f"output {slot}")
 
 

@@ -137,29 +137,17 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """Common parts of the bodies of attention and its gradient: heads, scores, masks.
+    """Common parts of the bodies of attention and its gradient: heads, scores, masks."""
 
-    Attributes:
-        input_layout: ``BNSD`` (batch, heads, places, elements), or ``BSH`` with heads side by side.
-        head_num: Heads of the query.
-        kv_head_num: Heads of key and value, each of which serves several of the query's.
-        head_size: Elements of a head of the query and the key.
-        value_size: Elements of a head of the value.
-        has_shift: Whether a tensor is added to the products of query and key, after ``softcap``.
-        has_mask: Whether a mask excludes places.
-        is_causal: Whether a place attends to no later place.
-        softcap: Smooth limit of the products; 0 for none.
-    """
-
-    input_layout: str
-    head_num: int
-    kv_head_num: int
-    head_size: int
-    value_size: int
-    has_shift: int
-    has_mask: int
-    is_causal: int
-    softcap: float
+    input_layout: str  # ``BNSD`` (batch, heads, places, elements), or ``BSH`` with heads side by side
+    head_num: int  # heads of the query
+    kv_head_num: int  # heads of key and value, each of which serves several of the query's
+    head_size: int  # elements of a head of the query and the key
+    value_size: int  # elements of a head of the value
+    has_shift: int  # whether a tensor is added to the products of query and key, after ``softcap``
+    has_mask: int  # whether a mask excludes places
+    is_causal: int  # whether a place attends to no later place
+    softcap: float  # smooth limit of the products; 0 for none
 
     def split(self, value: Value, heads: int) -> Value:
         """Return a value (batch, heads, places, elements)."""

@@ -184,21 +184,13 @@ _NUMBERS: Final[Mapping[str, Mapping[str, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An input of a primitive.
+    """An input of a primitive."""
 
-    Attributes:
-        name: MindSpore's name.
-        kind: Its kind if it is a constant, "" for a tensor.
-        default: Its value where a call leaves it out; None: a call gives it.
-        is_read: Whether the kernel reads it, so that dumps have it.
-        is_repeated: Whether it stands for any number of inputs.
-    """
-
-    name: str
-    kind: str = ""
-    default: int | str | None = None
-    is_read: bool = True
-    is_repeated: bool = False
+    name: str  # MindSpore's name
+    kind: str = ""  # its kind if it is a constant, "" for a tensor
+    default: int | str | None = None  # its value where a call leaves it out; None: a call gives it
+    is_read: bool = True  # whether the kernel reads it, so that dumps have it
+    is_repeated: bool = False  # whether it stands for any number of inputs
 
     def converted(self, value: Any) -> Any:
         """Return a constant as an array of its type and rank, a tensor or None as it is."""

@@ -56,11 +56,7 @@ class OpenDirectory:
     __slots__ = ("_fd", "_is_clear", "_is_nameless", "_narrows_modes", "_reserves")
 
     def __init__(self, path: str, root: Root | None = None) -> None:
-        """Open a directory, which is made where it is missing.
-
-        Raises:
-            OSError: It cannot be opened or made.
-        """
+        """Open a directory, which is made where it is missing; OSError if it cannot be opened or made."""
         self._fd = open_directory(path, root)
         self._look()
 

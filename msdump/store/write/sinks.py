@@ -43,18 +43,14 @@ class StandIns:
 
     One line for each file, no header (the format of MindSpore and CANN). The line stands before the file
     appears: a killed run leaves at most a line too many, never a file without its name.
-
-    Attributes:
-        count: Number of ``mapping.csv`` files begun.
-        bytes: Bytes of their lines.
     """
 
     def __init__(self, files: DiskFiles) -> None:
         """Choose stand-ins for names of files."""
         self._files = files
         self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
-        self.count = 0
-        self.bytes = 0
+        self.count = 0  # number of ``mapping.csv`` files begun
+        self.bytes = 0  # bytes of their lines
 
     def name(self, directory: str, original: str) -> str:
         """Return the name of a file on disk: its stand-in of at most ten digits where it has over 255 bytes.
@@ -108,20 +104,15 @@ _log = logging.getLogger("msdump.store")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The files of a sink so far.
+    """The files of a sink so far."""
 
-    Attributes:
-        files: Complete files written, files of rows and ``mapping.csv`` with their first row; one that
-            is written again and again counts once.
-        bytes: Bytes of these files and of rows.
-        skipped: Tensors not written on purpose, by `msdump.reasons.Reason`, which equals its text.
-        lost: Files that could not be written, by cause.
-    """
-
+    # complete files written, files of rows and ``mapping.csv`` with their first row; one that is written
+    # again and again counts once
     files: int
-    bytes: int
+    bytes: int  # bytes of these files and of rows
+    # tensors not written on purpose, by `msdump.reasons.Reason`, which equals its text
     skipped: Mapping[str, int]
-    lost: Mapping[str, int]
+    lost: Mapping[str, int]  # files that could not be written, by cause
 
     def lost_all_since(self, earlier: Summary) -> bool:
         """Return whether files were lost, and none was written, since an earlier summary."""
