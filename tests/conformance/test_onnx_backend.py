@@ -8,6 +8,7 @@ from scripts.conformance import run as runner
 LEAST = {"node": 1850, "simple": 21, "pytorch-operator": 35, "pytorch-converted": 82}
 
 
+@pytest.mark.timeout(600)  # 1,900 networks in one test
 @pytest.mark.parametrize("kind", runner.KINDS)
 def test_cases_pass(kind, record_property):
     """As many cases pass as are counted on, all that pass as a whole, and each failure has a reason.
