@@ -61,20 +61,16 @@ general: Final = Section("General")
 
 
 class Command(click.Command):
-    """A command; the docstring of its function ends with the blocks ``Examples:`` and ``Exit codes:``.
-
-    Attributes:
-        examples: Command lines.
-        exit_codes: Exit codes and their meanings.
-    """
+    """A command; the docstring of its function ends with the blocks ``Examples:`` and ``Exit codes:``."""
 
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:  # noqa: A002
         """Take the blocks out of the help text; ``python -OO`` leaves it out."""
         blocks = _BLOCKS.match(inspect.cleandoc(help or ""))
         assert blocks is not None, "every group of the pattern is optional"
         super().__init__(name, help=blocks["text"].strip(), **settings)
-        self.examples = [*map(str.strip, (blocks["examples"] or "").strip().splitlines())]
+        self.examples = [*map(str.strip, (blocks["examples"] or "").strip().splitlines())]  # command lines
         rows = (line.split(maxsplit=1) for line in re.split(r"\n(?= *\d)", (blocks["codes"] or "").strip()))
+        # exit codes and their meanings
         self.exit_codes = [(code, " ".join(text.split())) for code, text in filter(None, rows)]
         if self.exit_codes:
             self.exit_codes.append(("130", "The command was interrupted."))

@@ -27,22 +27,15 @@ _MOST_TENSORS: Final = 512  # characters of types and shapes; more of them becom
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Digests of a rank's network, for comparison between ranks.
+    """Digests of a rank's network, for comparison between ranks."""
 
-    Attributes:
-        source: File of the model.
-        families: The file's path with ``{rank}`` in place of the rank's number, once per occurrence. Files
-            that share such a pattern are parts of one model and may have different operators.
-        operators: Digest of the operators' names and types.
-        settings: Digest of the dump configuration and of the device.
-        settings_source: File of the dump configuration.
-    """
-
-    source: str = ""
+    source: str = ""  # file of the model
+    # the file's path with ``{rank}`` in place of the rank's number, once per occurrence. Files that share
+    # such a pattern are parts of one model and may have different operators
     families: tuple[str, ...] = ()
-    operators: str = ""
-    settings: str = ""
-    settings_source: str = ""
+    operators: str = ""  # digest of the operators' names and types
+    settings: str = ""  # digest of the dump configuration and of the device
+    settings_source: str = ""  # file of the dump configuration
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,19 +57,12 @@ class CallPlace:
 
 @dataclass(slots=True)
 class Board:
-    """State of all ranks as far as one rank has been notified; ranks that are threads share one Board.
+    """State of all ranks as far as one rank has been notified; ranks that are threads share one Board."""
 
-    Attributes:
-        failed: The first rank that failed, and the reason.
-        is_stopped: Ctrl-C: all waits end.
-        ended: Ranks that have ended.
-        waits: Collective in which a rank waits, by rank.
-    """
-
-    failed: tuple[int, str] | None = None
-    is_stopped: bool = False
-    ended: set[int] = field(default_factory=set)
-    waits: dict[int, str] = field(default_factory=dict)
+    failed: tuple[int, str] | None = None  # the first rank that failed, and the reason
+    is_stopped: bool = False  # Ctrl-C: all waits end
+    ended: set[int] = field(default_factory=set)  # ranks that have ended
+    waits: dict[int, str] = field(default_factory=dict)  # collective in which a rank waits, by rank
 
 
 @dataclass(slots=True)
@@ -175,20 +168,14 @@ class _Message:
 
 @dataclass(slots=True)
 class Hub:
-    """State that the ranks of one process share.
+    """State that the ranks of one process share."""
 
-    Attributes:
-        limit: Seconds that a thread waits for another one.
-        board: State of all of them.
-        condition: Notified of every change.
-        mail: Messages that wait for their receiver, by sender, receiver and channel.
-        posted: Messages that were posted and are not received yet, by sender and receiver.
-    """
-
-    limit: float
-    board: Board = field(default_factory=Board)
-    condition: threading.Condition = field(default_factory=threading.Condition)
+    limit: float  # seconds that a thread waits for another one
+    board: Board = field(default_factory=Board)  # state of all of them
+    condition: threading.Condition = field(default_factory=threading.Condition)  # notified of every change
+    # messages that wait for their receiver, by sender, receiver and channel
     mail: dict[tuple[int, int, str], deque[_Message]] = field(default_factory=dict)
+    # messages that were posted and are not received yet, by sender and receiver
     posted: dict[tuple[int, int], list[_Message]] = field(default_factory=dict)
 
     def stop(self) -> None:

@@ -23,16 +23,12 @@ _Kept = TypeVar("_Kept")
 
 
 class World:
-    """All ranks from the viewpoint of one rank; thread-safe.
-
-    Attributes:
-        identity: Number of this rank, and total number of ranks.
-        groups: Ranks of each group that ``create_group`` made, by name; groups without this rank included.
-    """
+    """All ranks from the viewpoint of one rank; thread-safe."""
 
     def __init__(self, identity: Identity, transport: Transport | None = None) -> None:
         """Set the rank without communication; processes of MPI get their transport later."""
         self.identity = identity
+        # ranks of each group that ``create_group`` made, by name; groups without this rank included
         self.groups: dict[str, tuple[int, ...]] = {}
         self._transport = transport
         self._lock = new_lock()

@@ -188,15 +188,10 @@ _FOREIGN: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """The dump files to convert.
+    """The dump files to convert."""
 
-    Attributes:
-        sources: The files and the directories of their results.
-        skipped: Number of other files in the directories, by suffix.
-    """
-
-    sources: tuple[Source, ...]
-    skipped: Counter[str]
+    sources: tuple[Source, ...]  # the files and the directories of their results
+    skipped: Counter[str]  # number of other files in the directories, by suffix
 
 
 def find_sources(dumps: Sequence[str], output: str) -> SourceFiles:

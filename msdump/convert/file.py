@@ -63,23 +63,14 @@ class OutputKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConvertedTensor:
-    """The elements of a tensor as they are written.
-
-    Attributes:
-        shape: Shape of the elements.
-        format: Name of their format.
-        dtype: numpy's name of their type, one that .npy files hold.
-        descr: Their type as in the header of a .npy file, ``<f2``.
-        pieces: Their bytes, piece by piece, also ranges of another file.
-        is_kept: Whether they stay in their format although another one is wanted.
-    """
+    """The elements of a tensor as they are written."""
 
     shape: tuple[int, ...]
     format: str
-    dtype: str
-    descr: str
-    pieces: Iterable[Buffer | FileRange]
-    is_kept: bool = False
+    dtype: str  # numpy's name of their type, one that .npy files hold
+    descr: str  # their type as in the header of a .npy file, ``<f2``
+    pieces: Iterable[Buffer | FileRange]  # their bytes, piece by piece, also ranges of another file
+    is_kept: bool = False  # whether they stay in their format although another one is wanted
 
 
 def _name_tensor(
@@ -142,36 +133,23 @@ VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Options of a conversion.
+    """Options of a conversion."""
 
-    Attributes:
-        format: Name of the memory format that tensors are converted to, "": they stay as they are.
-        kind: Type of the files that tensors are written to.
-        shape: Shape of the one tensor that is converted, empty: the one that its header implies.
-        only: Section and number of the one tensor that is converted, None: all.
-        scripts: Directory of the user's own conversions, "": none.
-        version: Version of the dump files, 1 or 2.
-    """
-
-    format: str = ""
-    kind: OutputKind = OutputKind.NPY
+    format: str = ""  # name of the memory format that tensors are converted to, "": they stay as they are
+    kind: OutputKind = OutputKind.NPY  # type of the files that tensors are written to
+    # shape of the one tensor that is converted, empty: the one that its header implies
     shape: tuple[int, ...] = ()
-    only: tuple[str, int] | None = None
-    scripts: str = ""
-    version: int = VERSION
+    only: tuple[str, int] | None = None  # section and number of the one tensor that is converted, None: all
+    scripts: str = ""  # directory of the user's own conversions, "": none
+    version: int = VERSION  # version of the dump files, 1 or 2
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A dump file and the directory for its results.
-
-    Attributes:
-        path: The file.
-        directory: Directory that the converted files are written to.
-    """
+    """A dump file and the directory for its results."""
 
     path: str
-    directory: str
+    directory: str  # directory that the converted files are written to
 
 
 @dataclass(frozen=True, slots=True)

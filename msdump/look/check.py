@@ -483,9 +483,6 @@ class _Rehearsal:
 
     The real dump code gets tensors of the known shapes, with memory that is never touched, and writes to
     files that only count bytes: so the forecast follows every rule of the dump.
-
-    Attributes:
-        sink: Counts the tensors that get no file.
     """
 
     def __init__(self, graph: Graph, plan: DumpPlan, settled: Graph, device: Ascend | None) -> None:
@@ -496,6 +493,7 @@ class _Rehearsal:
         has_files = plan.context.device_target is not DeviceTarget.ASCEND and plan.what.keeps_outputs
         self._parameters = {*select(graph, plan, frozenset()).parameters} if has_files else set[str]()
         self._files = _CountingFiles()
+        # counts the tensors that get no file
         self.sink = SyncSink(plan.files.on_write_error, files=self._files)
         self._dump = dump_of(
             graph,

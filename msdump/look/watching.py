@@ -57,24 +57,15 @@ _CALLED_ALONE: Final = "operators called alone"
 
 @dataclass(frozen=True)
 class DumpedFolder:
-    """An iteration of a graph.
-
-    Attributes:
-        iteration: Its directory.
-        number: Number of the iteration, or of the step where steps are counted.
-        rank: Number of the rank, or of the device.
-        place: Network and graph, or model.
-        graph: Its operators, None where the dump has no graph file.
-        weights: Names of its weights, None where unknown.
-        is_compiled: Whether file names count only the inputs that are there, as for compiled graphs.
-    """
+    """An iteration of a graph."""
 
     iteration: Iteration
-    number: int
-    rank: int
-    place: str
-    graph: OperatorGraph | None
-    weights: frozenset[str] | None = None
+    number: int  # number of the iteration, or of the step where steps are counted
+    rank: int  # number of the rank, or of the device
+    place: str  # network and graph, or model
+    graph: OperatorGraph | None  # its operators, None where the dump has no graph file
+    weights: frozenset[str] | None = None  # names of its weights, None where unknown
+    # whether file names count only the inputs that are there, as for compiled graphs
     is_compiled: bool = False
 
     @property

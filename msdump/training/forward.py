@@ -94,17 +94,12 @@ def infer_outputs(
 
 
 class ForwardWriter:
-    """Writes a model's operators into the step graph, in the form that they have in a training step.
-
-    Attributes:
-        inputs: Inputs of the step so far.
-        weights: Its initializers so far, by name.
-    """
+    """Writes a model's operators into the step graph, in the form that they have in a training step."""
 
     def __init__(self, graph: Graph, trainable: Sequence[str] | None, names: Sequence[str]) -> None:
         """Declare inputs and weights, and reserve the names of all values of the model."""
-        self.inputs: list[StepTensor] = []
-        self.weights: dict[str, np.ndarray] = {}
+        self.inputs: list[StepTensor] = []  # inputs of the step so far
+        self.weights: dict[str, np.ndarray] = {}  # its initializers so far, by name
         self._graph = graph
         self._trainable = trainable
         op.reserve(name for node in graph.nodes for name in node.outputs)

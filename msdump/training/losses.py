@@ -108,45 +108,32 @@ def _nll_loss(back: Backward) -> Gradients:
 
 @dataclass(frozen=True, slots=True)
 class Reduction(Options):
-    """Option of a loss of many elements or rows.
+    """Option of a loss of many elements or rows."""
 
-    Attributes:
-        reduction: ``mean`` or ``sum`` of all losses; ``none``: each is returned, and the gradient is that of
-            their sum.
-    """
-
+    # ``mean`` or ``sum`` of all losses; ``none``: each is returned, and the gradient is that of their sum
     reduction: str = "mean"
     rules: ClassVar[Rules] = {"reduction": options.one_of(("mean", "sum", "none"))}
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothL1Options(Reduction):
-    """Options of SmoothL1Loss.
+    """Options of SmoothL1Loss."""
 
-    Attributes:
-        beta: The error from which the loss is linear.
-    """
-
-    beta: float = 1.0
+    beta: float = 1.0  # the error from which the loss is linear
     rules: ClassVar[Rules] = {"beta": options.above(0), **Reduction.rules}
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss over the first output of a network.
+    """A loss over the first output of a network."""
 
-    Attributes:
-        cell: MindSpore's class, the scope's name.
-        label: Returns element type and shape of the labels for an output of the network; None: no labels.
-        write: Writes the operators for output and labels (without labels: output twice); returns the loss, a
-            tensor of any shape. It takes the options as keywords.
-        options: Their class.
-    """
-
-    cell: str
+    cell: str  # MindSpore's class, the scope's name
+    # returns element type and shape of the labels for an output of the network; None: no labels
     label: Callable[[StepTensor], tuple[DType, Shape]] | None
+    # writes the operators for output and labels (without labels: output twice); returns the loss, a tensor of
+    # any shape. It takes the options as keywords
     write: Callable[..., StepTensor]
-    options: type[Options] = Options
+    options: type[Options] = Options  # class of the options
 
 
 def _classes(logits: StepTensor) -> tuple[DType, Shape]:

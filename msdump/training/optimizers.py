@@ -104,35 +104,26 @@ COMMON_RULES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class UpdateOperator:
-    """The operator that updates one parameter.
+    """The operator that updates one parameter."""
 
-    Attributes:
-        name: MindSpore's name; it returns the new parameter and the new moments. Its inputs are variable,
-            gradient, rate, weight_decay, moments, keys of ``shared``, and options of the optimizer.
-        moments: Name prefix and initial value of the additional variables of each parameter.
-        variables: Options that are variables of the step.
-        attributes: Options that are attributes.
-    """
-
+    # MindSpore's name; it returns the new parameter and the new moments. Its inputs are variable, gradient,
+    # rate, weight_decay, moments, keys of ``shared``, and options of the optimizer
     name: str
+    # name prefix and initial value of the additional variables of each parameter
     moments: Mapping[str, float]
-    variables: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()  # options that are variables of the step
+    attributes: tuple[str, ...] = ()  # options that are attributes
 
 
 class Optimizer(Options):
     """Base of optimizers: frozen dataclasses of options, which update each parameter by one operator.
 
     Weight decay is added to the gradient, unless it is an input of the operator.
-
-    Attributes:
-        cell: MindSpore's class, the scope's name.
-        is_last_first: Whether the last parameter is updated first.
     """
 
     __slots__ = ()
-    cell: ClassVar[str]
-    is_last_first: ClassVar[bool] = True
+    cell: ClassVar[str]  # MindSpore's class, the scope's name
+    is_last_first: ClassVar[bool] = True  # whether the last parameter is updated first
     learning_rate: Rate
     weight_decay: float
     decayed: str
@@ -358,18 +349,12 @@ class Optimizers:
     A group of parameters that several optimizers update is a group in each of them. As in MindSpore, an
     optimizer with groups updates group by group, the other parameters last, and scales and shifts of
     normalisations have the weight decay of their group.
-
-    Attributes:
-        by_pattern: Optimizers by patterns of the names of their parameters.
-        groups: Groups by patterns of names.
-        normalizing: Names of scales and shifts of normalisations.
-        order: Patterns in the order of updates; empty: group by group.
     """
 
-    by_pattern: Mapping[str, Optimizer]
-    groups: Mapping[str, Group]
-    normalizing: Collection[str]
-    order: Sequence[str] = ()
+    by_pattern: Mapping[str, Optimizer]  # optimizers by patterns of the names of their parameters
+    groups: Mapping[str, Group]  # groups by patterns of names
+    normalizing: Collection[str]  # names of scales and shifts of normalisations
+    order: Sequence[str] = ()  # patterns in the order of updates; empty: group by group
 
     def write(self, trained: Trained, state: Variables, scale: float = 1.0) -> None:
         """Write the operators of all optimizers, which divide the gradients by their factor ``scale``."""

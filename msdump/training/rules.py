@@ -25,15 +25,11 @@ Gradients = StepTensor | Sequence[StepTensor | None]
 
 @dataclass(frozen=True, slots=True)
 class Backward(StepOperator):
-    """The argument of a gradient rule: the forward operator with its incoming gradients.
+    """The argument of a gradient rule: the forward operator with its incoming gradients."""
 
-    Attributes:
-        dys: The gradient of each output, None where the loss does not depend on it.
-        wants: Whether the gradient of each input is needed.
-    """
-
+    # gradient of each output, None where the loss does not depend on it
     dys: tuple[StepTensor | None, ...] = ()
-    wants: tuple[bool, ...] = ()
+    wants: tuple[bool, ...] = ()  # whether the gradient of each input is needed
 
     @property
     def dy(self) -> StepTensor:

@@ -32,16 +32,11 @@ PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
 
 @dataclass(frozen=True, slots=True)
 class DataParallel:
-    """How gradients are averaged.
-
-    Attributes:
-        bucket_bytes: Largest size of gradients that are reduced together, 0: each gradient by itself.
-        group: Name of the group of ranks.
-    """
+    """How gradients are averaged."""
 
     ranks: int
-    bucket_bytes: int = 0
-    group: str = "hccl_world_group"
+    bucket_bytes: int = 0  # largest size of gradients that are reduced together, 0: each gradient by itself
+    group: str = "hccl_world_group"  # name of the group of ranks
 
     def write(self, trained: Trained) -> Trained:
         """Write the operators that average gradients; return (parameter, averaged gradient) pairs."""
@@ -170,12 +165,9 @@ class Accumulation(Options):
     The variables are ``accumulate_.{parameter}``, zeros before the first step, ``zeros_.{parameter}``, which
     stay zeros, and ``counter_``, the number of the step, from 1. A step that a dynamic loss scale leaves out
     is not counted.
-
-    Attributes:
-        steps: Number of steps between two updates; it must be given.
     """
 
-    steps: float = 0
+    steps: float = 0  # number of steps between two updates; it must be given
     is_mean: ClassVar[bool] = False
     rules: ClassVar[Rules] = {
         "steps": OptionRule(
@@ -238,12 +230,9 @@ class ClipByGlobalNorm(Options):
     The squares of half types are summed in their own type, and the sums of all gradients in float32, as
     MindSpore does it. An infinite norm makes finite gradients 0 and infinite ones NaN; a NaN in any gradient
     leaves all gradients as they are.
-
-    Attributes:
-        clip_norm: The largest norm.
     """
 
-    clip_norm: float = 1.0
+    clip_norm: float = 1.0  # the largest norm
     rules: ClassVar[Rules] = {"clip_norm": options.above(0)}
 
     def write(self, gradients: Sequence[StepTensor]) -> Limit:
@@ -265,15 +254,10 @@ class ClipByGlobalNorm(Options):
 
 @dataclass(frozen=True, slots=True)
 class ClipByValue(Options):
-    """Raises smaller elements of each gradient to a lowest value, and lowers larger ones to a highest.
+    """Raises smaller elements of each gradient to a lowest value, and lowers larger ones to a highest."""
 
-    Attributes:
-        clip_value_min: The lowest value; minus infinity: none.
-        clip_value_max: The highest value; infinity: none.
-    """
-
-    clip_value_min: float = -math.inf
-    clip_value_max: float = math.inf
+    clip_value_min: float = -math.inf  # the lowest value; minus infinity: none
+    clip_value_max: float = math.inf  # the highest value; infinity: none
 
     def __post_init__(self) -> None:
         """Refuse a range without a limit, and an empty one.
@@ -315,22 +299,15 @@ class Update:
 
     Its parts follow one another: mean over ranks, check for overflow, accumulation, clipping, optimizer. Loss
     scales write the products and the condition between them.
-
-    Attributes:
-        optimizers: Update the parameters.
-        parallel: Mean of the gradients over all ranks; None: one rank.
-        state: Adds a variable to the step, by name and first value.
-        check: Detects overflows of gradients.
-        accumulation: Collects the gradients of several steps; None: each step has an update.
-        clipping: Limits the gradients that the optimizer takes; None: no limit.
     """
 
     optimizers: Optimizers
-    parallel: DataParallel | None
-    state: Variables
-    check: OverflowCheck
+    parallel: DataParallel | None  # mean of the gradients over all ranks; None: one rank
+    state: Variables  # adds a variable to the step, by name and first value
+    check: OverflowCheck  # detects overflows of gradients
+    # collects the gradients of several steps; None: each step has an update
     accumulation: Accumulation | None
-    clipping: Clipping | None
+    clipping: Clipping | None  # limits the gradients that the optimizer takes; None: no limit
 
     def reduced(self, trained: Trained) -> Trained:
         """Write the mean of the gradients over all ranks; return the parameters with it."""
@@ -362,13 +339,9 @@ MANAGER: Final = ROOT.inside(("loss_scaling_manager", "DynamicLossScaleUpdateCel
 
 @dataclass(frozen=True, slots=True)
 class StaticLossScale(Options):
-    """A constant scale, as the argument ``loss_scale`` of MindSpore's optimizers, which divide the gradients.
+    """A constant scale, as ``loss_scale`` of MindSpore's optimizers, which divide the gradients by it."""
 
-    Attributes:
-        value: The scale; 1 changes nothing.
-    """
-
-    value: float = 1.0
+    value: float = 1.0  # the scale; 1 changes nothing
     rules: ClassVar[Rules] = {"value": options.above(0)}
 
     def seed(self, loss: StepTensor, update: Update) -> StepTensor:  # noqa: ARG002 - protocol
@@ -387,16 +360,11 @@ class DynamicLossScale(Options):
 
     The operators are TrainOneStepWithLossScaleCell's and DynamicLossScaleUpdateCell's. The scale is
     the variable ``scale_sense``.
-
-    Attributes:
-        value: The first scale.
-        factor: Factor of growth, divisor after an overflow.
-        window: Number of steps without overflow after which it grows.
     """
 
-    value: float = 2.0**24
-    factor: float = 2.0
-    window: float = 2000.0
+    value: float = 2.0**24  # the first scale
+    factor: float = 2.0  # factor of growth, divisor after an overflow
+    window: float = 2000.0  # number of steps without overflow after which it grows
     rules: ClassVar[Rules] = {
         "value": options.above(0),
         "factor": options.above(1),

@@ -48,17 +48,11 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Scope and source lines of an operator.
+    """Scope and source lines of an operator."""
 
-    Attributes:
-        cells: Name and class of each cell, from the root inwards.
-        trace: Source lines as an exporter writes them, "" for none.
-        forward: ONNX name of the forward operator of a gradient.
-    """
-
-    cells: tuple[Cell, ...]
-    trace: str = ""
-    forward: str = ""
+    cells: tuple[Cell, ...]  # name and class of each cell, from the root inwards
+    trace: str = ""  # source lines as an exporter writes them, "" for none
+    forward: str = ""  # ONNX name of the forward operator of a gradient
 
     def inside(self, *cells: Cell) -> Place:
         """Return a scope inside this one."""
@@ -196,29 +190,17 @@ Item = StepTensor | float | int | bool | Sequence[int] | np.ndarray | None
 
 @dataclass(frozen=True, slots=True)
 class StepOperator:
-    """An operator of the step graph, as gradient rules see it.
-
-    Attributes:
-        name: ONNX node name.
-        op_type: ONNX's type, or MindSpore's.
-        domain: "" for ONNX's own.
-        primitive: MindSpore's name.
-        inputs: Inputs by slot, None for an absent one.
-        outputs: Outputs, absent ones left out.
-        attributes: ONNX attributes; of MindSpore's operators, the keywords of their body.
-        place: Its scope.
-        absent: Slots of optional outputs that the model leaves out.
-    """
+    """An operator of the step graph, as gradient rules see it."""
 
     name: str
-    op_type: str
-    domain: str
-    primitive: str
+    op_type: str  # ONNX's type, or MindSpore's
+    domain: str  # "" for ONNX's own
+    primitive: str  # MindSpore's name
     inputs: tuple[StepTensor | None, ...]
-    outputs: tuple[StepTensor, ...]
-    attributes: Mapping[str, Any]
+    outputs: tuple[StepTensor, ...]  # outputs, absent ones left out
+    attributes: Mapping[str, Any]  # ONNX attributes; of MindSpore's operators, the keywords of their body
     place: Place
-    absent: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()  # slots of optional outputs that the model leaves out
 
     @property
     def x(self) -> StepTensor:
@@ -311,15 +293,6 @@ class StepWriter(Tape):
     Methods of ONNX's operators take tensors and constants, attributes by keyword, and ``outputs`` (their
     number, 1, or the values that they write). They return a ``StepTensor`` or a tuple. ``call`` adds an
     operator of MindSpore's.
-
-    Attributes:
-        types: All values so far, by name.
-        operators: All operators so far, as gradient rules see them.
-        place: The scope of the next operators.
-        bindings: The new value of each variable, by its name.
-        layouts: Reshaped or transposed values by operator, name of the original, and shape or order.
-        origins: The original of each reshaped value, by its name.
-        wide: By name, the float32 tensors that the graph has in place of values of a half type.
     """
 
     def __init__(
@@ -332,21 +305,23 @@ class StepWriter(Tape):
         has_wide_kernels: bool = True,
     ) -> None:
         """Begin an empty graph."""
-        self.types: dict[str, StepTensor] = {}
+        self.types: dict[str, StepTensor] = {}  # all values so far, by name
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], StepTensor] = {}
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
         self.opset = opset
         self.batch_statistics = batch_statistics
         self.drops = drops
-        self.operators: list[StepOperator] = []
+        self.operators: list[StepOperator] = []  # all operators so far, as gradient rules see them
         self.nodes: list[onnx.NodeProto] = []
         self.functions: dict[tuple[str, str], onnx.FunctionProto] = {}
         self.place = ROOT
-        self.bindings: dict[str, StepTensor] = {}
+        self.bindings: dict[str, StepTensor] = {}  # the new value of each variable, by its name
+        # by name, the float32 tensors that the graph has in place of values of a half type
         self.wide: dict[str, StepTensor] = {}
+        # reshaped or transposed values by operator, name of the original, and shape or order
         self.layouts: dict[tuple[str, str, tuple[int, ...]], StepTensor] = {}
-        self.origins: dict[str, StepTensor] = {}
+        self.origins: dict[str, StepTensor] = {}  # the original of each reshaped value, by its name
         self._has_wide_kernels = has_wide_kernels
         self._seeds = np.random.SeedSequence(seed)
 

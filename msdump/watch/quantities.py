@@ -151,20 +151,17 @@ class Quantity:
 
     Attributes:
         text: Name of the quantity in messages.
-        columns: The statistics from which it is computed; empty: it needs the elements.
-        of_row: Value from the row; a KeyError where the row lacks a statistic.
-        of_elements: Value from the elements, and from the elements of the step before.
-        past: Data of earlier steps that it needs.
-        source: Where it comes from, for messages.
-        range_below: Its extremes, given the elements' largest magnitude (0: all zeros); None: unknown.
     """
 
     text: str
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # the statistics from which it is computed; empty: it needs the elements
+    # value from the row; a KeyError where the row lacks a statistic
     of_row: Callable[[Row], float] | None = None
+    # value from the elements, and from the elements of the step before
     of_elements: Callable[[np.ndarray, np.ndarray | None, Settings], float] | None = None
-    past: Past = Past.NOTHING
-    source: str = "the elements"
+    past: Past = Past.NOTHING  # data of earlier steps that it needs
+    source: str = "the elements"  # where it comes from, for messages
+    # its extremes, given the elements' largest magnitude (0: all zeros); None: unknown
     range_below: Callable[[float, Settings], tuple[float, float]] | None = None
 
     def __reduce__(self) -> tuple[Callable[[str], Quantity], tuple[str]]:

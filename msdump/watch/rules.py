@@ -66,60 +66,38 @@ class Domain(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LimitParameter:
-    """A parameter that is a limit.
-
-    Attributes:
-        quantity: The limited quantity.
-        domain: Numbers that it takes.
-        default: Value where the rule gives none; None: no limit then.
-        comparison: Relation of a measured value to the limit that makes a hit.
-    """
+    """A parameter that is a limit."""
 
     quantity: Quantity
     domain: Domain = Domain.NUMBER
-    default: float | None = None
-    comparison: Comparison = Comparison.AT_LEAST
+    default: float | None = None  # value where the rule gives none; None: no limit then
+    comparison: Comparison = Comparison.AT_LEAST  # relation of a measured value to the limit that makes a hit
 
 
 @dataclass(frozen=True, slots=True)
 class SettingParameter:
-    """A parameter of a measurement, such as a tolerance.
-
-    Attributes:
-        domain: Numbers that it takes.
-        default: Value where the rule gives none; None: limits that need it cannot be given then.
-        meaning: Description, for the reference page.
-    """
+    """A parameter of a measurement, such as a tolerance."""
 
     domain: Domain
-    default: float | None
-    meaning: str
+    default: float | None  # value where the rule gives none; None: limits that need it cannot be given then
+    meaning: str  # description, for the reference page
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A kind of rule.
+    """A kind of rule."""
 
-    Attributes:
-        name: Name in a configuration.
-        meaning: Description, a sentence.
-        limits: Limits by parameter.
-        fixed: A limit without parameter: quantity, comparison, value; None without one.
-        settings: Other parameters.
-        role: Role of the selected tensors unless the rule gives one; None: any.
-        types: Types of the selected operators unless the rule gives some; none: all.
-        is_first_only: A tensor is checked only the first time.
-        variants: Further conditions by name: this one on tensors of a role.
-    """
-
-    name: str
-    meaning: str
-    limits: Mapping[str, LimitParameter] = field(default_factory=dict)
+    name: str  # name in a configuration
+    meaning: str  # description, a sentence
+    limits: Mapping[str, LimitParameter] = field(default_factory=dict)  # limits by parameter
+    # a limit without parameter: quantity, comparison, value; None without one
     fixed: tuple[Quantity, Comparison, float] | None = None
-    settings: Mapping[str, SettingParameter] = field(default_factory=dict)
-    role: Role | None = None
+    settings: Mapping[str, SettingParameter] = field(default_factory=dict)  # other parameters
+    role: Role | None = None  # role of the selected tensors unless the rule gives one; None: any
+    # types of the selected operators unless the rule gives some; none: all
     types: frozenset[str] = frozenset()
-    is_first_only: bool = False
+    is_first_only: bool = False  # a tensor is checked only the first time
+    # further conditions by name: this one on tensors of a role
     variants: Mapping[str, Role] = field(default_factory=dict)
 
 
@@ -445,25 +423,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class WatchTarget:
-    """Tensors that a rule selects; None or an empty value selects all.
+    """Tensors that a rule selects; None or an empty value selects all."""
 
-    Attributes:
-        patterns: Operators by full name, type or regular expression, as items of ``kernels``.
-        types: Types of operators, exactly, in any case.
-        scope: A scope, or a module's path.
-        role: Role of the tensor.
-        io: Side of the operator.
-        slot: Index on that side.
-        iterations: Iterations in which tensors are checked.
-    """
-
+    # operators by full name, type or regular expression, as items of ``kernels``
     patterns: tuple[KernelPattern, ...] = ()
-    types: frozenset[str] = frozenset()
-    scope: str = ""
-    role: Role | None = None
-    io: IO | None = None
-    slot: int | None = None
-    iterations: IterationSet = field(default_factory=IterationSet)
+    types: frozenset[str] = frozenset()  # types of operators, exactly, in any case
+    scope: str = ""  # a scope, or a module's path
+    role: Role | None = None  # role of the tensor
+    io: IO | None = None  # side of the operator
+    slot: int | None = None  # index on that side
+    iterations: IterationSet = field(default_factory=IterationSet)  # iterations in which tensors are checked
 
     def takes(self, subject: WatchedTensor) -> bool:
         """Return whether a tensor is selected.

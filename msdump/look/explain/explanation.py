@@ -29,38 +29,26 @@ from msdump.store import names
 
 @dataclass(frozen=True, slots=True)
 class SlotAccount:
-    """The files of an input or output, and the reasons why there are no more.
-
-    Attributes:
-        io: Input or output.
-        slot: Its index; None stands for all inputs or outputs, where their number is not known.
-        value: Name of the value in the model, "" without a model.
-        tensors: Its tensors in the dump, in the order of time.
-        reason: Reason why it has no file in any iteration; None where reasons differ or are not known.
-        missing: Numbers of the iterations that lack it, by reason.
-    """
+    """The files of an input or output, and the reasons why there are no more."""
 
     io: IO
-    slot: int | None
-    value: str = ""
-    tensors: tuple[Record, ...] = ()
+    slot: int | None  # its index; None stands for all inputs or outputs, where their number is not known
+    value: str = ""  # name of the value in the model, "" without a model
+    tensors: tuple[Record, ...] = ()  # its tensors in the dump, in the order of time
+    # reason why it has no file in any iteration; None where reasons differ or are not known
     reason: Reason | None = None
+    # numbers of the iterations that lack it, by reason
     missing: Mapping[Reason, tuple[int | None, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The files of an operator in a dump, and the reasons why there are no more.
-
-    Attributes:
-        subject: The operator, weight, graph input or constant.
-        slots: Accounts of its inputs, then of its outputs; of a fused operator the fused kernel's.
-        constants: Files of a constant, which stand beside the iterations.
-    """
+    """The files of an operator in a dump, and the reasons why there are no more."""
 
     subject: Subject
+    # accounts of its inputs, then of its outputs; of a fused operator the fused kernel's
     slots: tuple[SlotAccount, ...]
-    constants: tuple[Record, ...] = ()
+    constants: tuple[Record, ...] = ()  # files of a constant, which stand beside the iterations
 
 
 _COUNTED: Final = frozenset({None, Reason.NO_ELEMENTS, Reason.NO_FAILURE})
@@ -71,19 +59,12 @@ Held = Sequence[tuple[DumpedIteration | None, Sequence[Record]]]
 
 
 class Explainer:
-    """Explains the operators of one dump.
-
-    Attributes:
-        dump: The dump.
-        model: The model, None where it is not given.
-        plan: The plan of the configuration; without one, a plan that dumps everything.
-        is_configured: Whether there is a configuration.
-    """
+    """Explains the operators of one dump."""
 
     def __init__(
         self, dump: Dump, model: Graph | None, plan: DumpPlan, iteration: int | None, *, is_configured: bool
     ) -> None:
-        """Explain the operators of a dump, in one iteration or in all (None)."""
+        """Explain a dump in one iteration or in all; without a configuration the plan dumps everything."""
         self.dump, self.model, self.plan, self.is_configured = dump, model, plan, is_configured
         self._iteration = iteration
         self._all_moments = subjects.moments(dump)

@@ -79,15 +79,10 @@ where parse_filename(path) = '{STATISTICS}'
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows that answer a question.
+    """The rows that answer a question."""
 
-    Attributes:
-        columns: Names and types of the columns; no two have the same name.
-        fetch: Returns the next rows, at most the given number.
-    """
-
-    columns: tuple[tuple[str, str], ...]
-    fetch: Callable[[int], list[tuple[Any, ...]]]
+    columns: tuple[tuple[str, str], ...]  # names and types of the columns; no two have the same name
+    fetch: Callable[[int], list[tuple[Any, ...]]]  # returns the next rows, at most the given number
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +101,7 @@ class Pack:
 
 
 class Session:
-    """A database of views over sources.
-
-    Attributes:
-        faults: Messages about parts of the sources that could not be read.
-    """
+    """A database of views over sources."""
 
     def __init__(
         self,
@@ -148,7 +139,7 @@ class Session:
         self._is_checked = False
         self._made: dict[str, list[str]] = {}  # parts of the views
         self._find_fault: Callable[[str], str] | None = None  # of packs, once one is damaged
-        self.faults: dict[str, None] = {}
+        self.faults: dict[str, None] = {}  # messages about parts of the sources that could not be read
         with self._open:
             dumps = self._of(QuestionedKind.DUMP)
             self._dumps = [

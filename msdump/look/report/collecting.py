@@ -86,27 +86,18 @@ _RANKS: Final = {"condition": "ranks_disagree"}
 
 @dataclass(frozen=True, slots=True)
 class ReportQuestion:
-    """Options of a report.
+    """Options of a report."""
 
-    Attributes:
-        golden: The dump to compare with, opened; None for no comparison.
-        compared: The verdicts of the comparison, None for no comparison.
-        alone: Directories without a counterpart in the other dump.
-        plan: The plan of the configuration of the dump, None where it is not known.
-        rules: Watch rules that are checked.
-        histograms: Names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters.
-        executor: Workers that read the tensors.
-        advance: Called when a directory has been read.
-    """
-
-    golden: Dump | None = None
-    compared: Report | None = None
-    alone: tuple[str, ...] = ()
-    plan: DumpPlan | None = None
-    rules: tuple[WatchRule, ...] = ()
+    golden: Dump | None = None  # the dump to compare with, opened; None for no comparison
+    compared: Report | None = None  # the verdicts of the comparison, None for no comparison
+    alone: tuple[str, ...] = ()  # directories without a counterpart in the other dump
+    plan: DumpPlan | None = None  # the plan of the configuration of the dump, None where it is not known
+    rules: tuple[WatchRule, ...] = ()  # watch rules that are checked
+    # names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters
     histograms: tuple[str, ...] = ()
+    # workers that read the tensors
     executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
-    advance: Callable[[], None] = lambda: None
+    advance: Callable[[], None] = lambda: None  # called when a directory has been read
 
 
 @dataclass(frozen=True)

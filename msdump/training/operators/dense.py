@@ -23,21 +23,13 @@ from msdump.training.writer import Item, Shape, StepOperator, StepTensor
 
 @dataclass(frozen=True, slots=True)
 class DenseLayer:
-    """A MatMul with a weight, together with the Add of a bias or the Transpose of the weight.
+    """A MatMul with a weight, together with the Add of a bias or the Transpose of the weight."""
 
-    Attributes:
-        product: The MatMul.
-        last: The operator that writes the result: the Add, or the MatMul.
-        inputs: Names of input, weight and bias, if any.
-        parts: The operators in front of the last one.
-        is_transposed: Whether the weight is (out, in).
-    """
-
-    product: Node
-    last: Node
-    inputs: tuple[str, ...]
-    parts: tuple[Node, ...]
-    is_transposed: bool
+    product: Node  # the MatMul
+    last: Node  # the operator that writes the result: the Add, or the MatMul
+    inputs: tuple[str, ...]  # names of input, weight and bias, if any
+    parts: tuple[Node, ...]  # the operators in front of the last one
+    is_transposed: bool  # whether the weight is (out, in)
 
 
 def dense_layers(graph: Graph) -> Mapping[str, DenseLayer]:
