@@ -1,4 +1,4 @@
 from .explanation import Explainer as Explainer
 from .explanation import Explanation as Explanation
 from .explanation import SlotAccount as SlotAccount
-from .subjects import file_of as file_of
+from .explanation import file_of as file_of

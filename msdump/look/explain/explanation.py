@@ -1,7 +1,11 @@
-"""Explains why each input and output of an operator has files in a dump, or none."""
+"""Explains why each input and output of an operator has files in a dump, or none.
+
+An operator, weight, graph input or constant is found by all of its names, in the model and in the dump.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,17 +18,188 @@ import numpy as np
 from msdump import dtypes
 from msdump.capture import GraphRefusals, dropping, refusals, refuse_by_name, walk
 from msdump.dtypes import STRING
+from msdump.errors import DumpReadError
 from msdump.execute import emulated
-from msdump.graph import Graph
+from msdump.graph import ROOT, Graph, Node
 from msdump.look import unfilled
-from msdump.look.explain import subjects
-from msdump.look.explain.subjects import DumpedIteration, Subject
 from msdump.plan import DumpPlan, Tree, Trigger
-from msdump.read import Dump, MeasuredRecord, Record
+from msdump.read import (
+    Dump,
+    Iteration,
+    ListedForms,
+    MeasuredRecord,
+    OperatorFile,
+    Record,
+    describe_miss,
+    find_operators,
+    of_rows,
+)
 from msdump.reasons import Reason
-from msdump.record import IO, TensorRecord
+from msdump.record import IO, OperatorRef, TensorRecord
 from msdump.selector import DumpMode
-from msdump.store import names
+from msdump.store import names, operator_names
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An operator's entry in graph files of a dump."""
+
+    graph: int
+    is_inner: bool  # whether the graph is a branch or a loop body
+    tensors: ListedForms | None  # its inputs and outputs, None where no .ir file lists them
+
+
+@dataclass(frozen=True)
+class DumpedIteration:
+    """A dumped iteration of a network, or one execution of a compiled model."""
+
+    number: int | None  # number of the iteration, None for operators that were called alone
+    directories: tuple[Iteration, ...]
+
+    @cached_property
+    def op_names(self) -> frozenset[str]:
+        """Names of its operators as files spell them."""
+        found: set[str] = set()
+        for each in self.directories:
+            found |= {record.op_name for record in each.tensor_files}
+            found |= {file.name.op_name for file in each.files}
+            found |= {str(row.get("Op Name")) for row in each.rows}
+            found |= {name.op_name for name in each.operator_statistics}
+        return frozenset(found)
+
+    def tensors(self, op_names: Collection[str]) -> Iterator[Record]:
+        """Yield an operator's tensors, by its names in files: files by time, then rows of statistics."""
+        for each in self.directories:
+            records = [record for record in each.tensor_files if record.op_name in op_names]
+            yield from sorted(records, key=lambda record: (record.timestamp, record.slot))
+            for file in each.files:
+                if file.name.op_name in op_names:
+                    yield from file.records
+            measured = (*of_rows(each.rows, each), *each.measured_operators)
+            yield from (record for record in measured if record.op_name in op_names)
+
+
+def _moments(dump: Dump) -> tuple[DumpedIteration, ...]:
+    """Return every dumped iteration of a dump, by rank, network and number, or by model and time."""
+    by_place: dict[tuple[object, ...], list[Iteration]] = {}
+    for iteration in dump.all_iterations:
+        key = iteration.key
+        # A network has a directory for each graph of an iteration, a compiled model one in all.
+        place = (key.path,) if key.time is not None else (key.rank, key.net, key.iteration)
+        by_place.setdefault(place, []).append(iteration)
+    keys = ((group[0].key, group) for group in by_place.values())
+    return tuple(
+        DumpedIteration(key.iteration if key.step is None else key.step, tuple(group)) for key, group in keys
+    )
+
+
+def file_of(record: Record) -> str:
+    """Return the path of a tensor's file, or of the table that has its statistics alone."""
+    if not isinstance(record, MeasuredRecord):
+        return record.path
+    tables = record.directory.statistic_files.items()
+    return next(path for name, path in tables if name is None or name.op_name == record.op_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An operator of a model or a dump, or a weight, graph input or constant."""
+
+    operator: OperatorRef  # its type, "" where it is not known, and its full name
+    node_name: str = ""  # name of its ONNX node, "" without a model
+    # operators and tensors that the configuration leaves out of its graph, None without a model
+    table: GraphRefusals | None = None
+    # its place among the nodes of that graph, None for a subject that is no operator there
+    position: int | None = None
+    reason: Reason | None = None  # reason why it has no files at all, where that does not depend on its place
+    listing: Listing | None = None  # its entry in graph files of the dump, which stand in for the model
+
+    @property
+    def node(self) -> Node | None:
+        """The node that the device runs: the operator, or the fused one with it; None for other subjects."""
+        if self.table is None or self.position is None:
+            return None
+        return self.table.graph.nodes[self.position]
+
+    @property
+    def is_parameter(self) -> bool:
+        """Whether it is a weight, a graph input or a constant."""
+        return self.operator.op_type == names.PARAMETER
+
+    @property
+    def op_names(self) -> frozenset[str]:
+        """Spellings that files may have of the name of the operator that is dumped."""
+        # Classic names hold only the last component of the full name.
+        full_name = self.operator.full_name if self.node is None else self.node.operator.full_name
+        if self.is_parameter:
+            return frozenset({names.sanitize(full_name.removeprefix(f"{ROOT}/"))})
+        return frozenset({names.sanitize(full_name), names.sanitize(full_name.rpartition("/")[2] or "/")})
+
+    @property
+    def known_as(self) -> frozenset[str]:
+        """Names that mean this subject only: its full name and that of its ONNX node."""
+        return frozenset(filter(None, (self.operator.full_name, self.node_name)))
+
+
+def _of_model(model: Graph, tables: Sequence[GraphRefusals]) -> Iterator[Subject]:
+    """Yield the subjects of a model: operators that run, parts of fused ones, and folded ones."""
+    originals = {node.name: node.operator for graph in model.walk() for node in graph.nodes}
+    present: set[str] = set()
+    for table in tables:
+        for position, node in enumerate(table.graph.nodes):
+            operator = node.operator
+            yield Subject(operator, node.name, table, position)
+            if node.name in originals and originals[node.name] != operator:  # renamed
+                yield Subject(originals[node.name], node.name, table, position)
+            present |= {part.name for part in node.members}
+            for part in node.parts:
+                yield Subject(
+                    originals.get(part.name, part.operator), part.name, table, position, Reason.FUSED
+                )
+        for name, reason in table.parameters():
+            yield Subject(OperatorRef(names.PARAMETER, name), "", table, None, reason)
+    for name, operator in originals.items():
+        if name not in present:
+            yield Subject(operator, name, reason=Reason.FOLDED)
+
+
+def _of_dump(dump: Dump) -> Iterator[Subject]:
+    """Yield the subjects that a dump names, each once: from lists of execution, then from files."""
+    seen: set[str] = set()
+    for subject in _named(dump):
+        if names.sanitize(subject.operator.full_name) not in seen:
+            yield subject
+        seen |= subject.op_names
+
+
+def _named(dump: Dump) -> Iterator[Subject]:
+    types = {record.op_name: record.op_type for each in dump.all_iterations for record in each.tensor_files}
+    for rank in dump.ranks.values():
+        for graph in rank.compiled_graphs:
+            operators = rank.listed_operators(graph)
+            order = rank.order_unless_damaged(graph)
+            for full_name in operators if order is None else order:
+                short = names.sanitize(full_name.rpartition("/")[2])
+                op_type = types.get(names.sanitize(full_name)) or types.get(short, "")
+                listing = Listing(graph, graph in rank.called_graphs, operators.get(full_name))
+                yield Subject(OperatorRef(op_type, full_name), listing=listing)
+    for op_name, op_type in types.items():
+        yield Subject(OperatorRef(op_type, op_name))
+    for folder in dump.constants:
+        yield from (Subject(OperatorRef(names.PARAMETER, record.op_name)) for record in folder.tensor_files)
+    first: dict[str, OperatorFile] = {}
+    for file in (*(file for each in dump.all_iterations for file in each.files), *dump.failures):
+        first.setdefault(file.name.op_name, file)
+    for op_name, file in first.items():
+        full_name = ""
+        with contextlib.suppress(DumpReadError):  # the other files are read
+            full_name = file.header.op_name
+        yield Subject(OperatorRef(file.name.op_type, full_name or op_name))
+    for iteration in dump.all_iterations:
+        for row in iteration.rows:
+            yield Subject(OperatorRef(str(row.get("Op Type")), str(row.get("Op Name"))))
+        for name in iteration.operator_statistics:
+            yield Subject(OperatorRef(name.op_type, name.op_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +242,61 @@ class Explainer:
         """Explain a dump in one iteration or in all; without a configuration the plan dumps everything."""
         self.dump, self.model, self.plan, self.is_configured = dump, model, plan, is_configured
         self._iteration = iteration
-        self._all_moments = subjects.moments(dump)
+        self._constants = DumpedIteration(None, tuple(dump.constants))  # files outside of iterations
+        self._all_moments = _moments(dump)
         self._moments = [each for each in self._all_moments if iteration is None or each.number == iteration]
         self._tables = () if model is None else _tables(model, plan, self._all_moments)
 
     def find(self, text: str) -> Subject | str:
-        """Return the operator that a text names, or an error message if the text names none or several."""
+        """Return the operator that a text names, or an error message if the text names none or several.
+
+        Args:
+            text: A full name, the name of an ONNX node, the name of a file or the operator's part of it, or
+                the end or a part of a full name that no other operator has.
+        """
         # The model first: it has types, places and reasons that the names of files lack.
-        from_model = [] if self.model is None else list(subjects.of_model(self.model, self._tables))
+        from_model = [] if self.model is None else list(_of_model(self.model, self._tables))
         covered = {name for subject in from_model for name in subject.op_names}
-        from_dump_alone = [each for each in subjects.of_dump(self.dump) if covered.isdisjoint(each.op_names)]
-        return subjects.find(text, (*from_model, *from_dump_alone), subjects.mapped(self.dump))
+        from_dump_alone = [each for each in _of_dump(self.dump) if covered.isdisjoint(each.op_names)]
+        file = Path(text).name
+        # of the original names of files that mapping.csv lists, the operator's part
+        folders = (*self.dump.all_iterations, *self.dump.constants)
+        files = (each for folder in folders for each in folder.named_files)
+        mapped = {base: name.op_name for name, path in files if (base := Path(path).name) != str(name)}
+        parsed_names = (
+            names.parse(file),
+            *(operator_names.parse(file, kind) for kind in operator_names.OperatorFileKind),
+            operator_names.parse_exception(file),
+        )
+        in_file = next((parsed.op_name for parsed in parsed_names if parsed is not None), None)
+        name_asked = mapped.get(file) or in_file or text.strip()
+        by_full_name: dict[str, Subject] = {}
+        for subject in (*from_model, *from_dump_alone):
+            by_full_name.setdefault(subject.operator.full_name, subject)
+        exact = [subject for subject in by_full_name.values() if name_asked in subject.known_as]
+        if exact:
+            return exact[0]
+        known = {name: (*subject.known_as, *subject.op_names) for name, subject in by_full_name.items()}
+        found = find_operators(name_asked, known)
+        # Several subjects with the same files count as one match, such as a kernel under both of its names.
+        if len({by_full_name[name].op_names for name in found}) == 1:
+            return by_full_name[found[0]]
+        return describe_miss(text, known, found)
 
     def explain(self, subject: Subject) -> Explanation:
         """Return the files of an operator, and the reasons why there are no more."""
         names_in_files = subject.op_names
         held: Held = [(moment, list(moment.tensors(names_in_files))) for moment in self._moments]
-        failed = list(subjects.failures(self.dump, names_in_files))
+        failed = [
+            record
+            for file in self.dump.failures
+            # vendor: names of brief exception dumps hold no operator, only the header does.
+            if file.name.op_name in names_in_files or names.sanitize(file.header.op_name) in names_in_files
+            for record in file.records
+        ]
         if failed:  # files of failures lie outside of the iterations' directories
             held = [*held, (None, failed)]
-        constants = subjects.constants(self.dump, names_in_files) if subject.is_parameter else ()
+        constants = self._constants.tensors(names_in_files) if subject.is_parameter else ()
         # Files of compiled graphs number an operator's tensors without gaps: an absent or left out tensor
         # shifts the numbers of the later ones.
         is_numbered_anew = subject.node is not None and self.plan.files.tree is not Tree.RANKS
@@ -155,7 +365,7 @@ class Explainer:
         # the iteration may be that of another network dumped into the same tree
         if self._tables and moment.op_names and self._model_names.isdisjoint(moment.op_names):
             return None
-        if subject.is_parameter and any(True for _ in subjects.constants(self.dump, subject.op_names)):
+        if subject.is_parameter and any(True for _ in self._constants.tensors(subject.op_names)):
             return Reason.ALREADY_WRITTEN
         reason = None
         if not self.is_configured:
