@@ -10,7 +10,7 @@ from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.executors import ExecutorChoice
-from msdump.look.query import Pack, Session, sources
+from msdump.look.query import Pack, Session, parse_sources
 
 DOCUMENT: Final = Document(Shape(Pack, "path rows warnings", name="PackDocument"))
 
@@ -41,7 +41,7 @@ def command(*, dumps: tuple[str, ...], output: str, measures: bool, executor: Ex
     """
     with (
         messages.bar("directories", 0) as bar,
-        Session(sources.parse_sources(dumps), measures=measures, executor=executor, progress=bar) as session,
+        Session(parse_sources(dumps), measures=measures, executor=executor, progress=bar) as session,
     ):
         try:
             pack = session.write_pack(output)

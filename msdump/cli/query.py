@@ -18,7 +18,7 @@ from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
 from msdump.errors import ToolError
 from msdump.executors import ExecutorChoice
-from msdump.look.query import Answer, Session, sources
+from msdump.look.query import Answer, Session, is_named, parse_sources
 from msdump.return_codes import ReturnCode
 
 _SHOWN: Final = 50  # rows; -v shows all
@@ -160,11 +160,11 @@ def command(
     # the question is the last argument, if it has several words and is no file
     *names, last = arguments
     is_word = " " not in last.strip() and "\n" not in last.strip()
-    if is_source := is_word or os.path.lexists(last) or sources.is_named(last):
+    if is_source := is_word or os.path.lexists(last) or is_named(last):
         names.append(last)
     elif not names:
         raise ToolError(ReturnCode.PARAMETER, "the question needs a dump before it: msdump query DUMP ...")
-    given = sources.parse_sources(names)
+    given = parse_sources(names)
     with Session(given, measures=measures, executor=executor, is_read_only=is_read_only) as session:
         try:
             _answer(session, sys.stdin.read() if is_source else last, parquet, is_csv=is_csv)

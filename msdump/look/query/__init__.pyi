@@ -1,6 +1,7 @@
-from . import sources as sources
 from .csv_tables import NOTHING as NOTHING
 from .csv_tables import sections as sections
 from .session import Answer as Answer
 from .session import Pack as Pack
 from .session import Session as Session
+from .session import is_named as is_named
+from .session import parse_sources as parse_sources

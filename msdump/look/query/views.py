@@ -1,14 +1,14 @@
-"""Views of dumps as rows: tensors, runs, files, operators, statistics, with the columns of their place."""
+"""Views as rows with the columns of their place: of dumps, and of results of comparisons."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from msdump import dtypes, reading
 from msdump.errors import DumpReadError, FormatError
@@ -16,7 +16,16 @@ from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.look.query import engine
 from msdump.look.query.columns import column_of
 from msdump.look.query.csv_tables import Table, first_names, tables_of
-from msdump.read import Dump, Execution, Iteration, OperatorGraph, Record, locate, locate_below
+from msdump.read import (
+    Dump,
+    Execution,
+    Iteration,
+    OperatorGraph,
+    Record,
+    locate,
+    locate_below,
+    read_json,
+)
 from msdump.statistics import STATISTICS
 from msdump.store import Key, OperatorName, PathKind, TensorName, layouts, names
 
@@ -292,3 +301,36 @@ def _measured(directory: Iteration) -> tuple[list[Row], dict[str, None]]:
             except DumpReadError as error:
                 faults.setdefault(str(error))
     return rows, faults
+
+
+_OF_OPERATOR: Final = (
+    "rank iteration execution pass_number=pass order=execution_order op_type operator=full_name scope source"
+    " verdict=operator_verdict note=operator_note directory"
+)
+_OF_TENSOR: Final = "verdict dtype golden_dtype shape limit=error_limit note"
+_OF_ERROR: Final = "distance cosine largest=max_error scaled=scaled_error ulps masked"
+"""Fields of a document's operators, tensors and errors; ``field=column`` where the view's name differs."""
+
+
+def comparison_rows(path: str, label: str) -> Iterator[dict[str, Any]]:
+    """Yield a row for each compared tensor, and for each operator that one side lacks."""
+    try:
+        for operator in read_json(path)["operators"]:
+            cells = {"comparison": label} | _renamed(operator, _OF_OPERATOR)
+            cells["op_name"] = names.sanitize(operator["operator"])
+            own = {f"output:{each['output']}": each["error"]["distance"] for each in operator["own"]}
+            tensors = (*operator["inputs"], *operator["outputs"])
+            for tensor in tensors:
+                error = _renamed(tensor["error"] or {}, _OF_ERROR)
+                numbers = {"own_distance": own.get(tensor["tensor"])} | error
+                io, _, slot = tensor["tensor"].partition(":")
+                yield cells | numbers | _renamed(tensor, _OF_TENSOR) | {"io": io, "slot": int(slot)}
+            if not tensors:
+                yield cells | {"verdict": operator["verdict"]}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DumpReadError(path, "no result of msdump compare: its --json document is needed") from error
+
+
+def _renamed(fields: Mapping[str, Any], columns: str) -> dict[str, Any]:
+    pairs = (each.partition("=") for each in columns.split())
+    return {column or name: fields[name] for name, _, column in pairs if name in fields}

@@ -309,7 +309,7 @@ def _statistics(root: Path, iterations: int, slots: tuple[tuple[str, int], ...])
 
 _ASKING: Final = """
 import sys, time
-from msdump.look.query.sources import parse_sources
+from msdump.look.query import parse_sources
 from msdump.look.query.session import Session
 from msdump.executors import ExecutorChoice
 with Session(parse_sources(sys.argv[1:]), measures=False, executor=ExecutorChoice()) as session:
