@@ -22,12 +22,11 @@ from msdump.graph import loader
 from msdump.judge import reports
 from msdump.judge.compare import DumpComparison
 from msdump.judge.verdict import Limits
-from msdump.look import annotation
 from msdump.look.report import (
     DumpReport,
     OperatorOverTime,
+    ReportCollector,
     ReportedProblem,
-    ReportQuestion,
     TensorOverTime,
     UndumpedOperators,
     collecting,
@@ -138,10 +137,9 @@ def _gather(request: ReportRequest) -> DumpReport:
         )
         golden = open_dump(request.golden, request.golden_execution)
     with messages.bar("directories", len(opened.iterations)) as advance:
-        question = ReportQuestion(
-            *(golden, compared, alone, plan, rules, request.histograms), *(request.executor, advance)
-        )
-        report = collecting.collect(opened, question)
+        report = ReportCollector(
+            *(opened, golden, compared, alone, plan, rules, request.histograms), *(request.executor, advance)
+        ).report()
     return report if request.has_source else collecting.redact(report)
 
 
@@ -167,7 +165,7 @@ def _annotate(report: DumpReport, model: str, output: str) -> str:
 
     folder, name = os.path.split(os.path.abspath(output))  # noqa: PTH100 - pathlib keeps ".." components
     context = explain.context_of(open_dump(report.dump), {})
-    contents, count = loader.annotated(model, annotation.node_texts(report), folder, context)
+    contents, count = loader.annotated(model, table.node_texts(report), folder, context)
     if not count:
         raise ToolError(
             ReturnCode.PARAMETER,

@@ -1,4 +1,3 @@
-from . import annotation as annotation
 from . import check as check
 from . import overflow as overflow
 from . import trend as trend

@@ -2,7 +2,7 @@ from . import collecting as collecting
 from . import problems as problems
 from . import table as table
 from .collecting import DumpReport as DumpReport
-from .collecting import ReportQuestion as ReportQuestion
+from .collecting import ReportCollector as ReportCollector
 from .collecting import UndumpedOperators as UndumpedOperators
 from .problems import ReportedProblem as ReportedProblem
 from .series import STRUCK as STRUCK

@@ -84,22 +84,6 @@ _DRAWN: Final = 12  # most problems with histograms of their tensors
 _RANKS: Final = {"condition": "ranks_disagree"}
 
 
-@dataclass(frozen=True, slots=True)
-class ReportQuestion:
-    """Options of a report."""
-
-    golden: Dump | None = None  # the dump to compare with, opened; None for no comparison
-    compared: Report | None = None  # the verdicts of the comparison, None for no comparison
-    alone: tuple[str, ...] = ()  # directories without a counterpart in the other dump
-    plan: DumpPlan | None = None  # the plan of the configuration of the dump, None where it is not known
-    rules: tuple[WatchRule, ...] = ()  # watch rules that are checked
-    # names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters
-    histograms: tuple[str, ...] = ()
-    # workers that read the tensors
-    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
-    advance: Callable[[], None] = lambda: None  # called when a directory has been read
-
-
 @dataclass(frozen=True)
 class DumpReport:
     """A report on a dump.
@@ -151,11 +135,24 @@ class DumpReport:
         return "No problem was found"
 
 
-class _Collector:
+@dataclass
+class ReportCollector:
     """Reads a dump: operators, statistics, directories and overflow records; then its problems and curves."""
 
-    def __init__(self, dump: Dump, question: ReportQuestion) -> None:
-        self._dump, self._question, self._plan = dump, question, question.plan
+    dump: Dump
+    golden: Dump | None = None  # the dump to compare with, opened; None for no comparison
+    compared: Report | None = None  # the verdicts of the comparison, None for no comparison
+    alone: tuple[str, ...] = ()  # directories without a counterpart in the other dump
+    plan: DumpPlan | None = None  # the plan of the configuration of the dump, None where it is not known
+    rules: tuple[WatchRule, ...] = ()  # watch rules that are checked
+    # names of operators with histograms of their tensors; ``*`` and ``?`` stand for characters
+    histograms: tuple[str, ...] = ()
+    # workers that read the tensors
+    executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
+    advance: Callable[[], None] = lambda: None  # called when a directory has been read
+
+    def __post_init__(self) -> None:
+        """Begin without anything read."""
         self._faults: dict[str, None] = {}
         self._graphs: dict[tuple[int, str], OperatorGraph] = {}
         self._directories: dict[tuple[int, str, int], Iteration] = {}
@@ -166,12 +163,13 @@ class _Collector:
         self._faults[message] = None
 
     def report(self) -> DumpReport:
-        dump, question = self._dump, self._question
+        """Return the report on the dump."""
+        dump = self.dump
         dumped: dict[OperatorKey, ReportedOperator] = {}
         table = SeriesTable()
         folders = _folders(dump)
         directories = [folder.iteration for folder in folders]
-        contents = read_directories(dump.path, directories, question.executor)
+        contents = read_directories(dump.path, directories, self.executor)
         for folder, (tables, faults) in zip(folders, contents, strict=True):
             self._faults |= dict.fromkeys(faults)
             timed = [each for part in tables for each in zip(part.times, part.names, strict=True)]
@@ -184,10 +182,10 @@ class _Collector:
                 self._graphs.setdefault((folder.rank, folder.place), folder.graph)
             self._directories[folder.rank, folder.place, folder.number] = folder.iteration
             self._count_overflows(folder)
-            question.advance()
+            self.advance()
         operators = operators_in_order(dumped.values(), self._graphs)
         self._series = series = table.of(operators)
-        compared = question.compared
+        compared = self.compared
         grouped: dict[int, list[Finding]] = {}
         if compared is not None:  # operators that only golden has stand at the end
             grouped = problems.group_by_operator(compared.findings, operators)
@@ -211,7 +209,7 @@ class _Collector:
         count = len(operators)
         return DumpReport(
             dump=dump.path,
-            golden="" if question.golden is None else question.golden.path,
+            golden="" if self.golden is None else self.golden.path,
             problems=(*map(self._located, found[:_LOCATED]), *found[_LOCATED:]),
             facts=tuple(self._facts()),
             left_out=tuple(self._left_out()),
@@ -224,7 +222,7 @@ class _Collector:
             curves=tuple(training_curves(operators, series, self._graphs)),
             histograms=tuple(self._histograms(found)),
             faults=tuple(self._faults),
-            alone=question.alone,
+            alone=self.alone,
             outputs="" if compared is None else answer.tell(compared),
             advice=advice,
         )
@@ -248,8 +246,8 @@ class _Collector:
         self, grouped: Mapping[int, list[Finding]], verdicts: Mapping[int, OperatorVerdict]
     ) -> Iterator[ReportedProblem]:
         operators, series = self._operators, self._series
-        trigger = Trigger.ALWAYS if self._plan is None else self._plan.when.trigger
-        yield from problems.failure_problems(self._dump.failures, operators, self._fault)
+        trigger = Trigger.ALWAYS if self.plan is None else self.plan.when.trigger
+        yield from problems.failure_problems(self.dump.failures, operators, self._fault)
         if trigger is Trigger.EXCEPTION:
             yield from problems.trigger_problems(trigger, operators, series, ())
         accused = [*problems.verdict_problems(verdicts, grouped, operators)]
@@ -269,16 +267,16 @@ class _Collector:
             named = {*reached, *(place for place, _ in overflows)}
             yield from problems.trigger_problems(trigger, operators, series, named)
         yield from accused
-        if self._question.compared is not None:
-            yield from problems.absence_problems(self._question.compared, operators)
-        rules = [(self._question.rules, ProblemKind.WATCH)] if self._question.rules else []
+        if self.compared is not None:
+            yield from problems.absence_problems(self.compared, operators)
+        rules = [(self.rules, ProblemKind.WATCH)] if self.rules else []
         has_ranks = len({operator.rank for operator in operators}) > 1
-        if has_ranks and not any(rule.compares_ranks for rule in self._question.rules):
+        if has_ranks and not any(rule.compares_ranks for rule in self.rules):
             from msdump.config import watch as watch_rules  # imported here: most dumps are of one rank
 
             rules.append(((watch_rules.rule(_RANKS, "msdump report"),), ProblemKind.RANKS))
         for each, kind in rules:
-            hits = watching.watch(self._dump, each, executor=self._question.executor)
+            hits = watching.watch(self.dump, each, executor=self.executor)
             self._faults |= dict.fromkeys(hits.unreadable)
             yield from problems.hit_problems(hits.hits, operators, kind)
 
@@ -323,7 +321,7 @@ class _Collector:
         )
         for title, name in (("device", "device"), ("configuration in the dump", "config")):
             ranks_by_text: dict[str, list[int]] = {}
-            for number, rank in self._dump.ranks.items():
+            for number, rank in self.dump.ranks.items():
                 try:
                     value = getattr(rank, name)
                 except DumpReadError as error:
@@ -333,16 +331,16 @@ class _Collector:
                     ranks_by_text.setdefault(json.dumps(value, ensure_ascii=False), []).append(number)
             for text, of_ranks in ranks_by_text.items():
                 yield RunFact(title + (f" of rank {spans(of_ranks)}" if len(ranks_by_text) > 1 else ""), text)
-        if self._plan is not None:
+        if self.plan is not None:
             from msdump.look import check as preview
 
-            for subject, words in preview.subjects(self._plan).items():
+            for subject, words in preview.subjects(self.plan).items():
                 yield RunFact(f"configured {subject}", words)
 
     def _left_out(self) -> list[UndumpedOperators]:
         """Return the operators and tensors of the graphs that were not dumped, by reason."""
         names: dict[tuple[str, str], list[str]] = {}
-        plan, reason = self._plan, f"{_UNKNOWN}; give the configuration with --config"
+        plan, reason = self.plan, f"{_UNKNOWN}; give the configuration with --config"
         for operator in (each for each in self._operators if not each.is_dumped):
             if plan is not None:
                 is_named = plan.compiled.models is None
@@ -378,9 +376,9 @@ class _Collector:
         last = {(rank, place): number for rank, place, number in sorted(self._directories)}
         for number, operator in enumerate(self._operators):
             names = (operator.name, operator.key[3], operator.name.rpartition("/")[2])
-            if any(fnmatchcase(name, pattern) for pattern in self._question.histograms for name in names):
+            if any(fnmatchcase(name, pattern) for pattern in self.histograms for name in names):
                 chosen[number, last.get((operator.rank, operator.place), 0)] = None
-        opened = self._question.golden
+        opened = self.golden
         folders = () if opened is None else _folders(opened)
         golden = {(each.rank, each.place, each.number): each.iteration for each in folders}
         for number, iteration in chosen:
@@ -395,11 +393,6 @@ class _Collector:
 
 def _folders(dump: Dump) -> list[DumpedFolder]:
     return [folder for group in watching.folder_groups(dump) for folder in group]
-
-
-def collect(dump: Dump, question: ReportQuestion) -> DumpReport:
-    """Return the report on a dump."""
-    return _Collector(dump, question).report()
 
 
 _PATH: Final = re.compile(r"(?<![\w.<>/:])/[^\s\"',;:()\[\]]+")
