@@ -1,5 +1,6 @@
 from .conversion import Conversion as Conversion
 from .conversion import convert_files as convert_files
+from .conversion import convert_models as convert_models
 from .conversion import find_sources as find_sources
 from .file import ConvertFailure as ConvertFailure
 from .file import FileResult as FileResult
@@ -9,5 +10,4 @@ from .file import Target as Target
 from .file import convert_file as convert_file
 from .file import shorten_name as shorten_name
 from .format import LAYOUTS as LAYOUTS
-from .models import convert_models as convert_models
-from .scripts import load_function as load_function
+from .format import load_function as load_function

@@ -1,4 +1,4 @@
-"""Converts dump files to arrays that numpy loads, in the device's memory format or in another."""
+"""Converts dump files to arrays, in the device's memory format or another, and .mindir models to ONNX."""
 
 from __future__ import annotations
 
@@ -87,13 +87,8 @@ def convert_files(
         count = dump_files.skipped.total()
         skipped = f"; {count} other files were skipped" if count else ""
         raise ToolError(ReturnCode.PARAMETER, f"no dump file to convert{skipped}")
-    try:
-        make_output(output)
-        # The list of failures of an earlier conversion would be taken for the list of this conversion.
-        Path(output, FAILED_LIST).unlink(missing_ok=True)
-    except OSError as error:
-        fault = f"{output}: no directory to write to: {error.strerror or error}"
-        raise ToolError(ReturnCode.PATH, fault) from error
+    # The list of failures of an earlier conversion would be taken for the list of this conversion.
+    _make_directory(output, without=FAILED_LIST)
     if target.format:  # before threads import it all at once; needed with -f only
         importlib.import_module("msdump.convert.format")
     conversion = Conversion(output, dump_files.skipped)
@@ -125,6 +120,42 @@ def convert_files(
     return conversion
 
 
+def convert_models(paths: Sequence[str], output: str) -> Conversion:
+    """Convert .mindir files to ``{name}.onnx`` in a directory, which is created.
+
+    The operators are the CPU's. A model above 2 GiB has its weights in a file beside it.
+
+    Raises:
+        ToolError: Two models have one name, or there is no such directory.
+        GraphError: A file is no .mindir, or cannot run here.
+        DumpWriteError: A file cannot be written.
+    """
+    from msdump.graph import loader  # not above: dump files need neither ONNX nor models
+    from msdump.training import write_step
+
+    names = [f"{Path(path).stem}.onnx" for path in paths]
+    if len(set(names)) < len(names):
+        raise ToolError(ReturnCode.PARAMETER, f"two models of one name ({', '.join(sorted(names))})")
+    conversion = Conversion(output)
+    for path, name in zip(paths, names, strict=True):
+        model = loader.standard(path)
+        _make_directory(output)
+        written = write_step(model, os.path.join(output, name))  # noqa: PTH118 - a text
+        conversion.results.append(FileResult(path, len(written), sum(map(file_size, written))))
+    return conversion
+
+
+def _make_directory(output: str, without: str = "") -> None:
+    """Make a directory of results, and remove a file of an earlier conversion."""
+    try:
+        make_output(output)
+        if without:
+            Path(output, without).unlink(missing_ok=True)
+    except OSError as error:
+        fault = f"{output}: no directory to write to: {error.strerror or error}"
+        raise ToolError(ReturnCode.PATH, fault) from error
+
+
 def _check_target(target: Target, count: int) -> None:
     """Check options against each other and against the number of dump files."""
     if target.format and target.format not in dump_message.FORMATS:
@@ -142,7 +173,7 @@ def _check_target(target: Target, count: int) -> None:
         fault = f"-s {target.shape} must have two or more dimensions, each greater than 0"
         raise ToolError(ReturnCode.SHAPE, fault)
     if target.scripts:
-        from msdump.convert.scripts import check_scripts  # not above: loads numpy
+        from msdump.convert.format import check_scripts  # not above: loads numpy
 
         check_scripts(target.scripts)
     # Found, not imported: torch takes seconds to import, and only the processes that convert need it.

@@ -305,18 +305,17 @@ class _Converter:
     def _in_format(self, block: DataSpan, info: TensorInfo) -> ConvertedTensor:
         # not above: without -f nothing needs them, nor numpy
         from msdump.convert import format as convert_format
-        from msdump.convert.scripts import call_script, find_script
 
         dtype = dump_data.dtype_of(info)
         array = self._array(block, info)
         if info.data_type == dump_message.UNDEFINED:  # raw bytes: only the array has their number
             info = dataclasses.replace(info, shape=array.shape, format=dump_message.ND)
         target, source = self.target, convert_format.source_of(info)
-        script = find_script(target.scripts, source, target.format) if target.scripts else None
+        script = convert_format.find_script(target.scripts, source, target.format) if target.scripts else None
         # A script of the user's own comes before the conversions of the tool.
         if script is not None and source != target.format:
             shape = target.shape or info.original_shape
-            converted = call_script(script, dtypes.widen(array, dtype), shape, info.sub_format)
+            converted = convert_format.call_script(script, dtypes.widen(array, dtype), shape, info.sub_format)
             descr = converted.dtype.newbyteorder("<").str
             pieces = iter((element_bytes(converted),))
             return ConvertedTensor(converted.shape, target.format, converted.dtype.name, descr, pieces)
