@@ -1,6 +1,6 @@
-from .agreement import Fingerprint as Fingerprint
-from .agreement import fingerprint as fingerprint
 from .collectives import Collectives as Collectives
+from .collectives import Fingerprint as Fingerprint
+from .collectives import fingerprint as fingerprint
 from .collectives import shared as shared
 from .spawning import MOST_RANKS as MOST_RANKS
 from .spawning import Outcome as Outcome

@@ -1,5 +1,7 @@
 """The collectives on arrays, over any transport, and the reductions of tensors of several ranks.
 
+Ranks exchange headers before tensors, so that all of them refuse calls or models that do not fit.
+
 A large AllReduce goes block by block: each rank gets one block of all ranks, joins them in rank order, and
 sends the result to the others.
 
@@ -10,21 +12,180 @@ ranks in the group, so every rank and every transport gets the same bits. ``max`
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import logging
+import pickle
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 
 from msdump import dtypes
-from msdump.communication import agreement
-from msdump.communication.agreement import HEADER_BYTES, CallHeader, Fingerprint
 from msdump.communication.transport import CallPlace, Transport
 from msdump.communication.world import World
 from msdump.errors import RankError
-from msdump.graph import Collective, CollectiveCall
+from msdump.graph import IN_MEMORY, Collective, CollectiveCall, Graph
+from msdump.plan import Context, DumpPlan
 from msdump.threads import new_lock
+
+_log = logging.getLogger("msdump.communication")
+
+HEADER_BYTES: Final = 4096
+_SHORT: Final = 60  # characters of a name in a header that would be too long
+_MOST_TENSORS: Final = 512  # characters of types and shapes; more of them become a digest
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Digests of a rank's network, for comparison between ranks."""
+
+    source: str = ""  # file of the model
+    # the file's path with ``{rank}`` in place of the rank's number, once per occurrence. Files that share
+    # such a pattern are parts of one model and may have different operators
+    families: tuple[str, ...] = ()
+    operators: str = ""  # digest of the operators' names and types
+    settings: str = ""  # digest of the dump configuration and of the device
+    settings_source: str = ""  # file of the dump configuration
+
+
+@dataclass(frozen=True, slots=True)
+class CallHeader:
+    """A rank's call of a collective: ``op`` is the reduction, ``peer`` the root of a Broadcast, else 0."""
+
+    kind: str
+    operator: str
+    op: str
+    peer: int
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    network: Fingerprint
+
+    def packed(self) -> np.ndarray:
+        """Serialize the header to ``HEADER_BYTES`` bytes."""
+        data = pickle.dumps(self)
+        if len(data) > HEADER_BYTES:
+            network = replace(
+                self.network,
+                source=self.network.source[-_SHORT:],
+                families=tuple(family[-_SHORT:] for family in self.network.families[:3]),
+                settings_source=self.network.settings_source[-_SHORT:],
+            )
+            data = pickle.dumps(replace(self, operator=self.operator[-_SHORT:], network=network))
+        packed = np.zeros(HEADER_BYTES, np.uint8)
+        packed[: len(data)] = np.frombuffer(data, np.uint8)
+        return packed
+
+    @property
+    def call(self) -> tuple[object, ...]:
+        """Fields that must be equal on all ranks."""
+        return self.kind, self.op, self.peer, self.dtypes, self.shapes
+
+    def __str__(self) -> str:
+        """Name collective, tensors and operator."""
+        kind = f"{self.kind}({self.op})" if self.op else self.kind
+        tensors = ", ".join(
+            f"{dtype}[{','.join(map(str, shape))}]"
+            for dtype, shape in zip(self.dtypes, self.shapes, strict=True)
+        )
+        root = f" from root {self.peer}" if self.peer else ""
+        return f"{kind} of {tensors}{root} in {self.operator}"
+
+
+def _header(
+    call: CollectiveCall, operator: str, arrays: list[np.ndarray], network: Fingerprint
+) -> CallHeader:
+    """Return the header of a call."""
+    has_op = call.kind in {Collective.ALL_REDUCE, Collective.REDUCE_SCATTER}
+    types = tuple(dtypes.from_numpy(array.dtype).title for array in arrays)
+    shapes = tuple(array.shape for array in arrays)
+    if len(repr((types, shapes))) > _MOST_TENSORS:  # the same decision on all ranks: their tensors agree
+        types, shapes = (f"{len(arrays)} tensors, digest {_digest((types, shapes))}",), ((),)
+    return CallHeader(
+        kind=str(call.kind),
+        operator=operator,
+        op=call.op if has_op else "",
+        peer=call.peer if call.kind is Collective.BROADCAST else 0,
+        dtypes=types,
+        shapes=shapes,
+        network=network,
+    )
+
+
+def _unpacked(data: np.ndarray) -> CallHeader:
+    """Deserialize a header that ``CallHeader.packed`` made."""
+    header: CallHeader = pickle.loads(data.tobytes())  # noqa: S301 - of a rank of the same program
+    return header
+
+
+def _check_calls(mine: int, headers: Mapping[int, CallHeader], place: CallPlace) -> None:
+    """Compare the call of one rank (``mine``) with the calls of all ranks of its group.
+
+    Raises:
+        RankError: The ranks call different collectives, pass different tensors, or run different models.
+    """
+    for rank in sorted(headers):
+        low, high = sorted((mine, rank))
+        first, second = headers[low], headers[high]
+        if first.call != second.call:
+            fault = f"rank {low} calls {first}, rank {high} {second}"
+            raise RankError(place.operator, f"the ranks of group {place.group} do not agree: {fault}")
+        one, two = first.network, second.network
+        if one.operators != two.operators and set(one.families).isdisjoint(two.families):
+            raise RankError(
+                place.operator,
+                f"the ranks run different models: rank {low} {one.source}, rank {high} {two.source};"
+                " give all ranks one file, or files named alike except for the rank (rank0.onnx, rank1.onnx)",
+            )
+
+
+def _warn_of_settings(headers: Mapping[int, CallHeader]) -> None:
+    """Log the ranks of each dump configuration and device if they differ."""
+    by_settings: dict[str, list[int]] = {}
+    for rank, each in sorted(headers.items()):
+        by_settings.setdefault(each.network.settings, []).append(rank)
+    if len(by_settings) < 2:  # noqa: PLR2004 - all the same
+        return
+    listed = "; ".join(
+        f"rank {', '.join(map(str, ranks))}: {headers[ranks[0]].network.settings_source or 'no dump'}"
+        for ranks in by_settings.values()
+    )
+    _log.warning("the ranks have different dump configurations or devices: %s", listed)
+
+
+def fingerprint(graph: Graph, plan: DumpPlan | None, context: Context, rank: int) -> Fingerprint:
+    """Return the digests of a network, without its weights and the device's number, which differ by rank."""
+    operators = [
+        (node.domain, node.op_type, node.operator.full_name) for each in graph.walk() for node in each.nodes
+    ]
+    where = {name: value for name, value in asdict(context).items() if name != "device_id"}
+    settings = (sorted(where.items()), b"" if plan is None else plan.source_bytes)
+    return Fingerprint(
+        source=graph.source,
+        families=() if graph.source == IN_MEMORY else families(graph.source, rank),
+        operators=_digest(operators),
+        settings=_digest(settings),
+        settings_source="" if plan is None else plan.source,
+    )
+
+
+def families(source: str, rank: int) -> tuple[str, ...]:
+    """Return the path of a file with ``{rank}`` in the place of the rank's number, for each such place.
+
+    >>> families("models/rank1.onnx", 1), families("v1/stage_1.onnx", 1)
+    (('models/rank{rank}.onnx',), ('v{rank}/stage_1.onnx', 'v1/stage_{rank}.onnx'))
+    >>> families("rank10.onnx", 1)
+    ()
+    """
+    places = re.finditer(rf"(?<!\d){rank}(?!\d)", source)
+    return tuple(f"{source[: place.start()]}{{rank}}{source[place.end() :]}" for place in places)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
+
 
 _JOINS: Final[Mapping[str, Callable[..., Any]]] = {
     "sum": np.add,
@@ -118,7 +279,7 @@ class Collectives:
         if any(array.dtype.hasobject for array in arrays):
             raise RankError(operator, "tensors of text cannot be sent between ranks")
         parts = [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
-        mine = agreement.header(call, operator, parts, self._network)
+        mine = _header(call, operator, parts, self._network)
         # exchanges of one channel must not mix if several networks run in threads of a rank
         with self._world.keep(group.channel, new_lock):
             if call.kind is Collective.SEND:
@@ -126,12 +287,12 @@ class Collectives:
             if call.kind is Collective.RECEIVE:
                 return _receive(group, call, self._network, empty)
             packed = group.all_gather(mine.packed())
-            headers = dict(zip(group.ranks, [agreement.unpacked(each) for each in packed], strict=True))
+            headers = dict(zip(group.ranks, [_unpacked(each) for each in packed], strict=True))
             headers[group.ranks[group.index]] = mine  # with names that are not shortened
-            agreement.check(group.ranks[group.index], headers, group.place)
+            _check_calls(group.ranks[group.index], headers, group.place)
             if group.ranks not in self._compared:
                 self._compared.add(group.ranks)
-                agreement.warn_of_settings(headers)
+                _warn_of_settings(headers)
             return [_ALGORITHMS[call.kind](group, call, part, empty) for part in parts]
 
     def failed(self, reason: str) -> None:
@@ -236,7 +397,7 @@ def _receive(group: _Group, call: CollectiveCall, network: Fingerprint, empty: E
     out, rank = empty(call.shape, call.dtype.numpy), group.rank(call.peer)
     packed = np.zeros(HEADER_BYTES, np.uint8)
     group.reach().exchange(group.channel, [], [(rank, packed)], group.place)
-    sent, own = agreement.unpacked(packed), agreement.header(call, group.place.operator, [out], network)
+    sent, own = _unpacked(packed), _header(call, group.place.operator, [out], network)
     if (sent.dtypes, sent.shapes) != (own.dtypes, own.shapes):
         message = f"rank {group.ranks[group.index]} expects {own}, rank {rank} sent {sent}"
         raise RankError(group.place.operator, message)

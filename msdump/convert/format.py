@@ -4,10 +4,10 @@ A blocked format (NC1HWC0, FRACTAL_Z, ...) is decoded to the host's order of axe
 from there axes are permuted to a layout that its letters name (NHWC, HWCN, ...), or
 encoded in another blocked format. A tensor of ND has the host's layout already.
 
-Scripts of the user come before, as msaccucmp takes them:
-``DIR/format_convert/convert_<SOURCE>_to_<TARGET>.py`` holds a function ``convert(shape_from, shape_to, array)``
-that returns an array. Its argument ``array`` is flat; for the weight of a grouped convolution there is a
-fourth argument, the number of groups. A script that others may change is refused.
+Scripts of the user come before, as msaccucmp takes them: ``convert_<SOURCE>_to_<TARGET>.py`` in
+``DIR/format_convert`` holds a function ``convert(shape_from, shape_to, array)`` that returns an array. Its
+argument ``array`` is flat; for the weight of a grouped convolution there is a fourth argument, the number of
+groups. A script that others may change is refused.
 """
 
 from __future__ import annotations
