@@ -388,7 +388,6 @@ def _run(comparison: LockstepComparison, fed: list[dict[str, Any]]) -> tuple[flo
 
 
 def _leave(comparison: LockstepComparison, *, is_whole: bool) -> None:
-    """Exit with the code of the result."""
     report = comparison.report
     if not is_whole:
         messages.say(f"interrupted in run {comparison.runs - 1}; the results so far follow")

@@ -212,7 +212,6 @@ def _followed(hint: Any, names: list[str], field: str) -> tuple[Any, str]:
 
 
 def _attribute(kind: type, name: str) -> tuple[Any, str]:
-    """Return type and description of an attribute of a class."""
     member = inspect.getattr_static(kind, name, None)
     function = getattr(member, "fget", None) or getattr(member, "func", None)
     if function is not None:

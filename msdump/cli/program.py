@@ -195,7 +195,6 @@ def message_of(error: BaseException) -> str:
 
 
 def _report(ctx: click.Context, error: Exception) -> int:
-    """Print the message of an error; return the exit code."""
     match error:
         case ConfigError():  # all faults of a configuration at once, each with its place
             for problem in error.problems:

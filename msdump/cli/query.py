@@ -173,7 +173,6 @@ def command(
 
 
 def _answer(session: Session, question: str, parquet: str | None, *, is_csv: bool) -> None:
-    """Print or write the answer to a question."""
     if parquet is not None:
         count = session.save(question, parquet)
         print(f"written   {parquet} ({count:,} rows)")

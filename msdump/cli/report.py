@@ -112,8 +112,6 @@ _report_options: Final = applied(
 
 
 def _gather(request: ReportRequest) -> DumpReport:
-    """Read the dump, compare it and return the report."""
-
     def rerun(comparison: DumpComparison) -> None:
         compare.rerun(comparison, request.model or "", request.arithmetic)
 

@@ -264,7 +264,6 @@ def _first_tensor(folder: Path) -> FirstTensor | None:
 
 
 def _show(tensors: Sequence[InspectedTensor]) -> None:
-    """Print tensors, or put their document."""
     if documents.wanted():
         documents.put(DOCUMENT, ShownDump(tensors[0].path, tensors=tensors))
     else:

@@ -60,7 +60,6 @@ def _print_table(shown: Sequence[Finding], *, has_labels: bool) -> None:
 
 
 def _print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> None:
-    """Print a row for each scope or type."""
     from rich.table import Table
 
     table = Table()

@@ -121,11 +121,7 @@ def _unpacked(data: np.ndarray) -> CallHeader:
 
 
 def _check_calls(mine: int, headers: Mapping[int, CallHeader], place: CallPlace) -> None:
-    """Compare the call of one rank (``mine``) with the calls of all ranks of its group.
-
-    Raises:
-        RankError: The ranks call different collectives, pass different tensors, or run different models.
-    """
+    """Compare one rank's call (``mine``) with the calls of its group; RankError if calls or models differ."""
     for rank in sorted(headers):
         low, high = sorted((mine, rank))
         first, second = headers[low], headers[high]

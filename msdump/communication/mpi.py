@@ -137,11 +137,7 @@ class MpiTransport(Transport):
     """Transport of a rank that is a process of MPI; any thread may use it."""
 
     def __init__(self, place: CallPlace, rank: int, size: int) -> None:
-        """Find the other ranks.
-
-        Raises:
-            RankError: mpi4py is not installed, the processes were not started by MPI, or two have one rank.
-        """
+        """Find the other ranks; RankError without mpi4py, without MPI's launcher, or if two have one rank."""
         super().__init__(rank, Board(), time_limit())
         self._lock = new_lock()  # MPI may allow one thread at a time
         self._posted: dict[int, list[tuple[Any, np.ndarray]]] = {}
@@ -297,7 +293,6 @@ class MpiTransport(Transport):
         wait.check(missing)
 
     def _notify(self, kind: str, text: str) -> None:
-        """Send a notice to all other ranks."""
         data = np.frombuffer(json.dumps([self._rank, kind, text]).encode(), np.uint8)
         with self._lock:
             self._kept += [

@@ -81,11 +81,7 @@ class Wait:
         return self.began + self.limit - time.monotonic()
 
     def check(self, missing: Iterable[int]) -> None:
-        """Raise RankError if waiting for the missing ranks is no longer useful; else do nothing.
-
-        Raises:
-            RankError: A rank failed, a missing one has ended, or the time is over.
-        """
+        """Raise RankError if a rank failed, a missing one has ended, or the time is over; else do nothing."""
         board = self.board
         if board.is_stopped:
             raise self.error("interrupted")
@@ -132,19 +128,11 @@ class Transport(abc.ABC):
     def exchange(
         self, channel: str, sends: Sequence[Parcel], receives: Sequence[Parcel], place: CallPlace
     ) -> None:
-        """Send arrays and receive into arrays; return when the caller may use all arrays again.
-
-        Raises:
-            RankError: Another rank does not take part.
-        """
+        """Send arrays and receive into arrays; return when the caller may use all of them again."""
 
     @abc.abstractmethod
     def post(self, channel: str, send: Parcel, place: CallPlace) -> None:
-        """Send a copy of an array without waiting until it is received.
-
-        Raises:
-            RankError: Too many earlier ones are not received in time.
-        """
+        """Send a copy of an array without waiting for the receiver; RankError if too many wait there."""
 
     @abc.abstractmethod
     def fail(self, reason: str) -> None:

@@ -36,11 +36,7 @@ class World:
         self._at_end: list[Callable[[], None]] = []
 
     def ranks(self, group: str) -> tuple[int, ...]:
-        """Return the ranks of a group in the order given to ``create_group``.
-
-        Raises:
-            InputError: The group is unknown.
-        """
+        """Return the ranks of a group in the order of ``create_group``; InputError for an unknown group."""
         if group in WORLD_GROUPS:
             return tuple(range(self.identity.size))
         if group not in self.groups:
@@ -67,11 +63,7 @@ class World:
         self.groups[name] = tuple(ranks)
 
     def transport(self, place: CallPlace) -> Transport:
-        """Return the transport of tensors; the first call finds the other ranks by MPI.
-
-        Raises:
-            RankError: They cannot be found.
-        """
+        """Return the transport of tensors; the first call finds the other ranks by MPI (or RankError)."""
         with self._lock:
             if self._transport is None:
                 from msdump.communication.mpi import MpiTransport  # not above: one rank needs no MPI

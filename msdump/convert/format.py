@@ -72,11 +72,7 @@ def source_of(info: TensorInfo) -> str:
 
 
 def plan(info: TensorInfo, dtype: DType, target: str, wanted_shape: Dims = ()) -> TargetFormat:
-    """Return the conversion of a tensor to a format and to ``wanted_shape`` (``-s``), or the header's shape.
-
-    Raises:
-        ToolError: There is no such conversion, or the shapes do not allow it.
-    """
+    """Return the conversion to a format and to ``wanted_shape`` (``-s``); ToolError if there is none."""
     # vendor: the sub-format is the number of groups; 0 and 1 both stand for a weight without groups.
     tensor = _Tensor(source_of(info), info.shape, dtype, max(1, info.sub_format))
     if tensor.format == target:
@@ -289,11 +285,7 @@ def call_script(
     shape_to: tuple[int, ...],
     groups: int,
 ) -> np.ndarray:
-    """Return an array converted by a script, and cut to ``shape_to`` unless that is empty.
-
-    Raises:
-        ToolError: The script fails, or returns no array.
-    """
+    """Return an array converted by a script (else ToolError), cut to ``shape_to`` unless that is empty."""
     # vendor: functions for ungrouped weights take three arguments only.
     extra = (groups,) if groups > 1 else ()
     try:

@@ -329,7 +329,6 @@ def _overflow(record: RecordFile, results: _Results, beside: _Beside) -> Operato
 
 
 def _beside(path: str) -> _Beside:
-    """Return the tensors in the directory of a record."""
     try:
         tensors = sorted(read_folder(path).tensors, key=attrgetter("timestamp", "path"))
     except ToolError as error:

@@ -165,12 +165,7 @@ def is_loss_output(graph: OperatorGraph | None, node: GraphOperator | None, slot
 
 
 def elements(record: Record) -> np.ndarray:
-    """Return the elements of a file in their own type, in the host's layout.
-
-    Raises:
-        DumpReadError: The file cannot be read.
-        FormatError: Its layout or its type is not known.
-    """
+    """Return a file's elements in their own type and the host's layout, or raise as the reader does."""
     return record.host if isinstance(record, OperatorRecord) else record.raw
 
 

@@ -75,11 +75,7 @@ def _values_in_slots(graph: Graph, slots: Slots) -> frozenset[str]:
 def infer_outputs(
     node: Node, inputs: Sequence[StepTensor | None], names: Sequence[str]
 ) -> tuple[StepTensor, ...]:
-    """Return the typed outputs of an operator, inferred from its inputs.
-
-    Raises:
-        GraphError: The rank of one is not known.
-    """
+    """Return the typed outputs of an operator, inferred from its inputs; GraphError for an unknown rank."""
     if node.op_type == "GroupNormalization" and not node.domain and inputs[0] is not None:
         return (replace(inputs[0], name=names[0], value=None),)  # a function, which ONNX does not infer
     if node.domain:
@@ -127,12 +123,7 @@ class ForwardWriter:
         return tensor
 
     def network(self, layers: Layers) -> tuple[StepTensor, ...]:
-        """Write all operators in the scope of a training cell; return the outputs, the first in float32.
-
-        Raises:
-            UnsupportedOpError: The graph has branches or loops.
-            GraphError: A value's type is not known.
-        """
+        """Write all operators in the scope of a training cell; return the outputs, the first in float32."""
         around = backbone(self._graph)
         inputs = [item.name for item in self.inputs]
         precision = MixedPrecision(layers, around, inputs, self.weights)
@@ -206,11 +197,7 @@ class ForwardWriter:
         return StepTensor(self._renamed.get(name, name), kind.dtype, kind.shape)
 
     def parameters(self) -> list[StepTensor]:
-        """Return the trained parameters in the order of the model's initializers.
-
-        Raises:
-            InputError: A name is no floating-point initializer.
-        """
+        """Return the trained parameters in the order of initializers; InputError for a name that is none."""
         state = _values_in_slots(self._graph, _STATE)
         candidates = {
             name: op.types[name] for name in self.weights if op.types[name].is_float and name not in state

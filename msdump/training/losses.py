@@ -244,11 +244,7 @@ LOSSES: Final = {
 
 
 def loss_of(choice: str | Loss) -> Loss:
-    """Return a loss.
-
-    Raises:
-        InputError: An unknown name or option, or a value that it does not take.
-    """
+    """Return a loss; InputError for an unknown name or option, or a wrong value."""
     if isinstance(choice, Loss):
         return choice
     chosen = options.parsed(choice, {name: loss.options for name, loss in LOSSES.items()}, "loss")

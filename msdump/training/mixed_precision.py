@@ -182,11 +182,7 @@ def _output_to_16(place: Place, depth: int) -> tuple[Place, Place]:
 
 
 def layers_of(choice: str | Mapping[str, str] | None) -> Layers:
-    """Return the element types of layers from a type for the network, or types by module path.
-
-    Raises:
-        InputError: An unknown type.
-    """
+    """Return the types of layers by module path, "" for the network; InputError for an unknown type."""
     texts = {"": choice} if isinstance(choice, str) else dict(choice or {})
     for text in texts.values():
         if text not in _TYPES:

@@ -40,11 +40,7 @@ class LearningRate:
 def write_rates(
     rates: Sequence[LearningRate], step: StepTensor, state: Variables
 ) -> Mapping[str, StepTensor]:
-    """Write the operators of the learning rates of a step; return scalars by the names of the variables.
-
-    Raises:
-        InputError: Lists of different lengths.
-    """
+    """Write the learning rates of a step; return scalars by variable; InputError for lists of two lengths."""
     names = [rate.name for rate in rates]
     arrays = {rate.name: np.array(rate.value, np.float32) for rate in rates}
     lengths = {array.size for array in arrays.values() if array.ndim}
@@ -377,7 +373,6 @@ class Optimizers:
         ]
 
     def _assigned(self, trained: Trained) -> Iterator[tuple[Optimizer, Sequence[TrainedParameter]]]:
-        """Yield the optimizers with their parameters."""
         parts = _partition(trained, self.by_pattern, "optimizer")
         others = [item.name for item, _ in parts[""]] if "" not in self.by_pattern else ()
         if others:
@@ -404,7 +399,6 @@ class Optimizers:
             yield optimizer, sorted(parameters, key=lambda each: order.get(each.variable.name, 0))
 
     def _order(self, trained: Trained) -> Mapping[str, int]:
-        """Return the places of parameters by name, empty for an order by groups."""
         if not self.order:
             return {}
         parts = _partition(trained, self.order, ORDER)
@@ -473,11 +467,7 @@ GroupChoices = Mapping[str, Any]
 
 
 def optimizers_of(choice: OptimizerChoice, groups: GroupChoices, normalizing: Collection[str]) -> Optimizers:
-    """Return the optimizers of a step.
-
-    Raises:
-        InputError: An unknown name or option, or a value that an option does not take.
-    """
+    """Return the optimizers of a step; InputError for an unknown name or option, or a wrong value."""
     optimizers = choice if isinstance(choice, Mapping) else {"": choice}
     order = groups.get(ORDER, ())
     return Optimizers(

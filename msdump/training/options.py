@@ -77,11 +77,7 @@ class Options:
     rules: ClassVar[Rules] = {}
 
     def __post_init__(self) -> None:
-        """Refuse values that their rules do not allow.
-
-        Raises:
-            InputError: With all faults and the allowed values.
-        """
+        """Refuse (InputError) values that their rules do not allow, and name the allowed ones."""
         faults = [
             f"{name} is {getattr(self, name)}; must be {rule.text}"
             for name, rule in self.rules.items()
@@ -92,11 +88,7 @@ class Options:
 
 
 def parsed(choice: Any, kinds: Mapping[str, Callable[..., Any]], title: str, *, number: str = "") -> Any:
-    """Return an object from a text, and any other object as it is.
-
-    Raises:
-        InputError: An unknown name or option, one that is given twice, or a value that it does not take.
-    """
+    """Return an object from a text, and any other object as it is; InputError for a wrong name or option."""
     text = f"{number}:{choice}" if number and _is_number(choice) else choice
     if not isinstance(text, str):
         return text
@@ -117,11 +109,7 @@ def _is_number(choice: Any) -> bool:
 
 
 def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str) -> Any:
-    """Return an object of a dataclass with defaults for all fields.
-
-    Raises:
-        InputError: An unknown option, one that is given twice, or a value that it does not take.
-    """
+    """Return an object of a dataclass with defaults for all fields; InputError for a wrong option."""
     allowed = {field.name: field.default for field in fields(kind)}  # type: ignore[arg-type]
     try:
         named = _named(values, allowed) if isinstance(values, str) else values
@@ -133,7 +121,6 @@ def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str)
 
 
 def _named(text: str, allowed: Iterable[str]) -> dict[str, str]:
-    """Return the texts of options by name."""
     values: dict[str, str] = {}
     names, is_named = iter(allowed), False
     for part in text.split(",") if text else ():

@@ -129,11 +129,7 @@ class BackwardPass:
         self._gradients: dict[str, list[tuple[int, StepTensor]]] = {}
 
     def run(self, loss: StepTensor, seed: StepTensor) -> None:
-        """Write all gradients.
-
-        Raises:
-            UnsupportedOpError: An operator between the loss and a parameter has no rule.
-        """
+        """Write all gradients; UnsupportedOpError if an operator before the loss has no rule."""
         self._turns = _turns(loss, self._producers)
         with op.at(ROOT):
             self._gradients[loss.name] = [(0, _filled(loss, seed))]

@@ -206,11 +206,7 @@ def _chosen(choices: type[_Choice], name: str, title: str) -> _Choice:
 
 
 def _loaded(model: Model, sizes: Mapping[str, int]) -> Graph:
-    """Return the graph of a model, converted to an opset that training supports; messages name the file.
-
-    Raises:
-        GraphError: ONNX cannot convert the model, it is faulty, or a .mindir file.
-    """
+    """Return the graph of a model, converted to an opset that training supports; messages name the file."""
     if isinstance(model, (str, os.PathLike)) and loader.is_mindir(model):
         raise GraphError(
             f"{Path(model)}: gradients are derived of ONNX models alone; export the training step from"

@@ -78,11 +78,7 @@ class DataParallel:
 
 
 def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None:  # noqa: FBT001 - on, off, or how
-    """Return how gradients are averaged: True: over the ranks of this run, False: None, no averaging.
-
-    Raises:
-        InputError: A number of ranks below 1.
-    """
+    """Return how gradients are averaged: True: over the ranks of this run, False: None, no averaging."""
     if isinstance(choice, DataParallel):
         return choice
     if choice is False:
@@ -260,11 +256,7 @@ class ClipByValue(Options):
     clip_value_max: float = math.inf  # the highest value; infinity: none
 
     def __post_init__(self) -> None:
-        """Refuse a range without a limit, and an empty one.
-
-        Raises:
-            InputError: Neither value is finite, or the lowest is not below the highest.
-        """
+        """Refuse (InputError) a range without a limit, and an empty one."""
         low, high = self.clip_value_min, self.clip_value_max
         if not low < high or not (math.isfinite(low) or math.isfinite(high)):
             raise InputError(

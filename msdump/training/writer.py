@@ -163,11 +163,7 @@ class StepTensor(Operand):
         return StepTensor("", self.dtype, shape)
 
     def sizes(self) -> tuple[int, ...]:
-        """Return the dimensions.
-
-        Raises:
-            GraphError: A dimension is free.
-        """
+        """Return the dimensions; GraphError if one is free."""
         if self.is_fixed:
             return tuple(size for size in self.shape if isinstance(size, int))
         raise GraphError(
@@ -176,11 +172,7 @@ class StepTensor(Operand):
         )
 
     def sizes_from(self, start: int, stop: int | None = None) -> tuple[int, ...]:
-        """Return the dimensions from an axis on, or between two; others may be free.
-
-        Raises:
-            GraphError: A dimension is free.
-        """
+        """Return the dimensions from an axis on, or between two; GraphError if one of them is free."""
         return StepTensor(self.name, self.dtype, self.shape[start:stop]).sizes()
 
 
@@ -222,11 +214,7 @@ class StepOperator:
         return self.inputs[slot] if slot < len(self.inputs) else None
 
     def input(self, slot: int) -> StepTensor:
-        """Return an input that must be there.
-
-        Raises:
-            GraphError: It is absent.
-        """
+        """Return an input that must be there; GraphError if it is absent."""
         tensor = self.optional(slot)
         if tensor is None:
             raise GraphError(f"{self.place.path}/{self.primitive}: input {slot} is missing")
@@ -567,11 +555,7 @@ class StepWriter(Tape):
         return self.free_name(f"{self.place.cells[-1][0]}.{op_type}")
 
     def infer(self, node: onnx.NodeProto, inputs: Sequence[StepTensor | None]) -> tuple[StepTensor, ...]:
-        """Return the outputs of a node, typed by ONNX's shape inference.
-
-        Raises:
-            GraphError: Its inputs do not fit, or the rank of an output is not known.
-        """
+        """Return the outputs of a node, typed by ONNX's shape inference; GraphError if inputs do not fit."""
         functions = [self.functions[node.op_type, node.overload]] if node.domain == MINDSPORE_DOMAIN else []
         present = {tensor.name: tensor for tensor in inputs if tensor is not None}
         constants = {name: tensor.value for name, tensor in present.items() if tensor.value is not None}

@@ -498,7 +498,6 @@ def _null(column: Column) -> str:
 
 
 def _nothing(view: str) -> str:
-    """Return the SQL of a view without rows."""
     return f"select {', '.join(map(_null, VIEWS[view]))} where false"
 
 

@@ -80,7 +80,6 @@ def training_curves(
 
 @functools.cache
 def _gradient_slot(op_type: str) -> int | None:
-    """Return the number of the gradient input of an optimizer; None for other operators."""
     slots = range(_MOST_INPUTS)
     return next((slot for slot in slots if Role.GRADIENT in subject(op_type, "", IO.INPUT, slot).roles), None)
 

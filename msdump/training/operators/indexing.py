@@ -54,7 +54,6 @@ def _gather(back: Backward) -> Gradients:
 
 @gradient("GatherElements")
 def _gather_elements(back: Backward) -> Gradients:
-    """Add the gradient up at the indices along an axis."""
     x, axis = back.x, back.attribute("axis", 0)
     return op.call("GatherDGradV2", x, axis, back.input(1), back.dy, like=x, dim=axis)
 

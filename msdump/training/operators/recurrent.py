@@ -47,7 +47,6 @@ def _product(value: StepTensor | None, weight: StepTensor, bias: StepTensor | No
 
 
 def _sum_present(*parts: StepTensor | None) -> StepTensor:
-    """Return the sum of the parts that are not None."""
     present = [part for part in parts if part is not None]
     total = present[0]
     for part in present[1:]:

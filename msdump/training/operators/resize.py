@@ -77,7 +77,6 @@ def _by_axis(node: StepOperator, slot: int, count: int) -> dict[int, tuple[float
 
 
 def _slots(back: Backward) -> tuple[Item, ...]:
-    """Return the inputs of MindSpore's gradient operator."""
     x, dy = back.x, back.dy
     is_aligned, is_half = sampling(back)
     if back.primitive.startswith("Upsample"):
