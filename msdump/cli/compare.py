@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -26,7 +27,7 @@ from msdump.judge.compare import (
     measure_files,
     missing_operators,
 )
-from msdump.judge.pair import Executions, FolderPair, is_measured_alone, pair_folders
+from msdump.judge.pair import FolderPair, is_measured_alone, pair_folders
 from msdump.judge.verdict import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.plan import Context
 from msdump.read import Folder, FolderKind, is_tree, open_dump, read_folder
@@ -78,22 +79,6 @@ def _print_verdicts(
         leave(INTERRUPTED)
     if not report.agrees:
         leave(FAILED)
-
-
-def _compare_statistics(
-    dumped: str, golden: str, output: str, limits: Limits, executions: Executions, *, view: ComparisonView
-) -> None:
-    """Compare by statistics; exit with 1 where something differs, with 2 without a counterpart."""
-
-    def note(path: str, side: Folder) -> None:
-        messages.warn_of_executions(path, side.execution, side.executions)
-
-    report, alone = compare_statistics(dumped, golden, limits, executions, note)
-    if not (report.compared or report.unreadable):
-        why = next(iter(report.networks), f"no row of {dumped} has a counterpart in {golden}")
-        messages.say(f"error: nothing was compared: {why}")
-        leave(REFUSED)
-    _print_verdicts(report, output, alone=alone, view=view, compared=answer.Compared(dump=dumped))
 
 
 _rerun: Final = sections.Section("Re-execution")
@@ -221,56 +206,61 @@ def command(
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
+    executions, compared, is_interrupted = (execution, golden_execution), answer.Compared(dump=dumped), False
     if is_measured_alone(dumped, golden):
         if model:
             messages.say("warning: --model is not used: a side has statistics alone")
-        _compare_statistics(dumped, golden, output, limits, (execution, golden_execution), view=view)
-        return
-    # One pair of directories for each iteration, rank and graph that both dumps have.
-    pairs = pair_folders(dumped, golden, (execution, golden_execution))
-    comparison = DumpComparison(
-        dumped, golden, limits, graph, *pairs.executions, executor, is_strict=is_strict
-    )
-    is_interrupted, rerunning = False, None
-    try:
-        with messages.bar("operators", 0) as bar:
-            comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
-        if model:
-            rerunning = rerun(comparison, model, arithmetic)
-    except KeyboardInterrupt:
-        is_interrupted = True
-        messages.say("interrupted: partial results follow")
-    report = comparison.report()
-    if is_interrupted and not report.compared:
-        leave(INTERRUPTED)
+        report, alone = compare_statistics(dumped, golden, limits, executions, _warn_of_executions)
+        why_nothing = partial(str, f"no row of {dumped} has a counterpart in {golden}")
+    else:
+        # One pair of directories for each iteration, rank and graph that both dumps have.
+        pairs = pair_folders(dumped, golden, executions)
+        comparison = DumpComparison(
+            dumped, golden, limits, graph, *pairs.executions, executor, is_strict=is_strict
+        )
+        why_nothing, rerunning = partial(_why_unpaired, comparison, pairs.pairs), None
+        try:
+            with messages.bar("operators", 0) as bar:
+                comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
+            if model:
+                rerunning = rerun(comparison, model, arithmetic)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            messages.say("interrupted: partial results follow")
+        report = comparison.report()
+        if is_interrupted and not report.compared:
+            leave(INTERRUPTED)
+        alone = [path for path in pairs.alone if path not in comparison.joined]
+        ran_in = "" if rerunning is None else str(rerunning.mine or "")
+        compared = answer.Compared(model or "", ran_in, dump=dumped, has_rerun=bool(model))
     if not (report.compared or report.unreadable):
-        why = next(iter(report.networks), "")
-        if not why:
-            mine, other = pairs.pairs[0].dumped, pairs.pairs[0].golden
-            why = f"no operator name is in both {mine} and {other}"
-            if comparison.graph:
-                why = f"no tensor of {mine} and {other} belongs to the same value of {comparison.graph}"
-            elif is_tree(other):
-                why = f"no tensor of {other} has the shape of a value of its module in {mine}"
-            elif read_folder(other).kind is FolderKind.GOLDEN:
-                why += "; add --graph model.onnx"
-            else:
-                why += "; add --graph model.onnx if the two sides were compiled differently"
-        messages.say(f"error: nothing was compared: {why}")
+        messages.say(f"error: nothing was compared: {next(iter(report.networks), '') or why_nothing()}")
         leave(REFUSED)
     _print_verdicts(
-        report,
-        output,
-        alone=[path for path in pairs.alone if path not in comparison.joined],
-        view=view,
-        compared=answer.Compared(
-            model or "",
-            "" if rerunning is None else str(rerunning.mine or ""),
-            dump=dumped,
-            has_rerun=bool(model),
-        ),
-        is_interrupted=is_interrupted,
+        *(report, output), alone=alone, view=view, compared=compared, is_interrupted=is_interrupted
     )
+
+
+def _warn_of_executions(path: str, side: Folder) -> None:
+    """Warn that a directory holds several executions, and which is read; once for each dump and number."""
+    if side.executions > 1:
+        messages.say_once(
+            f"warning: {path.rpartition('/rank_')[0] or path} holds {side.executions} executions in one"
+            f" directory; {side.execution} (of 0-{side.executions - 1}) is taken"
+            " (--execution, --golden-execution)"
+        )
+
+
+def _why_unpaired(comparison: DumpComparison, pairs: Sequence[FolderPair]) -> str:
+    """Return why no tensor of the first directories has a counterpart, with the next step."""
+    mine, other = pairs[0].dumped, pairs[0].golden
+    if comparison.graph:
+        return f"no tensor of {mine} and {other} belongs to the same value of {comparison.graph}"
+    if is_tree(other):
+        return f"no tensor of {other} has the shape of a value of its module in {mine}"
+    is_golden = read_folder(other).kind is FolderKind.GOLDEN
+    remedy = "" if is_golden else " if the two sides were compiled differently"
+    return f"no operator name is in both {mine} and {other}; add --graph model.onnx{remedy}"
 
 
 def _matched(
@@ -281,7 +271,7 @@ def _matched(
     for number, pair in enumerate(pairs, start=1):
         folder = comparison.add(pair)
         for side in (folder.dumped, folder.golden):
-            messages.warn_of_executions(side.path, side.execution, side.executions)
+            _warn_of_executions(side.path, side)
             if not os.path.isfile(f"{side.path}/{TABLE}"):
                 continue
             if found := list(contradictions(side.path, side.execution)):

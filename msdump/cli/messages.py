@@ -104,15 +104,6 @@ verbose_in_full: Final = _option("--verbose", more="twice")
 """The same without -v, for commands where that means something else."""
 
 
-def warn_of_executions(path: str, execution: int, executions: int) -> None:
-    """Warn that a directory holds several executions, and which is read; once for each dump and number."""
-    if executions > 1:
-        say_once(
-            f"warning: {path.rpartition('/rank_')[0] or path} holds {executions} executions in one directory;"
-            f" {execution} (of 0-{executions - 1}) is taken (--execution, --golden-execution)"
-        )
-
-
 class Bar:
     """A progress bar on a terminal; elsewhere it shows nothing."""
 
