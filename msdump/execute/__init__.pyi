@@ -3,13 +3,13 @@ from . import runner as runner
 from . import values as values
 from .compilation import emulated as emulated
 from .float64 import doubled as doubled
-from .host import collectives_of as collectives_of
 from .kernels import KernelFactory as KernelFactory
 from .kernels import RoundingsOf as RoundingsOf
 from .kernels import as_the_model_says as as_the_model_says
 from .program import NONE_REPLACED as NONE_REPLACED
 from .program import Program as Program
 from .program import Replaced as Replaced
+from .program import collectives_of as collectives_of
 from .replacement import Replaceable as Replaceable
 from .runner import OperatorRunner as OperatorRunner
 from .runner import is_repeatable as is_repeatable

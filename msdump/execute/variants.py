@@ -19,6 +19,7 @@ from msdump.execute.float64 import (
     KNOWN,
     LINEAR,
     OWN,
+    RECURRENT,
     SMOOTH,
     Array,
     Call,
@@ -29,7 +30,6 @@ from msdump.execute.float64 import (
 )
 from msdump.execute.kernels import Kernel, KernelFactory
 from msdump.execute.native import native
-from msdump.execute.recurrent import RECURRENT
 from msdump.execute.runner import OperatorRunner
 from msdump.execute.runtime import OrtValue, short
 from msdump.graph import Graph, Node, moves, reads

@@ -48,8 +48,6 @@ from .graph import canonical_domain as canonical_domain
 from .graph import uses_float_status as uses_float_status
 from .loader import dimension_name as dimension_name
 from .loader import fits_sizes as fits_sizes
-from .mixed_types import MixedTypes as MixedTypes
-from .mixed_types import mixed_types as mixed_types
 from .names import ROOT as ROOT
 from .operators import CONTROL_FLOW as CONTROL_FLOW
 from .operators import CONVERTED_TYPES as CONVERTED_TYPES
@@ -69,5 +67,7 @@ from .order import reads as reads
 from .order import rename_values as rename_values
 from .order import split_kernel_graphs as split_kernel_graphs
 from .order import subgraphs as subgraphs
+from .validity import MixedTypes as MixedTypes
+from .validity import mixed_types as mixed_types
 from .weights import SMALL_BYTES as SMALL_BYTES
 from .weights import forget_pages as forget_pages

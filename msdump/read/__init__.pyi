@@ -30,9 +30,6 @@ from .iteration import Execution as Execution
 from .iteration import Iteration as Iteration
 from .iteration import Overflow as Overflow
 from .iteration import ordinals as ordinals
-from .lookup import add_onnx_names as add_onnx_names
-from .lookup import describe_miss as describe_miss
-from .lookup import find_operators as find_operators
 from .msprobe import CallName as CallName
 from .msprobe import is_process as is_process
 from .msprobe import is_tree as is_tree
@@ -48,7 +45,10 @@ from .operator_graph import OperatorGraph as OperatorGraph
 from .operator_graph import SourceKind as SourceKind
 from .operator_graph import ValueForm as ValueForm
 from .operator_graph import ValueSource as ValueSource
+from .operator_graph import add_onnx_names as add_onnx_names
 from .operator_graph import connected as connected
+from .operator_graph import describe_miss as describe_miss
+from .operator_graph import find_operators as find_operators
 from .operator_graph import parse_attributes as parse_attributes
 from .operator_graph import parse_value as parse_value
 from .records import CutFileError as CutFileError

@@ -3,7 +3,6 @@ from . import graph_names as graph_names
 from . import layouts as layouts
 from . import names as names
 from . import operator_names as operator_names
-from . import run_paths as run_paths
 from .clock import CLOCK as CLOCK
 from .clock import Clock as Clock
 from .existing import ExistingFiles as ExistingFiles
@@ -18,8 +17,11 @@ from .layouts import MAPPING as MAPPING
 from .layouts import ORDER_HEADER as ORDER_HEADER
 from .layouts import STATISTICS as STATISTICS
 from .layouts import Key as Key
+from .layouts import Layout as Layout
+from .layouts import ModelLayout as ModelLayout
 from .layouts import PathKind as PathKind
 from .layouts import is_constants as is_constants
+from .layouts import outline as outline
 from .names import PARAMETER as PARAMETER
 from .names import STYLES as STYLES
 from .names import SUFFIX as SUFFIX
@@ -32,6 +34,3 @@ from .operator_names import OVERFLOW_JSON as OVERFLOW_JSON
 from .operator_names import OperatorFileKind as OperatorFileKind
 from .operator_names import OperatorName as OperatorName
 from .operator_names import is_collective as is_collective
-from .run_paths import Layout as Layout
-from .run_paths import ModelLayout as ModelLayout
-from .run_paths import outline as outline

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from msdump.capture.compiled.capture import OpDebugWriter
+from msdump.capture.compiled.dump import OpDebugWriter
 from msdump.config import GrammarError
 from msdump.config.grammar import parse_iterations
 from msdump.config.torchair import plan

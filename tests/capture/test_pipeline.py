@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from msdump.capture.pipeline import ArtifactKind, compile_steps
-from msdump.capture.writers import ArtifactWriter
+from msdump.capture.pipeline import ArtifactKind, ArtifactWriter, compile_steps
 from msdump.plan import Tree
 from msdump.reasons import Reason
 from tests.capture.records import CONV, TASK, compiled_plan, record

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from msdump.graph.mindir.message import ELEMENTS, Kind, message_class
+from msdump.graph.mindir.file import ELEMENTS, Kind, message_class
 
 
 def single(op_type, operands, results, attributes):

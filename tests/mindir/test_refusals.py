@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from msdump.errors import GraphError
 from msdump.graph import loader
-from msdump.graph.mindir.message import Kind, message_class
+from msdump.graph.mindir.file import Kind, message_class
 from tests.world import cli, write_config
 
 DATA = Path(__file__).parent / "refused"

@@ -12,8 +12,8 @@ from hypothesis.extra import numpy as hnp
 
 from msdump import dtypes, env
 from msdump.capture.statistics import octets_of
-from msdump.statistics import BY_CATEGORY, StatisticNeed, compiled, elements, measure, passes
-from msdump.statistics.elements import BLOCK
+from msdump.statistics import BY_CATEGORY, StatisticNeed, compiled, measure, passes
+from msdump.statistics.passes import BLOCK
 from tests.capture.statistics.cases import HOST, literal, record
 
 ALL = StatisticNeed(extremes=True, counts=True, total=True, squares=True)
@@ -61,10 +61,10 @@ def _reader(request, monkeypatch):
 def short_blocks(monkeypatch):
     """Make every short tensor cross several block borders, and sum float32 in short runs."""
     monkeypatch.setattr(passes, "BLOCK", 16)
-    monkeypatch.setattr(elements, "_RUN", 4)
-    monkeypatch.setattr(elements, "_SINGLES_FROM", 8)
-    ones = {size: ones[:4] for size, ones in elements._ONES.items()}
-    monkeypatch.setattr(elements, "_ONES", ones)
+    monkeypatch.setattr(passes, "_RUN", 4)
+    monkeypatch.setattr(passes, "_SINGLES_FROM", 8)
+    ones = {size: ones[:4] for size, ones in passes._ONES.items()}
+    monkeypatch.setattr(passes, "_ONES", ones)
 
 
 def measured(array):

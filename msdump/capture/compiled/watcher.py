@@ -13,8 +13,8 @@ from typing import Any
 
 from msdump.capture.compiled import model_selection
 from msdump.capture.compiled.model_selection import warn_of_watch
+from msdump.capture.pipeline import ArtifactWriter
 from msdump.capture.steps import Memory, OperatorRecords
-from msdump.capture.writers import ArtifactWriter
 from msdump.device import Ascend, Task
 from msdump.graph import Graph, Node
 from msdump.observer import Interest, NodeRun, Observer

@@ -24,7 +24,7 @@ from msdump.frontends.torchair.export import Exported, export, to_array
 from msdump.graph import compile_graph, loader
 from msdump.plan import Context, DumpPlan, PrecisionMode
 from msdump.session import Network
-from msdump.store import CLOCK, run_paths
+from msdump.store import CLOCK, layouts
 from msdump.threads import new_lock
 
 _MOST_SHAPES: Final = 64  # models of one captured graph that are kept
@@ -71,7 +71,7 @@ class CapturedGraph:
         self.model_id = next(device.process.counters.captured_graphs)  # its number in the dump
         # ``graph_{n}``, counted from 1 in the process, in training ``graph_{n}_forward`` and
         # ``graph_{n}_backward``; also its directory in the dump
-        self.name = run_paths.captured_graph(self.model_id, part)
+        self.name = layouts.captured_graph(self.model_id, part)
         # counts its calls, the ``data_index`` of its dump; calls that failed included
         self.runs = RunCounter()
         self._gm = gm

@@ -1,15 +1,23 @@
-"""The kernel graphs of a MindIR file: kernels in the order in which they run, under their names."""
+"""The kernel graphs of a MindIR file: kernels in the order in which they run, under their names.
+
+On CPU they have casts, since many kernels there have no float16: such a kernel takes and gives float32, its
+result keeps the declared type in names and files, and kernels of the same kind read it as it is. Calls lead
+to other graphs, and in a loop back to the same one.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
-from typing import Final
+from typing import Final, TypeVar
 
-from msdump.graph.mindir.casts import insert_casts
+from msdump import dtypes
+from msdump.dtypes import DType
+from msdump.errors import UnsupportedOpError
+from msdump.graph.graph import ValueType
 from msdump.graph.mindir.expansions import expanded
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import (
@@ -17,7 +25,9 @@ from msdump.graph.mindir.kernels import (
     CONSTANT,
     ITEMS,
     PASSING,
+    PICKING,
     REFERENCE,
+    TUPLES,
     Constant,
     Function,
     Kernel,
@@ -26,10 +36,117 @@ from msdump.graph.mindir.kernels import (
     Operand,
     Variable,
     flattened,
+    is_monad,
     source,
 )
-from msdump.graph.mindir.order import depth_first, execution_order, post_order
 from msdump.plan import Context, DeviceTarget
+
+_T = TypeVar("_T")
+
+
+def depth_first(starts: Iterable[_T], before: Callable[[_T], Iterable[_T]]) -> list[_T]:
+    """Return all nodes that some nodes need, each behind the nodes that it needs directly."""
+    done: list[_T] = []
+    seen: set[_T] = set()
+    for start in starts:
+        if start in seen:
+            continue
+        seen.add(start)
+        path = [(start, iter(before(start)))]
+        while path:
+            node, rest = path[-1]
+            ahead = next((item for item in rest if item not in seen), None)
+            if ahead is None:
+                done.append(node)
+                path.pop()
+            else:
+                seen.add(ahead)
+                path.append((ahead, iter(before(ahead))))
+    return done
+
+
+def post_order(results: Iterable[Operand], *, from_last: bool = False) -> list[Kernel]:
+    """Return nodes depth first, each behind its operands, which are visited from first to last or back."""
+
+    def kernels(operands: Iterable[Operand]) -> Iterator[Kernel]:
+        return (item for item in operands if isinstance(item, Kernel))
+
+    step = -1 if from_last else 1
+    return depth_first(kernels(results), lambda node: kernels(node.inputs[::step]))
+
+
+def execution_order(results: Sequence[Operand]) -> list[Kernel]:  # noqa: C901, PLR0912, PLR0915 - its steps
+    """Return the kernels that some results need, in the order in which MindSpore runs them.
+
+    Users of each node are collected breadth first from the return; then nodes with ready operands run,
+    nodes that only group values or have a single user at once. (MindSpore's ``ExecOrderBuilder``.)
+    """
+    top = results[0]
+    if len(results) != 1 or not (isinstance(top, Kernel) and top.op_type == "MakeTuple"):
+        top = Kernel("MakeTuple", "", list(results), (), runs=False)
+    end = Kernel("Return", "", [top], (), runs=False)
+    trivial: set[Kernel] = set()  # nodes that need no kernel: they group constants and weights alone
+    for node in post_order([end]):
+        if not node.runs and all(not isinstance(item, Kernel) or item in trivial for item in node.inputs):
+            trivial.add(node)
+
+    def operands(node: Kernel) -> list[Kernel]:
+        # a kernel takes the members of tuples itself
+        items = [each for item in node.inputs for each in flattened(item)] if node.runs else node.inputs
+        return [item for item in items if isinstance(item, Kernel) and item not in trivial]
+
+    users: dict[Kernel, list[Kernel]] = defaultdict(list)
+    waiting: Counter[Kernel] = Counter()  # operands that have not run
+    unused: Counter[Kernel] = Counter()  # uses that have not been visited
+    queue = deque([end])
+    while queue:
+        node = queue.popleft()
+        for item in operands(node):
+            if item not in unused:
+                queue.append(item)
+            users[item].append(node)
+            waiting[node] += 1
+            unused[item] += 1
+
+    # nodes without operands start; all but the last wait for kernels that are visited behind them
+    starts: list[Kernel] = []
+    kernels: deque[Kernel] = deque()
+    virtual = deque([end])
+    while kernels or virtual:
+        node = virtual.popleft() if virtual else kernels.popleft()
+        items = operands(node)
+        for item in reversed(items):
+            unused[item] -= 1
+            if unused[item]:
+                continue
+            (kernels if item.runs else virtual).append(item)
+            if item.runs and starts:
+                late = starts.pop()
+                users[item].append(late)
+                waiting[late] += 1
+        if not items:
+            starts.append(node)
+
+    done: list[Kernel] = []
+    while starts:
+        ready = deque([starts.pop()])
+        while ready:
+            node = ready.popleft()
+            if node.runs:
+                done.append(node)
+            readers = users.get(node, [])
+            for reader in readers:
+                if waiting[reader] == 0:
+                    continue
+                waiting[reader] -= 1
+                if waiting[reader]:
+                    continue
+                if not reader.runs or len(readers) == 1:
+                    ready.appendleft(reader)
+                else:
+                    ready.append(reader)
+    return done
+
 
 _CUTS: Final = frozenset({"Switch", CALL})
 _NUMBER: Final = re.compile(r"(?P<type>.*)-op(?P<number>\d+)")
@@ -213,3 +330,172 @@ def _is_made_anew(kernel: Kernel) -> bool:
             given = given.inputs[0]
         return isinstance(given, Constant) and isinstance(given.value, (int, tuple))
     return True
+
+
+_FLOAT16: Final = dtypes.from_name("float16")
+_FLOAT32: Final = dtypes.from_name("float32")
+_INT32: Final = dtypes.from_name("int32")
+_CONVERTED: Final = frozenset(map(dtypes.from_name, ("float16", "float32", "int32", "int64", "bfloat16")))
+
+_WIDE: Final[Mapping[str, range | frozenset[int]]] = {
+    **{name: range(count) for count, names in {
+        1: "Abs Atanh Ceil Exp Floor GeLU HSigmoid LRN LogSoftmax LpNorm Mish ReLU6 Reciprocal ReduceMax "
+           "ReduceMean ReduceMin ReduceProd ReduceSum Round Softplus Softsign Square StridedSlice "
+           "StridedSliceGrad Tan Tanh",
+        2: "BatchMatMul BiasAdd CeLU Conv2D Conv2DBackpropInput Conv3D Elu EluGrad HShrink LogSoftmaxGrad "
+           "MatMul Minimum Pow ReLU6Grad RealDiv SoftShrink SoftmaxCrossEntropyWithLogits SoftplusGrad "
+           "SqrtGrad TanhGrad",
+        3: "AvgPoolGrad GeLUGrad MaxPoolGrad SmoothL1Loss",
+        4: "BCEWithLogitsLoss LSTM",
+    }.items() for name in names.split()},
+    "BatchNorm": frozenset({0, 1, 2, 3, 4, 6, 7}),
+    "BatchNormGrad": frozenset({0, 1, 2, 3, 4, 5, 7}),
+    "ScatterNd": frozenset({1}),
+}  # fmt: skip
+"""Kernels without float16, and the slots of their operands that are float32."""
+
+_INT32_SLOTS: Final = {"TopK": 1, "CumulativeLogsumexp": 1}
+"""Slots of numbers that a kernel takes as int32."""
+
+
+def insert_casts(kernels: Sequence[Kernel], results: list[Operand], handed: Collection[Operand] = ()) -> None:
+    """Put a Cast in front of each operand that a kernel takes in another type than it has, in place.
+
+    A single result that has another type on the device than by declaration is cast back. ``handed``: kernels
+    with results that go to another graph as they are, and so are held as declared.
+    """
+    for kernel in kernels:
+        if not kernel.runs or kernel.is_cast:
+            continue
+        kernel.device = _declared(kernel) if kernel in handed else _on_device(kernel)
+        slot, operands = 0, []
+        for item in kernel.inputs:
+            members = [] if is_monad(item) else flattened(item)  # a tuple takes several slots
+            made = [_cast(kernel, slot + place, member) for place, member in enumerate(members)]
+            slot += len(members)
+            if made == members:
+                operands.append(item)
+            else:
+                whole = Kernel("MakeTuple", "", made, (None,) * len(made), runs=False)
+                operands.append(made[0] if len(made) == 1 else whole)
+        kernel.inputs = operands
+    results[:] = [_cast_back(item) for item in results]
+
+
+def _declared(item: Operand) -> DType | None:
+    return None if item.type is None else item.type.dtype
+
+
+def _cast(kernel: Kernel, slot: int, item: Operand) -> Operand:
+    has, wants = _on_device(item), _wanted(kernel, slot, item)
+    if wants is None or has is None or has is wants or not {has, wants} <= _CONVERTED:
+        return item
+    return _new_cast(kernel.scope, item, wants)
+
+
+def _new_cast(scope: str, item: Operand, dtype: DType) -> Kernel:
+    shape = None if item.type is None else item.type.shape
+    return Kernel("Cast", scope, [item], (ValueType(dtype, shape),), is_new=True, device=dtype, is_cast=True)
+
+
+def _wanted(kernel: Kernel, slot: int, item: Operand) -> DType | None:
+    declared = _declared(item)
+    if slot in _WIDE.get(kernel.op_type, ()):
+        return _FLOAT32 if declared is _FLOAT16 else None
+    is_index = kernel.op_type == "Gather" and slot == 1 and isinstance(item, Constant)
+    if is_index or _INT32_SLOTS.get(kernel.op_type) == slot:
+        return _INT32
+    return declared if declared in {_FLOAT16, _FLOAT32} else None
+
+
+def _on_device(item: Operand) -> DType | None:
+    """Return the element type that an operand has on the device."""
+    declared = _declared(item)
+    if not isinstance(item, Kernel) or item.device is not None:
+        return item.device if isinstance(item, Kernel) else declared
+    if item.op_type in PASSING:
+        return _on_device(item.inputs[0])
+    if item.op_type == "Histogram":  # vendor: it declares the element type of its input
+        return _INT32
+    maker = source(item, PICKING)
+    is_wide = isinstance(maker, Kernel) and maker.op_type in _WIDE
+    return _FLOAT32 if is_wide and declared is _FLOAT16 else declared
+
+
+def _cast_back(item: Operand) -> Operand:
+    if not isinstance(item, Kernel) or item.op_type in TUPLES:
+        return item
+    if item.op_type == "Depend":
+        inner = _cast_back(item.inputs[0])
+        return item if inner is item.inputs[0] else replace(item, inputs=[inner, *item.inputs[1:]])
+    declared = _declared(item)
+    return item if declared is None or _on_device(item) is declared else _new_cast("Default", item, declared)
+
+
+Target = tuple[str, Sequence[Operand]]
+"""A function and its arguments."""
+
+
+def targets(call: Kernel) -> list[Target]:
+    """Return the functions that a call may run: two, for true and false, where a Switch chooses."""
+    chosen = source(call.inputs[0])
+    options = [chosen]
+    if isinstance(chosen, Kernel) and chosen.op_type == "Switch":
+        options = [source(item) for item in chosen.inputs[1:]]
+    return [_target(item, call.inputs[1:]) for item in options]
+
+
+def _target(function: Operand, arguments: Sequence[Operand]) -> Target:
+    if isinstance(function, Kernel) and function.op_type == "Partial":
+        return _target(source(function.inputs[0]), [*function.inputs[1:], *arguments])
+    if isinstance(function, Constant) and isinstance(function.value, Function):
+        return function.value.name, arguments
+    raise UnsupportedOpError(
+        "the function of a call is computed; only functions that the call or its Switch names can run"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop: a function that decides whether the body runs, which calls it again as its last step."""
+
+    header: str  # the function that decides
+    members: frozenset[str]  # it and the functions that lead back to it
+    # the functions that run behind the loop, one of them each time (``break`` and ``return`` have their
+    # own), with the arguments that the header gives; None where other members leave it, too
+    exits: Mapping[str, Sequence[Operand] | None]
+
+
+def loop_of(graphs: Mapping[str, FileGraph], header: str, around: Collection[str]) -> Loop | None:
+    """Return the loop that begins with a function, None where the function does not lead back to itself.
+
+    ``around``: headers of the loops around it. A recursion that is no loop raises an UnsupportedOpError.
+    """
+    reached = functions_from(graphs, header, around)
+    if header not in reached:
+        return None
+    members = frozenset(name for name in reached if header in functions_from(graphs, name, around))
+    exits: dict[str, Sequence[Operand] | None] = {}
+    for name in sorted(members):
+        tail = graphs[name].tail
+        if tail is None:
+            raise UnsupportedOpError(
+                f"function {name!r} leads back to {header!r}, but not as its last step: recursion cannot run"
+            )
+        for target, arguments in targets(tail):
+            if target not in members:
+                exits[target] = arguments if name == header and target not in exits else None
+    if not exits:
+        raise UnsupportedOpError(f"the loop of function {header!r} has no end")
+    return Loop(header, members, exits)
+
+
+def functions_from(graphs: Mapping[str, FileGraph], start: str, closed: Collection[str]) -> frozenset[str]:
+    """Return the functions to which calls lead from one of them, none of them by way of the closed ones."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graphs[waiting.pop()].callees - found - {*closed}
+        found |= new
+        waiting += new
+    return frozenset(found)

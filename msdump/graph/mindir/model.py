@@ -21,8 +21,8 @@ from msdump.errors import GraphError, UnsupportedOpError
 from msdump.graph import names, primitives
 from msdump.graph.graph import MINDSPORE_DOMAIN, ValueType
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.mindir.backend import KernelGraph, file_graphs
-from msdump.graph.mindir.composites import composite
+from msdump.graph.mindir.backend import KernelGraph, Loop, file_graphs, functions_from, loop_of, targets
+from msdump.graph.mindir.expansions import composite
 from msdump.graph.mindir.file import MindIR
 from msdump.graph.mindir.kernels import (
     ITEMS,
@@ -37,7 +37,6 @@ from msdump.graph.mindir.kernels import (
     plain_name,
     source,
 )
-from msdump.graph.mindir.loops import Loop, functions_from, loop_of, targets
 from msdump.graph.operators import update_of
 from msdump.graph.primitives import COMPUTED, SLOTS, Call, OperatorBody, function
 from msdump.plan import Context

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
-from msdump.graph.mindir.message import ELEMENTS, Kind, message_class
+from msdump.graph.mindir.file import ELEMENTS, Kind, message_class
 
 _GRAPH: Final = "1_1_Net_construct_1:"
 _MONAD: Final = object()

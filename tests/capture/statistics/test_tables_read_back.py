@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from msdump import dtypes
 from msdump.capture import Statistics
-from msdump.capture.writers import OperatorTableWriter
+from msdump.capture.pipeline import OperatorTableWriter
 from msdump.device import Task
 from msdump.encode.operator_csv import TITLES
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, Naming, StatisticSpec, Tree

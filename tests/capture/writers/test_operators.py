@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from msdump import dtypes
-from msdump.capture.writers import OperatorTableWriter
+from msdump.capture.pipeline import OperatorTableWriter
 from msdump.encode import operator_csv
 from msdump.plan import DEFAULT_STATISTICS, DeviceTarget, FileFormat, Naming, Tree
 from msdump.store import names
