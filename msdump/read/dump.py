@@ -322,7 +322,7 @@ class RankGraph:
             lambda op_name: max(1, self._bearers[op_name]),
             self._loaded,
             self._main_timeline(iteration),
-            self._listed_runs(iteration),
+            self._listed_passes(iteration),
             self._newest is not None and iteration not in self._newest,
             self._rank.reported,
         )
@@ -348,7 +348,7 @@ class RankGraph:
         key = Key(PathKind.ITERATION, self._rank.number, self.network, self.main, iteration)
         return graph.iteration_at(key, str(path)).timeline
 
-    def _listed_runs(self, iteration: int) -> int | None:
+    def _listed_passes(self, iteration: int) -> int | None:
         """Return how often an iteration ran if an execution may run the graph several times, else None."""
         if not self._rank.is_known:  # a directory of tensors alone is taken for that of one iteration
             return 1

@@ -2,8 +2,8 @@
 
 A directory of MindSpore's tree belongs to one graph, and holds an execution of each program that dumped into
 the path. A directory of a compiled graph (Ascend O2, GE, acl) holds one execution; there every operator
-counts its own passes. A run is one repetition of a directory's graph: an execution of the main graph, or a
-pass of a branch or loop.
+counts its own passes. A pass is one repetition of a directory's graph: one in each execution of a main graph,
+any number of a branch or loop.
 """
 
 from __future__ import annotations
@@ -93,17 +93,17 @@ def _timestamp(time: str) -> int:
 
 
 Span = tuple[int, int]
-"""First and last timestamp of a run."""
+"""First and last timestamp of a pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A tensor of one run: its file, or its row of ``statistic.csv``."""
+    """A tensor of one pass: its file, or its row of ``statistic.csv``."""
 
     time: int  # microseconds since the epoch
-    tensor: Hashable  # identity of the tensor in the graph, equal in every run
+    tensor: Hashable  # identity of the tensor in the graph, equal in every pass
     place: int | None = None  # number of its operator in the graph's order, None if unknown
-    bearers: int = 1  # number of the graph's operators with this name in files: a run has the tensor so often
+    bearers: int = 1  # number of the graph's operators of this name in files: a pass has the tensor so often
     record: Record | None = None  # the file, None for a row
     row: int | None = None  # number of the row in the table, None for a file
 
@@ -120,12 +120,12 @@ def ordinals(keys: Iterable[Hashable]) -> Iterator[int]:
         counts[key] += 1
 
 
-def run_starts(moments: Iterable[Moment], loaded: int | None = None) -> list[int]:
-    """Return the index of the first moment of each run, in order; empty without moments.
+def pass_starts(moments: Iterable[Moment], loaded: int | None = None) -> list[int]:
+    """Return the index of the first moment of each pass, in order; empty without moments.
 
-    A run begins where a tensor comes again, or where the graph was loaded (microseconds since the epoch).
+    A pass begins where a tensor comes again, or where the graph was loaded (microseconds since the epoch).
 
-    >>> run_starts([Moment(time, tensor) for time, tensor in enumerate("ABCAB")])
+    >>> pass_starts([Moment(time, tensor) for time, tensor in enumerate("ABCAB")])
     [0, 3]
     """
     starts: list[int] = []
@@ -158,15 +158,15 @@ def nearest_span(candidates: Sequence[Span], span: Span, loaded: int | None = No
     return min(gaps, key=lambda index: max(0, *gaps[index]))
 
 
-def whole_runs(runs: Sequence[Sequence[Moment]]) -> list[bool]:
-    """Return for each run whether it is whole: it reached the last operator that any run reached.
+def whole_passes(passes: Sequence[Sequence[Moment]]) -> list[bool]:
+    """Return for each pass whether it is whole: it reached the last operator that any pass reached.
 
-    Without a known order of operators, a whole run ends with the last tensor of the longest run.
+    Without a known order of operators, a whole pass ends with the last tensor of the longest pass.
     """
-    if any(moment.place is None for run in runs for moment in run):
-        last = max(runs, key=len)[-1].tensor
-        return [any(moment.tensor == last for moment in run) for run in runs]
-    reached = [max(moment.place or 0 for moment in run) for run in runs]
+    if any(moment.place is None for moments in passes for moment in moments):
+        last = max(passes, key=len)[-1].tensor
+        return [any(moment.tensor == last for moment in moments) for moments in passes]
+    reached = [max(moment.place or 0 for moment in moments) for moments in passes]
     return [place == max(reached) for place in reached]
 
 
@@ -193,9 +193,9 @@ class GraphFacts:
     loaded: int | None = None
     # for a branch or a body: when the main graph ran in the same iteration; else None
     main: Timeline | None = None
-    # how often the list of iterations contains the iteration, if the graph may run several times in one
+    # how often the list of iterations contains the iteration, if the graph may have several passes in one
     # execution (MindSpore's own conditions of loops); else None
-    listed_runs: int | None = None
+    listed_passes: int | None = None
     # whether an earlier program than the last dumped the iteration, by the list of iterations
     is_older: bool = False
     # logged warnings: pairs (count of executions, execution read); None for an older program. Shared by all
@@ -203,7 +203,7 @@ class GraphFacts:
     reported: set[tuple[int, int] | None] = field(default_factory=set, compare=False)
 
     def was_loaded_between(self, first: Span, later: Span) -> bool:
-        """Return whether a program loaded the graph between two runs."""
+        """Return whether a program loaded the graph between two passes."""
         return self.loaded is not None and first[0] < self.loaded <= later[0]
 
 
@@ -232,7 +232,7 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     to the execution around its time.
     """
     # most directories, some of 100,000 files: no tensor comes twice
-    if records and not rows and facts.main is None and facts.listed_runs != 0:
+    if records and not rows and facts.main is None and facts.listed_passes != 0:
         span = records[0].timestamp, records[-1].timestamp
         is_one = facts.loaded is None or not span[0] < facts.loaded <= span[1]
         if is_one and len({_identity(record.name) for record in records}) == len(records):
@@ -251,16 +251,16 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
             place, bearers = facts.place_of(op_type, op_name), facts.bearers_of(op_name)
             moments.append(Moment(time, tensor, place, bearers, row=number))
     moments.sort(key=attrgetter("time"))
-    # file and row of a tensor share a time: no run begins between the two
+    # file and row of a tensor share a time: no pass begins between the two
     times_of = [moment.time for moment in moments]
-    starts = [bisect_left(times_of, times_of[start]) for start in run_starts(moments, facts.loaded)]
+    starts = [bisect_left(times_of, times_of[start]) for start in pass_starts(moments, facts.loaded)]
     ends = [*dict.fromkeys(starts), len(moments)]
-    runs = [moments[start:end] for start, end in pairwise(ends)]
-    spans = [(run[0].time, run[-1].time) for run in runs]
-    whole = whole_runs(runs)
+    passes = [moments[start:end] for start, end in pairwise(ends)]
+    spans = [(inside[0].time, inside[-1].time) for inside in passes]
+    whole = whole_passes(passes)
     owners = _execution_of_each(spans, facts)
     times = facts.main
-    if times is None or not times.spans:  # from the start of an execution's first run to the end of its last
+    if times is None or not times.spans:  # from the start of an execution's first pass to the end of its last
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for number, owner in enumerate(owners):
             groups[owner].append(number)
@@ -270,11 +270,11 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
             tuple(any(whole[number] for number in group) for group in in_order),
         )
     records_of: defaultdict[int, list[Record]] = defaultdict(list)
-    # a row without a time, of a foreign tool, is taken for the last run's
+    # a row without a time, of a foreign tool, is taken for the last pass's
     owner_of = dict.fromkeys(range(len(rows)), owners[-1] if owners else 0)
-    for run, owner, number in zip(runs, owners, ordinals(owners), strict=True):
-        # operators that share a name come one after the other in a run: each counts as a pass
-        for moment, ordinal in zip(run, ordinals(each.tensor for each in run), strict=True):
+    for inside, owner, number in zip(passes, owners, ordinals(owners), strict=True):
+        # operators that share a name come one after the other in a pass: each counts as one
+        for moment, ordinal in zip(inside, ordinals(each.tensor for each in inside), strict=True):
             if moment.row is not None:
                 owner_of[moment.row] = owner
             elif moment.record is not None:
@@ -307,19 +307,19 @@ def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0)
 
 
 def _identity(name: TensorName) -> Hashable:
-    """Return the parts of a name that are the same in every run: all but the timestamp."""
+    """Return the parts of a name that are the same in every pass: all but the timestamp."""
     return (name.op_type, name.op_name, name.task_id, name.stream_id, name.io, name.slot)
 
 
 def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
-    """Return the number of the execution of each run."""
+    """Return the number of the execution of each pass."""
     if facts.main is not None and facts.main.spans:
         return [nearest_span(facts.main.spans, span, facts.loaded) for span in spans]
     if facts.main is not None:  # nothing of the main graph was dumped: a load begins a second execution
         return [int(facts.was_loaded_between(spans[0], span)) for span in spans]
-    if facts.listed_runs is not None and facts.listed_runs < len(spans):
-        count = max(facts.listed_runs, 1 + facts.was_loaded_between(spans[0], spans[-1]))
-        # the longest pauses between runs separate executions
+    if facts.listed_passes is not None and facts.listed_passes < len(spans):
+        count = max(facts.listed_passes, 1 + facts.was_loaded_between(spans[0], spans[-1]))
+        # the longest pauses between passes separate executions
         pauses = sorted(range(1, len(spans)), key=lambda number: spans[number - 1][1] - spans[number][0])
         borders = sorted(pauses[: count - 1])
         return [bisect_right(borders, number) for number in range(len(spans))]
@@ -452,7 +452,7 @@ class Iteration:
     def execution(self, number: int | None = None) -> Execution:
         """Return the tensors and rows of an execution by number; None: of the selected execution.
 
-        A branch without a run in the execution has no tensors and rows.
+        A branch without a pass in the execution has no tensors and rows.
 
         Raises:
             DumpReadError: The execution is unknown, or as in ``records``.

@@ -36,27 +36,27 @@ def moments(text, *, has_order=True):
     ],
 )
 def test_runs(text, has_order, starts, whole):
-    """A run begins where a tensor comes again; one without the last operator was broken off."""
+    """A pass begins where a tensor comes again; one without the last operator was broken off."""
     found = moments(text, has_order=has_order)
 
-    assert starts == iteration.run_starts(found)
-    assert whole == iteration.whole_runs([found[at:end] for at, end in pairwise([*starts, len(found)])])
+    assert starts == iteration.pass_starts(found)
+    assert whole == iteration.whole_passes([found[at:end] for at, end in pairwise([*starts, len(found)])])
 
 
 def test_a_load_begins_a_run():
-    """A run that dumped other operators than the one before begins where the graph was loaded."""
-    assert [0, 2] == iteration.run_starts(moments("BCABC"), loaded=2)
+    """A pass that dumped other operators than the one before begins where the graph was loaded."""
+    assert [0, 2] == iteration.pass_starts(moments("BCABC"), loaded=2)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 9), min_size=1).map(sorted), min_size=1, max_size=6))
 def test_no_run_holds_a_tensor_twice(selections):
-    """Whatever each run dumped, none that is found holds a tensor twice, and together they hold all."""
+    """Whatever each pass dumped, none that is found holds a tensor twice, and together they hold all."""
     found = [
         Moment(time, what, what) for time, what in enumerate(what for chosen in selections for what in chosen)
     ]
 
-    starts = iteration.run_starts(found)
+    starts = iteration.pass_starts(found)
 
     assert sorted(set(starts)) == starts
     assert 0 == starts[0]
@@ -73,7 +73,7 @@ def test_runs_that_were_broken_off(lengths):
     found = [Moment(0, what, what) for length in lengths for what in range(length)]
     borders = [sum(lengths[:number]) for number in range(len(lengths))]
 
-    assert borders == iteration.run_starts(found)
+    assert borders == iteration.pass_starts(found)
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,6 @@ def line(done, word="first"):
     return next((line for line in done.stdout.splitlines() if line.startswith(word)), "")
 
 
-def below(done):
-    """Return the lines below the one that names the first operator, without their margin."""
-    lines = done.stdout.splitlines()
-    start = lines.index(line(done)) + 1
-    end = next(place for place, text in enumerate(lines) if text.startswith("compared"))
-    return [text.strip() for text in lines[start:end]]
-
-
 def operator(folder, name, number, *, inputs=(), outputs=(), op_type="Add"):
     """Write the tensors of an operator as MindSpore names them; None leaves one out."""
     folder.mkdir(parents=True, exist_ok=True)
