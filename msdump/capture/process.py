@@ -187,11 +187,7 @@ class Process:
             if plan.source not in self._outputs:
                 watch = RunWatch(plan, _sink(plan))
                 self._outputs[plan.source] = _Output(
-                    plan,
-                    watch,
-                    watch.sink,
-                    OverflowLimit(plan.when.overflow_limit),
-                    CLOCK.seconds(),
+                    plan, watch, watch.sink, OverflowLimit(plan.when.overflow_limit), CLOCK.seconds()
                 )
                 message = None if plan.statistics is None else advice(plan.statistics)
                 if message is not None:

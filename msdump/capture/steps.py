@@ -132,12 +132,7 @@ class OperatorRecords:
         self._outputs: dict[int, Sequence[DeviceSlot]] = {}
 
     def of(
-        self,
-        operator: OperatorRef,
-        position: int,
-        inputs: Arrays,
-        outputs: Arrays,
-        now: Callable[[], int],
+        self, operator: OperatorRef, position: int, inputs: Arrays, outputs: Arrays, now: Callable[[], int]
     ) -> list[TensorRecord]:
         """Return the inputs and outputs of an operator that are tensors, as the host holds them."""
         device, records = self._device, []

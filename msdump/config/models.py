@@ -148,10 +148,7 @@ class E2eDumpSettings(Section):
     trans_flag: Annotated[
         Flag, about("true: tensors are saved in the host's format. false: in the device's.")
     ] = True
-    stat_calc_mode: Annotated[
-        Literal["host", "device"],
-        about(_COMPUTED),
-    ] = "host"
+    stat_calc_mode: Annotated[Literal["host", "device"], about(_COMPUTED)] = "host"
     device_stat_precision_mode: Annotated[
         Literal["high", "low"],
         about(
@@ -240,8 +237,7 @@ class MsdumpSettings(Section):
         ),
     ] = ""
     fusion_switch: Annotated[
-        Literal["on", "off"],
-        about("Fusion of operators when a whole graph is compiled (Ascend O2, acl)."),
+        Literal["on", "off"], about("Fusion of operators when a whole graph is compiled (Ascend O2, acl).")
     ] = "on"
     watch: Annotated[
         list[dict[str, Any]],

@@ -184,12 +184,7 @@ class _Translation:
         sources = (value.rpartition(":")[0] for value in _all(graph, "input"))  # names are operator:slot
         inputs = [("input", _value(name, producers[name])) for name in sources]
         outputs = [("output", [("name", name)]) for name in _all(graph, "output")]
-        return [
-            *(("node", self._node(op)) for op in ops),
-            ("name", _only(graph, "name")),
-            *inputs,
-            *outputs,
-        ]
+        return [*(("node", self._node(op)) for op in ops), ("name", _only(graph, "name")), *inputs, *outputs]
 
     def _node(self, op: Message) -> Message:
         name = _only(op, "name")

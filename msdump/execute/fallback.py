@@ -17,15 +17,7 @@ from msdump.execute import values
 from msdump.execute.runtime import OrtValue, Run, Runtime
 from msdump.execute.weights import Bound
 from msdump.graph import Graph, Node, subgraphs
-from msdump.graph.kernel import (
-    FLOAT16,
-    FLOAT32,
-    HALVES,
-    Rounding,
-    has_foreign_domain,
-    keeps_types,
-    onenode,
-)
+from msdump.graph.kernel import FLOAT16, FLOAT32, HALVES, Rounding, has_foreign_domain, keeps_types, onenode
 
 _CAST_SINCE: Final = 13  # the first opset with a Cast to bfloat16
 
@@ -39,12 +31,7 @@ class Pinned:
     """
 
     def __init__(
-        self,
-        graph: Graph,
-        node: Node,
-        weights: Bound,
-        runtime: Runtime,
-        roundings: Sequence[Rounding] | None,
+        self, graph: Graph, node: Node, weights: Bound, runtime: Runtime, roundings: Sequence[Rounding] | None
     ) -> None:
         """Set the parts that the sessions for all shapes share."""
         self._graph = graph

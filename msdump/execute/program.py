@@ -18,13 +18,7 @@ from msdump.execute.control import Control, Frame, Frames, RunnableBody, Site, c
 from msdump.execute.kernels import KernelFactory, RoundingsOf, as_the_model_says
 from msdump.execute.runtime import OrtValue, Run, Runtime, cpu_runtime, failure
 from msdump.execute.segment_compiler import Joining, SegmentCompiler
-from msdump.execute.segments import (
-    ProgramOperator,
-    Segment,
-    SegmentPlan,
-    SegmentPlanner,
-    node_runs,
-)
+from msdump.execute.segments import ProgramOperator, Segment, SegmentPlan, SegmentPlanner, node_runs
 from msdump.execute.weights import WeightCopies, WeightStore, tells_overflow
 from msdump.graph import CollectiveCall, Graph, Node, collective, collective_call, uses_float_status
 from msdump.graph.kernel import FLOAT16, FLOAT16_MOST, Rounding
@@ -282,10 +276,7 @@ class Program:
         return self.outputs(frame, feeds)
 
     def outputs(
-        self,
-        frame: Frame,
-        feeds: Mapping[str, OrtValue | None],
-        dropped: Container[str] = frozenset(),
+        self, frame: Frame, feeds: Mapping[str, OrtValue | None], dropped: Container[str] = frozenset()
     ) -> list[Any]:
         """Return the graph's outputs after a run, without some of them.
 

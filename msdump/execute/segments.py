@@ -106,10 +106,7 @@ def node_runs(
 
 
 def _found(
-    session: SessionMeasures,
-    arrays: Sequence[np.ndarray],
-    tensors: Sequence[np.ndarray],
-    need: StatisticNeed,
+    session: SessionMeasures, arrays: Sequence[np.ndarray], tensors: Sequence[np.ndarray], need: StatisticNeed
 ) -> TotalsArray:
     """Return the statistics of tensors: from the session, else measured by a pass over the elements."""
     found = dict(zip(map(id, arrays), session.totals(arrays), strict=True))

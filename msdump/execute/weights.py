@@ -163,12 +163,7 @@ class Bound:
 class Initializers:
     """Chooses which weights of a network its kernels get as initializers, and in which type."""
 
-    def __init__(
-        self,
-        weights: WeightStore,
-        changeable: Container[str],
-        distant: Container[str],
-    ) -> None:
+    def __init__(self, weights: WeightStore, changeable: Container[str], distant: Container[str]) -> None:
         """Set the weights and the rules that hold for every operator.
 
         Args:

@@ -111,12 +111,7 @@ def _map_file(path: Path) -> memoryview:
 
 class _Loading:
     def __init__(
-        self,
-        source: str,
-        folder: Path | None,
-        context: Context,
-        sizes: Mapping[str, int],
-        seed: int | None,
+        self, source: str, folder: Path | None, context: Context, sizes: Mapping[str, int], seed: int | None
     ) -> None:
         self._source = source
         self._seed = seed

@@ -29,16 +29,7 @@ from msdump.read.operator_graph import OperatorGraph, convolution_groups
 from msdump.read.records import OperatorFile, Record, of_rows
 from msdump.record import DEFAULT_FORMAT, IO
 from msdump.return_codes import ReturnCode
-from msdump.store import (
-    FAILED_LIST,
-    MAPPING,
-    Key,
-    OperatorName,
-    PathKind,
-    TensorName,
-    names,
-    sanitize,
-)
+from msdump.store import FAILED_LIST, MAPPING, Key, OperatorName, PathKind, TensorName, names, sanitize
 from msdump.store.write import parse_mapping
 
 _log = logging.getLogger("msdump.read")

@@ -53,12 +53,7 @@ _MODULE: Final = re.compile(
 _FUNCTION: Final = re.compile(
     r"(?!Module\.|Cell\.)[^.]+\.(?:.+\.)?(?P<kind>[^.]+)\.(?P<number>[0-9]{1,9})\.(?P<direction>forward|backward)"
 )
-_SIDES: Final = {
-    "input_args": IO.INPUT,
-    "input_kwargs": IO.INPUT,
-    "input": IO.INPUT,
-    "output": IO.OUTPUT,
-}
+_SIDES: Final = {"input_args": IO.INPUT, "input_kwargs": IO.INPUT, "input": IO.INPUT, "output": IO.OUTPUT}
 _STATISTICS: Final = {"Max": "max", "Min": "min", "Mean": "avg", "Norm": "l2norm"}
 
 

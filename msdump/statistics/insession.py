@@ -50,12 +50,7 @@ def takes(dtype: DType | None) -> bool:
 
 def attributes(slot: int, need: StatisticNeed) -> dict[str, int]:
     """Return the attributes of a node ``Measure``."""
-    return {
-        "slot": slot,
-        "need": compiled.wanted(need),
-        "threads": thread_count(),
-        "part": passes.PART,
-    }
+    return {"slot": slot, "need": compiled.wanted(need), "threads": thread_count(), "part": passes.PART}
 
 
 class SessionMeasures:

@@ -179,10 +179,7 @@ def measure(array: np.ndarray, dtype: DType, need: StatisticNeed) -> Totals:
     return _joined(map_threads(partial(_totals, dtype=dtype, need=need), _parts(flat)))
 
 
-def measure_all(
-    tensors: Sequence[tuple[np.ndarray, DType]],
-    need: StatisticNeed,
-) -> list[Totals]:
+def measure_all(tensors: Sequence[tuple[np.ndarray, DType]], need: StatisticNeed) -> list[Totals]:
     """Return the statistics of several tensors, measured by threads; a repeated array is read once."""
     if len(tensors) == 1 or need == NOTHING:
         return [measure(*tensor, need) for tensor in tensors]

@@ -297,12 +297,7 @@ class CompiledDump(DumpWriter):
     """All files of one compiled graph below the dump path."""
 
     def __init__(
-        self,
-        plan: DumpPlan,
-        process: Process,
-        device: Ascend,
-        memory: Memory,
-        model: ModelIdentity,
+        self, plan: DumpPlan, process: Process, device: Ascend, memory: Memory, model: ModelIdentity
     ) -> None:
         """Give the model its number and directory; nothing is written yet."""
         super().__init__(plan, process)

@@ -129,9 +129,7 @@ class Memory:
         if start is not None:
             data, offset = self._blocks[start], address - start
             if offset + size > len(data):
-                raise invalid(
-                    f"{shown(address)}: {size} bytes are needed, {len(data) - offset} are left",
-                )
+                raise invalid(f"{shown(address)}: {size} bytes are needed, {len(data) - offset} are left")
             return memoryview(data)[offset : offset + size]
         view = self._host_view(address, size, writes=writes) if size else memoryview(b"")
         if view is None:

@@ -231,8 +231,7 @@ def _result(array: Any, desc: TensorDesc) -> np.ndarray:
     are_integers = array.dtype.kind in "iu" and wanted.numpy.kind in "iu"
     if dtypes.from_numpy(array.dtype) is not wanted and not are_integers:
         raise AclError(
-            AclCode.OP_OUTPUT_NOT_MATCH,
-            f"the result is {array.dtype}, its description says {wanted.name}",
+            AclCode.OP_OUTPUT_NOT_MATCH, f"the result is {array.dtype}, its description says {wanted.name}"
         )
     return array.astype(wanted.numpy, copy=False)
 

@@ -498,7 +498,7 @@ def device_view(acl: AclState, handle: int, *, writes: bool = False) -> memoryvi
         return memoryview(b"")
     if buffer.address and not acl.memory.is_device(buffer.address):
         raise invalid(
-            f"{buffer.address:#x} is not memory of the device; copy the tensor there with acl.rt.memcpy",
+            f"{buffer.address:#x} is not memory of the device; copy the tensor there with acl.rt.memcpy"
         )
     return acl.memory.view(buffer.address, buffer.size, writes=writes)
 
