@@ -62,7 +62,6 @@ class RunCounter:
     """
 
     def __init__(self) -> None:
-        """Start before the first run."""
         self.count = 0  # how often the model has run, runs that failed included
         self._lock = new_lock()
 
@@ -141,7 +140,6 @@ class Counters:
     """
 
     def __init__(self) -> None:
-        """Start as a fresh process does."""
         # The next of an itertools.count needs no lock: no other thread runs within the call.
         self.graph_ids: Iterator[int] = itertools.count()
         self.model_ids: Iterator[int] = itertools.count(1)

@@ -211,7 +211,6 @@ class ConfigError(MsdumpError, RuntimeError):
     """A configuration that is not valid; ``problems`` lists all faults."""
 
     def __init__(self, source: str, problems: tuple[Problem, ...]) -> None:
-        """Join the rendered problems, sorted by line, into one message."""
         self.source = source
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
         super().__init__("\n".join(problem.render(source) for problem in self.problems))
@@ -233,7 +232,6 @@ class AclError(MsdumpError):
     """
 
     def __init__(self, code: int, message: str) -> None:
-        """Keep the code beside the message."""
         self.code = code
         super().__init__(message)
 
@@ -266,7 +264,6 @@ class ExecutionError(MsdumpError, RuntimeError):
     """
 
     def __init__(self, operator: str, message: str) -> None:
-        """Prefix the message with the operator's full name."""
         self.operator = operator
         super().__init__(f"operator {operator} failed: {message}")
 
@@ -279,7 +276,6 @@ class RankError(ExecutionError):
     """
 
     def __init__(self, operator: str, message: str, culprit: int | None = None) -> None:
-        """Keep the rank beside the message."""
         self.culprit = culprit
         super().__init__(operator, message)
 
@@ -288,7 +284,6 @@ class WatchHitError(MsdumpError, RuntimeError):
     """A hit of a watch rule with ``on_hit`` stop, which ends the run."""
 
     def __init__(self, rule: str, operator: str, iteration: int, message: str) -> None:
-        """Name the rule, the operator and the measured value."""
         self.rule = rule
         self.operator = operator
         self.iteration = iteration
@@ -319,7 +314,6 @@ class DumpReadError(MsdumpError, OSError):
     """
 
     def __init__(self, path: str, message: str, offset: int | None = None) -> None:
-        """Name the file, and the byte offset if there is one."""
         self.path = path
         self.offset = offset
         where = path if offset is None else f"{path} at byte {offset}"
@@ -338,7 +332,6 @@ class ToolError(MsdumpError):
     """
 
     def __init__(self, code: int, message: str) -> None:
-        """Keep the code beside the message."""
         self.code = code
         super().__init__(message)
 

@@ -92,7 +92,6 @@ class OpenDescriptor:
     __slots__ = ("_fd", "_path")
 
     def __init__(self, path: str) -> None:
-        """Open nothing yet."""
         self._path = path
         self._fd = -1
 

@@ -222,7 +222,6 @@ class _Patterns:
     """The items of ``kernels`` in a form in which many of them match a name quickly."""
 
     def __init__(self, patterns: Iterable[KernelPattern]) -> None:
-        """Sort the patterns by kind."""
         texts: dict[PatternKind, list[KernelPattern]] = {kind: [] for kind in PatternKind}
         for pattern in patterns:
             texts[pattern.kind].append(pattern)

@@ -419,7 +419,6 @@ class Operator:
     """One operator of a network, as a target of ``set_dump``."""
 
     def __init__(self, network: Network, node: Node) -> None:
-        """Make the target of a network's node."""
         self._network = network
         self.full_name = node.operator.full_name
         self.op_type = node.operator.op_type

@@ -47,7 +47,6 @@ class SignalSafeWeakSet(Generic[T]):
     """
 
     def __init__(self) -> None:
-        """Start empty."""
         self._refs: set[weakref.ref[T]] = set()
 
     def add(self, item: T) -> None:
@@ -71,7 +70,6 @@ class SignalSafeWeakValues(Generic[K, T]):
     """A WeakValueDictionary without Python callbacks, as ``SignalSafeWeakSet``."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._refs: dict[K, weakref.ref[T]] = {}
 
     def get(self, key: K) -> T | None:

@@ -33,7 +33,6 @@ class Trace:
     """Spans of time, each of one thread; any thread may add some."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self.began = time.perf_counter_ns()  # when the trace began, as spans have it
         self.spans: list[Span] = []
         self.threads: dict[threading.Thread, str] = {}  # names of the threads that have spans

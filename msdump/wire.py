@@ -38,7 +38,6 @@ class WireError(ValueError):
     """
 
     def __init__(self, fault: WireFault, start: int, *, end: int = 0, value: int = 0, left: int = 0) -> None:
-        """Keep the fault and its place."""
         super().__init__(fault.name, start)
         self.fault = fault
         self.start = start

@@ -35,7 +35,6 @@ class Marks:
     """The operators of one network that are marked; any thread may change them."""
 
     def __init__(self) -> None:
-        """Mark no operator yet."""
         self._marked: set[str] = set()
         self._changes: deque[tuple[tuple[str, ...], bool]] = (
             deque()
@@ -63,7 +62,6 @@ class NamedMarks:
     """The names that ``set_dump`` was given: they mark operators and scopes of every network of a process."""
 
     def __init__(self) -> None:
-        """Start without names."""
         self._enabled: dict[str, bool] = {}
         self._met: set[str] = set()
         self._hints: dict[str, str] = {}  # hint by name
@@ -127,7 +125,6 @@ class Capture(Observer):
         trigger: OverflowTrigger | None = None,
         watch: GraphWatch | None = None,
     ) -> None:
-        """Prepare the dump of a graph."""
         self._positions = tuple(refusal is None for refusal in refusals.operators)
         # op_debug_mode 4 dumps failing operators alone: only ``failed`` is called
         self._takes_failures = plan.when.trigger is Trigger.EXCEPTION

@@ -63,7 +63,6 @@ class HistorySink:
     """
 
     def __init__(self, sink: Sink, path: str, rank: int, steps: int, most_bytes: int) -> None:
-        """Start with no step."""
         self._sink = sink
         self.skip, self.flush = sink.skip, sink.flush  # of the files that are not kept
         self.stream = sink.stream  # a graph file belongs to no step

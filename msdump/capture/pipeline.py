@@ -66,7 +66,6 @@ class ArtifactWriter:
     is_by_operator = True  # whether an operator is one artifact (``write_operator``), not a tensor
 
     def __init__(self, sink: Sink) -> None:
-        """Write into a sink."""
         self._sink = sink
 
     def take(
@@ -289,7 +288,6 @@ class OperatorWriter(ArtifactWriter):
     """Writes an operator's tensors into one of CANN's dump files, as they lie in device memory."""
 
     def __init__(self, sink: Sink, style: Style) -> None:
-        """Write into a sink."""
         super().__init__(sink)
         self._style = style
 
@@ -330,7 +328,6 @@ class OperatorTableWriter(ArtifactWriter):
     """Writes the csv file of an operator instead of its tensors; padding of the device's format counts."""
 
     def __init__(self, sink: Sink, style: Style, statistics: Sequence[str]) -> None:
-        """Write into a sink."""
         super().__init__(sink)
         self._style = style
         self._statistics = tuple(statistics)
@@ -406,7 +403,6 @@ class FailureWriter(ArtifactWriter):
     """
 
     def __init__(self, sink: Sink, directory: str, scene: Scene, graph: Graph) -> None:
-        """Write into a directory."""
         super().__init__(sink)
         self._directory = directory
         self._is_norm = scene is Scene.NORM_EXCEPTION

@@ -48,7 +48,6 @@ class Metered(Observer):
         graph: Graph,
         residence_of: Callable[[Graph], Residence],
     ) -> None:
-        """Join memory and a capture of one graph."""
         self._capture = capture or Observer()
         wanted = self._capture.interest
         self.interest = wanted._replace(positions=(True,) * len(graph.nodes), outputs=True)
@@ -116,7 +115,6 @@ class RunMemory:
     """
 
     def __init__(self, device: Ascend, plan: DumpPlan | None, limit: int | None) -> None:
-        """Follow the runs of a network from its first one on."""
         self._device = device
         self._plan = plan
         self._limit = limit

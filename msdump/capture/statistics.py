@@ -354,7 +354,6 @@ class RowSheet:
         need: StatisticNeed,
         statistics: Sequence[Statistic],
     ) -> None:
-        """Set the part that is the same in every step."""
         self.header = header  # first line of the file
         self._template = template
         self._dtypes = tuple(dtypes)

@@ -56,7 +56,6 @@ class OverflowTrigger:
     """Finds the operators that overflow: any infinity or NaN in an output, or a saturated one."""
 
     def __init__(self, limit: OverflowLimit, read: Read | None = None) -> None:
-        """Share the limit with every network of the process."""
         self._limit = limit
         self._read = read or (lambda _operator, _slot, array: array)
         self._warned: set[str] = set()

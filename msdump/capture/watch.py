@@ -61,7 +61,6 @@ class RankComparison(threading.local):
     """Compares the statistics of tensors of this thread's step with the other ranks' ones."""
 
     def __init__(self) -> None:
-        """Start with no tensor."""
         self.tensors: dict[str, SharedTensor] = {}
         self._is_given_up = False
 
@@ -111,7 +110,6 @@ class RunWatch:
     """
 
     def __init__(self, plan: DumpPlan, sink: Sink) -> None:
-        """Start with nothing seen."""
         watch = self.plan = plan.watch
         self.networks = itertools.count()
         self.sink = sink
@@ -313,7 +311,6 @@ class GraphWatch:
     """The rules on the tensors of one graph, or of a compiled one with its branches and loops."""
 
     def __init__(self, graphs: Iterable[Graph], run: RunWatch) -> None:
-        """Start with nothing seen."""
         self._run = run
         self._watch = RuleWatch(run.plan.rules, run.remember)
         watched = tuple(graphs)

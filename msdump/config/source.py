@@ -236,7 +236,6 @@ class FaultReport:
     """Collects the faults and doubts of one document."""
 
     def __init__(self, document: Document) -> None:
-        """Start with nothing found."""
         self._document = document
         self._errors: list[Problem] = []
         self._warnings: list[Problem] = []

@@ -37,7 +37,6 @@ class FloatStatus(threading.local):
     """The overflow status register; each thread that runs a network has a register of its own."""
 
     def __init__(self) -> None:
-        """Begin with a lowered register."""
         self.is_raised = False  # whether an operator has saturated since the register was lowered
 
     def note_saturation(self) -> None:

@@ -70,7 +70,6 @@ class DeviceMemory:
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        """Begin with an empty memory."""
         self.limit = limit
         self.in_use = self.peak = self.total = self.extent = 0
         self._blocks: dict[Hashable, Block] = {}
@@ -319,7 +318,6 @@ class MemoryUse:
     """
 
     def __init__(self, contents: Residence, memory: DeviceMemory, index: int = 0) -> None:
-        """Start without tensors, for the graph of an index."""
         self._contents = contents
         self._memory = memory
         self._index = index

@@ -39,7 +39,6 @@ class RunnableBody:
     """A body that runs on values in the frames of the enclosing program."""
 
     def __init__(self, program: Program, around: Mapping[str, int]) -> None:
-        """Map the captured values of a body's program to the slots of the enclosing program."""
         graph, slots = program.graph, program.slots
         self._program = program
         # Captured values that only folded operators read have no slot any more.
@@ -227,7 +226,6 @@ class Frames:
     """Makes frames (the list of all values of one run of a program), and looks values up in frames."""
 
     def __init__(self, graph: Graph, weights: WeightStore) -> None:
-        """Lay out the slots of a graph."""
         self.slots = {name: slot for slot, name in enumerate(_value_names(graph))}  # the slot of every value
         self.status = len(self.slots)  # the slot of the device's overflow status after the last operator
         self._weights = weights

@@ -33,7 +33,6 @@ class Pinned:
     def __init__(
         self, graph: Graph, node: Node, weights: Bound, runtime: Runtime, roundings: Sequence[Rounding] | None
     ) -> None:
-        """Set the parts that the sessions for all shapes share."""
         self._graph = graph
         self._node = node
         self._roundings = roundings
@@ -84,7 +83,6 @@ class ReferenceRun:
         weights: Mapping[str, np.ndarray],
         roundings: Sequence[Rounding] | None,
     ) -> None:
-        """Set the node, its weights and its arithmetic."""
         self._reference = reference
         self._weights = weights
         self._declared = tuple(graph.type_of(name).dtype for name in node.outputs if name)

@@ -121,7 +121,6 @@ class Measuring:
     """The statistics that the session of a segment writes in each run."""
 
     def __init__(self, count: int) -> None:
-        """Reserve memory for the statistics of a number of values."""
         self._found = SessionMeasures(count)
         # a feed of the session: the addresses to which it writes the statistics
         self.addresses = values.owned(self._found.addresses)
@@ -248,7 +247,6 @@ class SegmentPlanner:
         compiler: SegmentCompiler,
         joins: list[bool],
     ) -> None:
-        """Set the program."""
         self._graph = graph
         self._operators = operators
         self._frames = frames

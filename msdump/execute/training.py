@@ -101,7 +101,6 @@ class Runs:
     """A program with its variables: a run reads them, a training step updates them afterwards."""
 
     def __init__(self, program: Program, state: TrainingState) -> None:
-        """Bind a program to the variables, which all programs of a model share."""
         self._program = program
         self._state = state
         self._bound = frozenset(program.graph.bindings.values()) - set(program.graph.returns)

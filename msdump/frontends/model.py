@@ -111,7 +111,6 @@ class RunContext:
     """The argument of callbacks; within it, callbacks that are context managers are entered."""
 
     def __init__(self, arguments: CallbackArguments, callbacks: Callbacks) -> None:
-        """Begin a run."""
         self._arguments = arguments
         several = isinstance(callbacks, Iterable)
         self._callbacks = () if callbacks is None else tuple(callbacks) if several else (callbacks,)

@@ -228,7 +228,6 @@ class Configurations:
     """The plans of all networks of the process, each parsed once; any thread may call it."""
 
     def __init__(self) -> None:
-        """Begin with nothing read."""
         # a configuration that stands in for MINDSPORE_DUMP_CONFIG, and the option that gave it, for
         # messages
         self.substitute: tuple[Config, str] | None = None

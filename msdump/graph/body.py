@@ -61,7 +61,6 @@ class BodyValue(Operand):
     __slots__ = ("body", "name")
 
     def __init__(self, body: OnnxBody, name: str) -> None:
-        """Create a value with a name in a body."""
         self.body = body
         self.name = name
 
@@ -74,7 +73,6 @@ class OnnxBody(Tape):
     """
 
     def __init__(self) -> None:
-        """Begin an empty body."""
         self.nodes: list[onnx.NodeProto] = []
         self._constants: dict[tuple[bytes, str, tuple[int, ...]], BodyValue] = {}
         self._count = 0

@@ -48,7 +48,6 @@ class Builder:
         *,
         variables: frozenset[str] = frozenset(),
     ) -> None:
-        """Collect types, weights and inputs of the graph, values of outer graphs included."""
         self._shared = shared
         self._proto = proto
         self._inferred = {node.name: node for node in inferred.node}

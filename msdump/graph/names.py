@@ -140,7 +140,6 @@ class FullNames:
     """Gives each operator of one network its full name."""
 
     def __init__(self) -> None:
-        """Start all counts at 0."""
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def next(self, scope: str, primitive: str) -> str:

@@ -19,7 +19,6 @@ class FuncGraph:
     """The graph of a .mindir file, for ``GraphCell``."""
 
     def __init__(self, path: str) -> None:
-        """Keep the path."""
         self.path = path
 
 

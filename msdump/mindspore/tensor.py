@@ -93,6 +93,5 @@ class Parameter(Tensor):
     __slots__ = ("name",)
 
     def __init__(self, default_input: Any, name: str = "") -> None:
-        """Hold an array under a name."""
         super().__init__(default_input)
         self.name = name  # its name in the network

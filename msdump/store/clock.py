@@ -28,7 +28,6 @@ class Clock:
     __slots__ = ("_last", "_last_milliseconds", "_source")
 
     def __init__(self, source: Callable[[], int] = time.time_ns) -> None:
-        """Start a clock over nanoseconds since the epoch, which may repeat or step back."""
         self._source = source
         self._last = 0
         self._last_milliseconds = 0

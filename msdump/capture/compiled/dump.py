@@ -54,7 +54,6 @@ class OpDebugWriter:
     """
 
     def __init__(self, sink: Sink, tasks: Sequence[Task | None], model_id: int, *, is_json: bool) -> None:
-        """Write into a sink."""
         assigned = [task for task in tasks if task is not None]
         self._sink = sink
         self._model_id = model_id
@@ -95,7 +94,6 @@ class CompiledCapture(Observer):
         overflow: tuple[OverflowTrigger, OpDebugWriter] | None = None,
         failure: ArtifactWriter | None = None,
     ) -> None:
-        """Compile a plan for a graph."""
         if plan.when.trigger is not Trigger.ALWAYS:
             self._no_tensors = (0,) * len(device.graph.nodes)
         else:

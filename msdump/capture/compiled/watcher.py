@@ -96,7 +96,6 @@ class WatcherCapture(Observer):
     def __init__(
         self, plan: DumpPlan, device: Ascend, memory: Memory, writer: ArtifactWriter, run: WatcherRun
     ) -> None:
-        """Compile a plan for a graph."""
         self._index = device.graph.index
         self._nodes = device.graph.nodes
         self._tasks = device.tasks

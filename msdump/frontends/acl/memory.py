@@ -59,7 +59,6 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        """Start with an empty device."""
         self._lock = new_lock()
         self._device = DeviceMemory()
         self._blocks: dict[int, bytearray] = {}

@@ -96,7 +96,6 @@ class Dumps:
     """
 
     def __init__(self) -> None:
-        """Start without a configured dump."""
         self.is_initialised = False  # between ``init_dump`` and ``finalize_dump``
         self._armed: Configuration | None = None  # for models that are loaded from now on
         self._exceptions: Configuration | None = None
@@ -193,7 +192,6 @@ class Handles:
     """Objects by their handles: ints that look like pointers and are never given twice."""
 
     def __init__(self) -> None:
-        """Start without objects."""
         self._numbers = itertools.count(_FIRST, _STEP)
         self._objects: dict[int, object] = {}
 

@@ -76,7 +76,6 @@ class Group:
     _name: str
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
-        """Hold the members under the name that messages show."""
         # bypasses this class's __setattr__, which sets options
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_members", dict(members))
@@ -231,7 +230,6 @@ class CompilerConfig(Group):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Set every default."""
         members = {
             "debug": _debug(),
             "dump_config": _dump_config(),

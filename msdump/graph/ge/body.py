@@ -66,7 +66,6 @@ class CallBody(OnnxBody):
         outputs: Sequence[CallOperand],
         attributes: Mapping[str, Any],
     ) -> None:
-        """Start without operators."""
         super().__init__()
         self.op_type = op_type
         self.inputs = inputs

@@ -171,7 +171,6 @@ class UnlinkableError(Exception):
     """
 
     def __init__(self, number: int, reason: object) -> None:
-        """Create the error for the operator of a number."""
         super().__init__(f"operator {number}: {reason}")
         self.number = number
 

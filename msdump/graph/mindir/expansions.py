@@ -24,7 +24,6 @@ class Expansion:
     """A composite operator while its kernels are written."""
 
     def __init__(self, whole: Kernel) -> None:
-        """Begin without kernels."""
         self.whole = whole
         self.inputs = whole.inputs
         self.scope = f"Expand/_{whole.op_type}"

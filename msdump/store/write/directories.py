@@ -39,7 +39,6 @@ class Root:
     __slots__ = ("_fd", "path")
 
     def __init__(self, path: str) -> None:
-        """Open nothing yet."""
         self.path = path.rstrip("/")
         self._fd = -1
 

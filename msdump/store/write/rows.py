@@ -28,7 +28,6 @@ class RowFile:
     __slots__ = ("_end", "_fd", "_titles")
 
     def __init__(self, fd: int) -> None:
-        """Take a descriptor, open for reading and appending."""
         self._fd = fd
         self._end = 0
         self._titles = b""  # the last titles before _end

@@ -46,7 +46,6 @@ class StandIns:
     """
 
     def __init__(self, files: DiskFiles) -> None:
-        """Choose stand-ins for names of files."""
         self._files = files
         self._mappings: dict[str, dict[str, str]] = {}  # original names by stand-in, by directory
         self.count = 0  # number of ``mapping.csv`` files begun
@@ -237,7 +236,6 @@ class SyncSink:
         budget: Budget | None = None,
         files: DiskFiles | None = None,
     ) -> None:
-        """Write to disk, or to the given files."""
         # Reentrant: methods call one another. SIGTERM waits until it is left.
         self._lock = exits.new_guard()
         self._raises = on_write_error is OnWriteError.RAISE
