@@ -23,8 +23,8 @@ ROW = """    Statistic(
 RECIPE = {
     "table.py": [("STATISTICS: Final = (\n", ROW)],
     "totals.py": [
-        ("    squares: bool = False\n", "    magnitudes: bool = False\n"),
-        ("    squares: float = 0.0\n", "    least: float = math.inf\n"),
+        ("    squares: bool = False  # the sum of squares\n", "    magnitudes: bool = False\n"),
+        ("    squares: float = 0.0  # sum of their squares\n", "    least: float = math.inf\n"),
         (
             "        self.stretch(other.high, other.low)\n",
             "        self.least = min(self.least, other.least)\n",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from msdump.capture import memory as run_memory
+from msdump.capture import recorder
 from msdump.encode import dump_data
 from msdump.errors import DeviceMemoryError
 from msdump.execute import Program
@@ -184,7 +184,7 @@ def test_runs_with_sizes_that_depend_on_contents(door, monkeypatch, limit, is_ob
 
 def test_oldest_shapes_are_forgotten(door, monkeypatch):
     """No more than the last sets of shapes are remembered; the oldest is measured anew."""
-    monkeypatch.setattr(run_memory, "_MOST_RUNS", 2)
+    monkeypatch.setattr(recorder, "_MOST_RUNS", 2)
     runs = [{"x": np.ones((rows, 4), np.float32)} for rows in (1, 2, 3, 2, 3, 1)]
 
     actual = observed(door, monkeypatch, nets.cosine(), runs, **O0, **LIMITED)
