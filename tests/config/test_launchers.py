@@ -82,10 +82,7 @@ def test_contradiction_names_both(launch, caplog, variables, expected):
 
 
 NONSENSE = {
-    "no ranks": (
-        {"RANK_ID": "0", "RANK_SIZE": "0"},
-        "RANK_SIZE = '0': must be a number of processes from 1",
-    ),
+    "no ranks": ({"RANK_ID": "0", "RANK_SIZE": "0"}, "RANK_SIZE = '0': must be a number of processes from 1"),
     "text as size": (
         {"RANK": "0", "WORLD_SIZE": "two"},
         "WORLD_SIZE = 'two': must be a number of processes from 1",

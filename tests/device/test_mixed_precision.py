@@ -52,11 +52,7 @@ CASES = {
     "kept by name": ("force_fp16", kept("product"), (H, F, H, H, H)),
     "kept by type": ("force_fp16", kept("OpType::MatMul", "OpType::Exp"), (H, F, H, F, H)),
     "types of its own": ("force_fp16", custom("bias", B), (H, H, B, H, H)),
-    "its own types win": (
-        "force_fp16",
-        custom("bias", B, kept=kept("bias", "late").kept),
-        (H, H, B, H, F),
-    ),
+    "its own types win": ("force_fp16", custom("bias", B, kept=kept("bias", "late").kept), (H, H, B, H, F)),
     "nothing to keep": ("must_keep_origin_dtype", custom("bias", H), (F, F, F, F, F)),
     "mixed": ("allow_mix_precision", OperatorDtypes(), (F, H, H, F, F)),
     "mixed in bfloat16": ("allow_mix_precision_bf16", OperatorDtypes(), (F, B, B, F, F)),

@@ -63,11 +63,7 @@ CHAINS = {
         "y = Conv(v, k)",
         [(["NDC1HWC0", "FRACTAL_Z_3D"], ["NDC1HWC0"])],
     ),
-    "a cast to another C0": (
-        "",
-        f"{CONV} y = Cast<to = 3>(c)",
-        [([HD, Z], [HD]), ([HOST], [HOST])],
-    ),
+    "a cast to another C0": ("", f"{CONV} y = Cast<to = 3>(c)", [([HD, Z], [HD]), ([HOST], [HOST])]),
     "fused with a convolution": (
         "float[16] b, float[16] s",
         f"{CONV} n = BatchNormalization(c, b, b, b, s) y = Relu(n)",
@@ -78,11 +74,7 @@ CHAINS = {
         f"{CONV} d = MaxPool<kernel_shape = [1, 1]>(c) n = BatchNormalization(d, b, b, b, b) y = Relu(n)",
         [([HD, Z], [HD]), ([HD], [HD]), ([HD] * 2, [HD])],
     ),
-    "absent inputs": (
-        "float m",
-        f"{CONV} y = Clip(c, , m)",
-        [([HD, Z], [HD]), ([HD, None, HOST], [HD])],
-    ),
+    "absent inputs": ("float m", f"{CONV} y = Clip(c, , m)", [([HD, Z], [HD]), ([HD, None, HOST], [HD])]),
 }
 
 

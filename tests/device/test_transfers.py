@@ -183,11 +183,7 @@ WITHOUT = {
     " else_branch = e () => (float[4,6] q) {q = Neg(x)}>",
 }
 
-WITH = {
-    "Relu": "y = Relu(x)",
-    "Transpose": "y = Transpose(x)",
-    "Gather": "y = Gather(x, a)",
-}
+WITH = {"Relu": "y = Relu(x)", "Transpose": "y = Transpose(x)", "Gather": "y = Gather(x, a)"}
 
 
 @pytest.mark.parametrize("body", WITHOUT.values(), ids=WITHOUT)

@@ -117,10 +117,7 @@ def long_names():
 
 def zero_size():
     """Split and join of a tensor without elements."""
-    nodes = [
-        node("Split", "x", "a b c", axis=1, num_outputs=3),
-        node("Concat", "x x", "joined", axis=0),
-    ]
+    nodes = [node("Split", "x", "a b c", axis=1, num_outputs=3), node("Concat", "x x", "joined", axis=0)]
     return model(nodes, [value("x", ["n", 3])], ["joined", "a", "b", "c"])
 
 

@@ -253,8 +253,7 @@ def test_fused_away_by_kernels(door, caplog):
 
 
 @pytest.mark.parametrize(
-    ("input_output", "expected"),
-    [(0, ["ReLU-op0 input 0", "ReLU-op0 output 0"]), (2, ["ReLU-op0 output 0"])],
+    ("input_output", "expected"), [(0, ["ReLU-op0 input 0", "ReLU-op0 output 0"]), (2, ["ReLU-op0 output 0"])]
 )
 def test_memory_limit_in_the_middle(input_output, expected, door):
     """A result that does not fit is named; the files of the operators before it are complete."""

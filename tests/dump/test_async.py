@@ -52,10 +52,7 @@ def test_files_are_what_ran(door):
     """Large inputs that the caller changes after the step do not change the files."""
     x = np.arange(1 << 18, dtype=np.float32)
     door.configure(enable=False, writer_threads=2)
-    network = door.load(
-        parsed("graph (float[n] x) => (y) { a = Neg(x) y = Abs(a) }"),
-        **O0,
-    )
+    network = door.load(parsed("graph (float[n] x) => (y) { a = Neg(x) y = Abs(a) }"), **O0)
     outputs = network.run({"x": x})
     x += 1
     outputs["y"][:] = 0

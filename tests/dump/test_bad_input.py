@@ -237,10 +237,7 @@ def test_operator_that_nothing_runs(door):
     door.configure()
     network = door.load(model)
 
-    with pytest.raises(
-        UnsupportedOpError,
-        match=r"node 'b/Wonder': .* can run my\.domain",
-    ):
+    with pytest.raises(UnsupportedOpError, match=r"node 'b/Wonder': .* can run my\.domain"):
         network.run({"x": np.ones(2, np.float32)})
 
     assert ["ReLU-op0 input 0", "ReLU-op0 output 0"] == trees.slots(door.rank)

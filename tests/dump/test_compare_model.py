@@ -16,20 +16,12 @@ pytestmark = pytest.mark.usefixtures("quiet")
 TOKENS = np.arange(16).reshape(2, 8)
 FEEDS = {
     "lenet": {"x": np.random.default_rng(7).standard_normal((1, 1, 32, 32)).astype("f4")},
-    "transformer": {
-        "input_ids": TOKENS,
-        "attention_mask": TOKENS % 8 // 5,
-        "token_type_ids": TOKENS % 2,
-    },
+    "transformer": {"input_ids": TOKENS, "attention_mask": TOKENS % 8 // 5, "token_type_ids": TOKENS % 2},
 }
 MODES = {
     "cpu": {},
     "o0": {"context": O0},
-    "o0-device": {
-        "context": O0,
-        "enable": False,
-        "trans_flag": False,
-    },
+    "o0-device": {"context": O0, "enable": False, "trans_flag": False},
     "o0-force": {"context": O0, "precision_mode": "force_fp16"},
     "o1": {"context": O1},
     "o2-npy": {"context": O2, "file_format": "npy"},
@@ -138,10 +130,7 @@ def test_absent_inputs_keep_their_places(door, mode):
     draw = np.random.default_rng(3)
     shapes = {"w": (1, 12, 4), "r": (1, 12, 3), "b": (1, 24)}
     arrays = {name: draw.standard_normal(shape, np.float32) for name, shape in shapes.items()}
-    lstm = [
-        nets.node("Tanh", "h", "t"),
-        nets.node("LSTM", "x w r b - t c", "y", hidden_size=3),
-    ]
+    lstm = [nets.node("Tanh", "h", "t"), nets.node("LSTM", "x w r b - t c", "y", hidden_size=3)]
     inputs = {"x": [5, 2, 4], "h": [1, 2, 3], "c": [1, 2, 3]}
     model = nets.model(lstm, [nets.value(*each) for each in inputs.items()], ["y"], arrays)
     feeds = {name: draw.standard_normal(shape, np.float32) for name, shape in inputs.items()}

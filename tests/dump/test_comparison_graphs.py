@@ -174,9 +174,7 @@ def two_networks(door):
 
 @pytest.mark.parametrize("options", [[], ["--model", "mlp.onnx"], ["--json"]], ids=str)
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"saved_data": "statistic", "context": GPU}],
-    ids=["tensors", "statistics"],
+    "changes", [{}, {"saved_data": "statistic", "context": GPU}], ids=["tensors", "statistics"]
 )
 def test_dumps_of_two_networks(two_networks, monkeypatch, options, changes):
     """Dumps of two networks are reported as such, with the number of pairs; no operator is accused."""

@@ -129,10 +129,7 @@ def test_inputs_from_outer_graphs(door):
         (match["name"], match["slot"]): np.load(path).tolist()
         for match, path in trees.tensors(door.rank / "Net" / "3")
     }
-    assert {
-        ("Default_Sub-op0", "0"): (X - X).tolist(),
-        ("Default_Sub-op0", "1"): X.tolist(),
-    } == found
+    assert {("Default_Sub-op0", "0"): (X - X).tolist(), ("Default_Sub-op0", "1"): X.tolist()} == found
 
 
 @pytest.mark.parametrize("context", TARGETS.values(), ids=TARGETS)

@@ -100,10 +100,7 @@ CHOICES = {
     "iteration range": ({"iteration": "1-2"}, dict.fromkeys("12", EVERYTHING)),
     "iteration several": ({"iteration": "0|2-3|7"}, dict.fromkeys("023", EVERYTHING)),
     "iteration with spaces": ({"iteration": "0 | 2-3"}, dict.fromkeys("023", EVERYTHING)),
-    "initial_iteration 5": (
-        {"initial_iteration": 5, "iteration": "0|6-7"},
-        dict.fromkeys("67", EVERYTHING),
-    ),
+    "initial_iteration 5": ({"initial_iteration": 5, "iteration": "0|6-7"}, dict.fromkeys("67", EVERYTHING)),
     "input_output 0": ({"input_output": 0}, {"0": EVERYTHING}),
     "input_output 1": ({"input_output": 1}, {"0": only("input")}),
     "input_output 2": ({"input_output": 2}, {"0": only("output")}),

@@ -93,12 +93,7 @@ class TestTree:
     @pytest.mark.parametrize("file_format", ["bin", "npy"])
     def test_long_names(self, door, file_format):
         """A name over 255 bytes becomes digits; mapping.csv has the original."""
-        o2.dump(
-            door,
-            nets.long_names(),
-            {"x": np.ones((2, 4), np.float32)},
-            file_format=file_format,
-        )
+        o2.dump(door, nets.long_names(), {"x": np.ones((2, 4), np.float32)}, file_format=file_format)
 
         folder = o2.folder(door.path)
         lines = dict(line.split(",", 1) for line in (folder / "mapping.csv").read_text().splitlines())
@@ -272,16 +267,8 @@ def run_made_up(door, name, **changes):
 
 
 NPY = {
-    "image": (
-        "Conv2D",
-        "NCHW",
-        {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"},
-    ),
-    "matrix": (
-        "MatMul",
-        "ND",
-        {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"},
-    ),
+    "image": ("Conv2D", "NCHW", {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"}),
+    "matrix": ("MatMul", "ND", {("input", 0): "float16", ("input", 1): "float16", ("output", 0): "float32"}),
 }
 
 

@@ -19,11 +19,7 @@ RNG = np.random.default_rng(0)
 MODES = {
     "CPU": {},
     "Ascend:allow_fp32_to_fp16": {"context": O0},
-    "Ascend:O2:allow_fp32_to_fp16": {
-        "context": O2,
-        "file_format": "npy",
-        "e2e_dump_settings": None,
-    },
+    "Ascend:O2:allow_fp32_to_fp16": {"context": O2, "file_format": "npy", "e2e_dump_settings": None},
     "Ascend:force_fp16": {"context": {"device_target": "Ascend"}, "precision_mode": "force_fp16"},
     "Ascend:allow_fp32_to_bf16": {
         "context": {"device_target": "Ascend"},

@@ -100,11 +100,7 @@ TARGETS = {
     "name of an operator": (lambda _: "Default/relu-ReLU/ReLU-op0", {RELU}),
     "name of nothing": (lambda _: "fc-Den", set()),
 }
-DEVICES = {
-    "CPU": CPU,
-    "O0": O0,
-    "O1": O1,
-}
+DEVICES = {"CPU": CPU, "O0": O0, "O1": O1}
 
 
 @pytest.mark.parametrize("context", DEVICES.values(), ids=DEVICES)

@@ -122,10 +122,7 @@ def test_samples(door):
     assert (titles, row) == ("Max Value,Min Value,Avg Value,Count", '8,float32,"(2)",2,1,1.5,2')
 
 
-WITHOUT_ROW = {
-    "complex": np.array([1 + 2j], np.complex64),
-    "empty": np.zeros((0, 3), np.float32),
-}
+WITHOUT_ROW = {"complex": np.array([1 + 2j], np.complex64), "empty": np.zeros((0, 3), np.float32)}
 
 
 @pytest.mark.parametrize("x", WITHOUT_ROW.values(), ids=WITHOUT_ROW)

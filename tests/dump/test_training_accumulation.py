@@ -92,9 +92,7 @@ def test_overflowing_step_has_no_graph_of_the_accumulation(door):
 
 
 @pytest.mark.parametrize(
-    "context",
-    [CONTEXT, {**CONTEXT, "jit_level": "O1"}, {**CONTEXT, "jit_level": "O2"}, GPU],
-    ids=str,
+    "context", [CONTEXT, {**CONTEXT, "jit_level": "O1"}, {**CONTEXT, "jit_level": "O2"}, GPU], ids=str
 )
 def test_modes_agree(context):
     """Levels of compilation and devices train alike, with a dump of nothing."""

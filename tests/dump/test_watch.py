@@ -20,13 +20,7 @@ from tests.texts import parsed
 from tests.world import CPU, GPU, O0, O1, O2, ROOT, cli, config
 
 OVERFLOW = [{"condition": "tensor_overflow"}]
-MODES = {
-    "CPU": CPU,
-    "GPU": GPU,
-    "O0": O0,
-    "O1": O1,
-    "O2": O2,
-}
+MODES = {"CPU": CPU, "GPU": GPU, "O0": O0, "O1": O1, "O2": O2}
 
 
 def logarithm():

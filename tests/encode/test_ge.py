@@ -72,10 +72,7 @@ def test_json():
     texts = [("list", [("s", "a"), ("val_type", Symbol("VT_LIST_STRING"))])]
     message = [
         ("name", "m"),
-        (
-            "graph",
-            [("op", [("name", "c"), ("input", "x:0"), ("attr", [("key", "k"), ("value", texts)])])],
-        ),
+        ("graph", [("op", [("name", "c"), ("input", "x:0"), ("attr", [("key", "k"), ("value", texts)])])]),
     ]
     operator = {
         "name": "c",

@@ -26,10 +26,7 @@ ROWS = {
         ),
         "Input,0,4,DT_FLOAT,ND,-,6,inf,-inf,nan",
     ),
-    "unmeasured default": (
-        ("input", 0, SCALAR, None, DEFAULT_STATISTICS),
-        "Input,0,4,DT_FLOAT,ND,-,,,,,,,",
-    ),
+    "unmeasured default": (("input", 0, SCALAR, None, DEFAULT_STATISTICS), "Input,0,4,DT_FLOAT,ND,-,,,,,,,"),
     "unmeasured choice": (("input", 0, SCALAR, None, ("Max",)), "Input,0,4,DT_FLOAT,ND,-,NA,NA"),
 }
 

@@ -100,11 +100,7 @@ OVERRIDDEN = """g (float[3] x, bool c, float[3] w) => (float[3] y) {
     y = If(c) <then_branch = t () => (a) { a = Add(x, w) }, else_branch = e () => (a) { a = Sub(x, w) }> }"""
 
 XS = {"xs": [X[0], X[1]], "x": X[0]}
-ROWS = {
-    "s": np.ones(3, np.float32),
-    "a": RNG.random((4, 3), np.float32),
-    "b": RNG.random((3, 4), np.float32),
-}
+ROWS = {"s": np.ones(3, np.float32), "a": RNG.random((4, 3), np.float32), "b": RNG.random((3, 4), np.float32)}
 LINES = [{"x": RNG.standard_normal((1, 3)).astype(np.float32), "c": YES} for _ in range(20)]
 OUTER = {"w": W, "bias": X[0], "bias2": X + 1}
 CASES = {

@@ -20,10 +20,7 @@ from tests.world import GRAPHS
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 # Inputs of networks that made-up numbers do not suit.
-FEEDS = {
-    "loop": {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)},
-    "optional": {"x": X},
-}
+FEEDS = {"loop": {"count": np.array(10), "start": np.array([1, 2, 3], np.float32)}, "optional": {"x": X}}
 
 
 def run_watched(network: Network, feeds) -> dict[str, np.ndarray]:

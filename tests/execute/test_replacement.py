@@ -20,12 +20,7 @@ X = np.array([[1, -2, 3, 4], [5, 6, -7, 8]], np.float32)
 FEEDS = {"x": X, "c": np.array(True)}
 HALF, ODD = np.full((2, 4), 0.5, np.float32), np.full((2, 4), 1 / 3, np.float32)
 FLOAT16 = {"ascend_config": {"precision_mode": "force_fp16"}}
-DEVICES = {
-    "CPU": {},
-    "O0": O0,
-    "O1": O1,
-    "O2": O2,
-}
+DEVICES = {"CPU": {}, "O0": O0, "O1": O1, "O2": O2}
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -88,10 +83,7 @@ FAULTS = {
     "inside of a branch": ({"Abs-op0": HALF}, "is inside of a branch or loop, where each pass has tensors"),
     "type": ({"Neg-op0": HALF.astype("f8")}, "dtype float64 given, float32 expected; convert"),
     "rank": ({"Neg-op0": HALF[0]}, r"shape \(4,\) given, \(2, N\) expected"),
-    "shape of this run": (
-        {"Neg-op0": HALF[:, :3]},
-        r"is float32\[2, 4\] in this run, float32\[2, 3\] is",
-    ),
+    "shape of this run": ({"Neg-op0": HALF[:, :3]}, r"is float32\[2, 4\] in this run, float32\[2, 3\] is"),
     "twice": ({"Neg-op0": HALF, "negation": HALF}, "replace 'negation': the output is given twice"),
     "nothing": ({"Neg-op0": None}, "replace 'Neg-op0': None given"),
 }

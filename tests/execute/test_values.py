@@ -87,9 +87,7 @@ def test_types_that_onnx_lacks_are_refused():
 
 
 @pytest.mark.parametrize(
-    "row",
-    [row for row in dtypes.DTYPES if row.onnx and "complex" not in row.name],
-    ids=lambda r: r.name,
+    "row", [row for row in dtypes.DTYPES if row.onnx and "complex" not in row.name], ids=lambda r: r.name
 )
 def test_kind_of(row):
     """Every value has the runtime's name of its type."""

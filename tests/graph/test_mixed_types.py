@@ -19,12 +19,7 @@ MIXED = {
         {},
         [("T", "x float64, z float32")],
     ),
-    "Conv": (
-        "float[1,1,4,4] x, float16[1,1,2,2] k",
-        "y = Conv(x, k)",
-        {},
-        [("T", "x float32, k float16")],
-    ),
+    "Conv": ("float[1,1,4,4] x, float16[1,1,2,2] k", "y = Conv(x, k)", {}, [("T", "x float32, k float16")]),
     "a weight": (
         "float[2,2] x",
         "a = Relu(x) y = MatMul(a, w)",

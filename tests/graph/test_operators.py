@@ -22,11 +22,7 @@ CASES = {
     "matmul of matrices": ("MatMul", Use(input_ranks=(2, 2)), "MatMul"),
     "matmul of a batch": ("MatMul", Use(input_ranks=(3, 2)), "BatchMatMul"),
     "matmul of one known batch": ("MatMul", Use(input_ranks=(None, 3)), "BatchMatMul"),
-    "bias after matmul": (
-        "Add",
-        Use(producers=("MatMul", None), initializer_ranks=(None, 1)),
-        "BiasAdd",
-    ),
+    "bias after matmul": ("Add", Use(producers=("MatMul", None), initializer_ranks=(None, 1)), "BiasAdd"),
     "bias after conv": ("Add", Use(producers=("Conv", None), initializer_ranks=(None, 1)), "BiasAdd"),
     "sum with a matrix": ("Add", Use(producers=("MatMul", None), initializer_ranks=(None, 2)), "Add"),
     "sum of two matmuls": ("Add", Use(producers=("MatMul", "MatMul"), initializer_ranks=(None, None)), "Add"),

@@ -229,8 +229,7 @@ def test_a_kernel_names_its_nodes(tmp_path, name, break_line, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [("Fill", True), ("Add", True), ("Neg", False), ("Shape", True)],
+    ("name", "expected"), [("Fill", True), ("Add", True), ("Neg", False), ("Shape", True)]
 )
 def test_what_follows_from_shapes_is_fixed(name, expected):
     """An operator that reads weights, or shapes of anything, gives the same in every run."""

@@ -431,8 +431,7 @@ def _spelt(operator):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=4, unique_by=_spelt),
-    st.sampled_from(GENERATIONS),
+    st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=4, unique_by=_spelt), st.sampled_from(GENERATIONS)
 )
 def test_whatever_is_written_is_read(tmp_path_factory, operators, generation):
     """Tensors of operators with any name come back in order with type, name and elements."""

@@ -61,11 +61,7 @@ def test_too_long(tmp_path, kind, text, message, offset):
 ADD = {"Op Type": "Add", "Max Value": 6.5}
 TORN = {
     "half a row": ("statistics", b"Op Type,Max Value\nAdd,6.5\nMu", [ADD]),
-    "half a number": (
-        "statistics",
-        b"Op Type,Max Value\nAdd,6.5\nMul,1",
-        [ADD],
-    ),
+    "half a number": ("statistics", b"Op Type,Max Value\nAdd,6.5\nMul,1", [ADD]),
     "half a letter": ("statistics", "Op Type\nAdd\n\u00e9".encode()[:-1], [{"Op Type": "Add"}]),
     "half the titles": ("statistics", b"Op Ty", []),
     "half a number of an iteration": ("iterations_run", b"9\n1", [9]),

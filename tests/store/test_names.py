@@ -63,11 +63,7 @@ NAMES = [
         record(dtype="bfloat16", memory_format="NC1HWC0"),
         f"{SCOPED}.0.0.{TIME}.output.0.NC1HWC0.bfloat16.npy",
     ),
-    (
-        NEW_CPU,
-        record(WEIGHT),
-        f"Parameter.conv1_weight.0.0.{TIME}.output.0.DefaultFormat.Float32.npy",
-    ),
+    (NEW_CPU, record(WEIGHT), f"Parameter.conv1_weight.0.0.{TIME}.output.0.DefaultFormat.Float32.npy"),
     (
         (Naming.CLASSIC, DeviceTarget.CPU),
         record(OLD_WEIGHT),

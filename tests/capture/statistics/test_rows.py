@@ -35,23 +35,14 @@ TENSORS = {
         np.array([NAN, INF, -INF, -0.0, 0.0, 1e-45, -1e-45], np.float32),
         "nan nan nan 7 2 2 1 1 1 2 nan",
     ),
-    "subnormals": (
-        np.array([1e-45, -1e-45, 0.0, 1.0], np.float32),
-        "1 -1.4013e-45 0.25 4 1 2 0 0 0 1 1",
-    ),
+    "subnormals": (np.array([1e-45, -1e-45, 0.0, 1.0], np.float32), "1 -1.4013e-45 0.25 4 1 2 0 0 0 1 1"),
     "one infinity": (np.array([2, INF], np.float32), "inf 2 inf 2 0 2 0 0 1 0 inf"),
     "negative zero first": (np.array([-0.0, 0.0], np.float32), "-0 -0 0 2 0 0 0 0 0 2 0"),
     "negative zero last": (np.array([0.0, -0.0], np.float32), "0 0 0 2 0 0 0 0 0 2 0"),
     "negative zero is the largest": (np.array([-1, -0.0], np.float64), "-0 -1 -0.5 2 1 0 0 0 0 1 1"),
     "float16": (np.array([40000, 40000, 40000], np.float16), "40000 40000 40000 3 0 3 0 0 0 0 69282"),
-    "float16 extremes": (
-        np.array([65504, -65504, 6e-8, NAN], np.float16),
-        "nan nan nan 4 1 2 1 0 0 0 nan",
-    ),
-    "bfloat16": (
-        np.array([1.5, -2, 0, -INF], ml_dtypes.bfloat16),
-        "1.5 -inf -inf 4 2 1 0 1 0 1 inf",
-    ),
+    "float16 extremes": (np.array([65504, -65504, 6e-8, NAN], np.float16), "nan nan nan 4 1 2 1 0 0 0 nan"),
+    "bfloat16": (np.array([1.5, -2, 0, -INF], ml_dtypes.bfloat16), "1.5 -inf -inf 4 2 1 0 1 0 1 inf"),
     "float8": (np.array([448, -0.5, 0], ml_dtypes.float8_e4m3fn), "448 -0.5 149.167 3 1 1 0 0 0 1 448"),
     "float64": (np.array([1e200, -1e200]), "1e+200 -1e+200 0 2 1 1 0 0 0 0 inf"),
     "bool": (np.array([True, False, True]), "1 0 0.666667 3 0 2 0 0 0 1 1.41421"),
@@ -64,10 +55,7 @@ TENSORS = {
     "int16": (np.array([-32768, 1], np.int16), "1 -32768 -16383.5 2 1 1 0 0 0 0 32768"),
     "uint16": (np.array([65535], np.uint16), "65535 65535 65535 1 0 1 0 0 0 0 65535"),
     "int32": (np.array([1000000, -5], np.int32), "1e+06 -5 499998 2 1 1 0 0 0 0 1e+06"),
-    "uint32": (
-        np.array([0, 2**32 - 1], np.uint32),
-        "4.29497e+09 0 2.14748e+09 2 0 1 0 0 0 1 4.29497e+09",
-    ),
+    "uint32": (np.array([0, 2**32 - 1], np.uint32), "4.29497e+09 0 2.14748e+09 2 0 1 0 0 0 1 4.29497e+09"),
     "int64 beyond 2**53": (
         np.array([2**53 + 1], np.int64),
         "9.0072e+15 9.0072e+15 9.0072e+15 1 0 1 0 0 0 0 9.0072e+15",

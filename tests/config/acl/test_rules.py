@@ -242,10 +242,7 @@ CONSTRAINTS = [
         item(opname_range=[*RANGE, {"begin": "", "end": "b"}]),
         wrong("begin=, end=b", "dump_list[0].opname_range[1]", INCOMPLETE),
     ),
-    (
-        item(opname_range=[{"begin": "a"}]),
-        wrong("begin=a, end=", "dump_list[0].opname_range[0]", INCOMPLETE),
-    ),
+    (item(opname_range=[{"begin": "a"}]), wrong("begin=a, end=", "dump_list[0].opname_range[0]", INCOMPLETE)),
     ({"dump_data": "stats", "dump_stats": []}, invalid("dump_stats", EMPTY)),
     ({"dump_stats": ["Max"], "dump_data": "tensor"}, STATISTICS_OF_TENSORS),
     ({"dump_stats": ["Max"]}, STATISTICS_OF_TENSORS),
@@ -255,19 +252,13 @@ CONSTRAINTS = [
 ORDER = [
     ({"dump_mode": "x", "dump_step": 3}, invalid("dump_step", STRING)),
     ({"dump_list": 1, "dump_stats": 1, "dump_mode": 1}, invalid("dump_mode", STRING)),
-    (
-        {"dump_scene": "x", "dump_op_switch": "x", "dump_data": "x"},
-        unknown("x", "dump_data", "stats/tensor"),
-    ),
+    ({"dump_scene": "x", "dump_op_switch": "x", "dump_data": "x"}, unknown("x", "dump_data", "stats/tensor")),
     ({"dump_path": "", "dump_mode": ""}, invalid("dump_mode", EMPTY)),
     (
         {"dump_scene": "watcher", "dump_debug": "on", "dump_path": ""},
         exclusion("dump_scene is set to watcher", "dump_debug", "set to on"),
     ),
-    (
-        {"dump_path": "./no", "dump_debug": "on", "dump_op_switch": "on"},
-        wrong("./no", "dump_path", NOWHERE),
-    ),
+    ({"dump_path": "./no", "dump_debug": "on", "dump_op_switch": "on"}, wrong("./no", "dump_path", NOWHERE)),
     ({"dump_path": ".", "dump_step": "abc", "dump_list": [{"layer": []}]}, STEPS[1][1]),
     (
         {"dump_path": ".", "dump_list": [{"layer": []}], "dump_stats": []},

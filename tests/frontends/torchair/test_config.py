@@ -146,12 +146,7 @@ REFUSED = [
         for path, (value, allowed, kind) in CHOICES.items()
     ),
     *(
-        (
-            f"dump_config.{name}",
-            value,
-            ValueError,
-            ILLEGAL.format(expression, value, example),
-        )
+        (f"dump_config.{name}", value, ValueError, ILLEGAL.format(expression, value, example))
         for value, (name, expression, example) in TEXTS.items()
     ),
     *(

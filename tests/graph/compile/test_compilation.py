@@ -35,10 +35,7 @@ KERNELS = {
     "transposed convolution": ("[a] d = ConvTranspose(x, w) [r] y = Sigmoid(d)", ["ar"]),
     "two activations": ("[a] d = Conv(x, w) [r] e = Relu(d) [s] y = Tanh(e)", ["ar", "s"]),
     "convolution of two readers": ("[a] d = Conv(x, w) [r] e = Relu(d) [s] y = Add(d, e)", ["a", "rs"]),
-    "residual": (
-        "[a] d = Conv(x, w) [s] e = Add(d, x) [r] y = Relu(e)",
-        ["a", "sr"],
-    ),
+    "residual": ("[a] d = Conv(x, w) [s] e = Add(d, x) [r] y = Relu(e)", ["a", "sr"]),
     "product, bias": ("[p] d = MatMul(r, m) [q] y = Add(d, c)", ["pq"]),
     "bias, product": ("[p] d = MatMul(r, m) [q] e = Add(c, d) [s] y = Relu(e)", ["pqs"]),
     "product, sum": ("[p] d = MatMul(r, m) [q] y = Add(d, r)", ["p", "q"]),

@@ -320,11 +320,7 @@ def _once(error, call, *, before):
     return interrupted
 
 
-CALLS = [
-    ("threads", "start", "write"),
-    ("sink", "_write_jobs", "write"),
-    ("files", "create", "flush"),
-]
+CALLS = [("threads", "start", "write"), ("sink", "_write_jobs", "write"), ("files", "create", "flush")]
 
 
 class TestInterrupts:
