@@ -5,27 +5,22 @@ The functions return codes (0 for success) and never raise, as in pyACL.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from msdump import reading
 from msdump.capture import PROCESS
 from msdump.config.acl import AclCode, invalid, null_pointer, out_of_turn
 from msdump.counters import ModelIdentity, RunCounter
-from msdump.dtypes import STRING, DType
 from msdump.errors import AclError, GraphError
 from msdump.frontends.acl import state
 from msdump.frontends.acl.state import (
     AclState,
-    Configuration,
     DataBuffer,
     Dataset,
+    LoadedModel,
     ModelDesc,
     TensorDesc,
     context,
@@ -33,96 +28,15 @@ from msdump.frontends.acl.state import (
     item_at,
     nbytes,
     text,
-    to_array,
     write_result,
 )
-from msdump.graph import UNKNOWN_RANK, Graph, Value, loader
+from msdump.graph import Graph, Value, loader
 from msdump.session import Network
 
 _IMAGE: Final = 4
 _NCHW: Final = 0
 _ND: Final = 2
 _UNDEFINED_TYPE: Final = -1
-
-
-@dataclass(slots=True)
-class LoadedModel:
-    """A loaded model: number, from 1, network, dump, and the shapes of its outputs in the last run."""
-
-    model_id: int
-    network: Network
-    dump: Configuration | None = None
-    shapes: list[tuple[int, ...]] = field(default_factory=list)
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """Inputs of the model."""
-        return self.network.graph.inputs
-
-    @property
-    def outputs(self) -> tuple[Value, ...]:
-        """Outputs of the model."""
-        return self.network.graph.outputs
-
-    def execute(
-        self, inputs: Sequence[memoryview], shapes: Mapping[int, tuple[int, ...]]
-    ) -> list[np.ndarray]:
-        """Run once on the bytes of each input and the shapes of open ones; return the outputs.
-
-        Raises:
-            AclError: Inputs that are too many, too few, or too small.
-            MsdumpError: As for ``Network.run``.
-        """
-        if len(inputs) != len(self.inputs):
-            raise AclError(
-                AclCode.MODEL_INPUT_NOT_MATCH,
-                f"model {self.model_id} has {len(self.inputs)} inputs, the dataset has {len(inputs)}",
-            )
-        arrays_by_name = {
-            value.name: _from_bytes(value, view, shapes.get(index))
-            for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
-        }
-        if self.dump is not None:
-            self.dump.ran(self.network.runs)
-        results = self.network.run(arrays_by_name)
-        arrays = [_tensor(name, item) for name, item in results.items()]
-        self.shapes = [array.shape for array in arrays]
-        return arrays
-
-
-def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | None) -> np.ndarray:
-    """Return the tensor of an input in the shape set in the dataset; without one, in the model's shape."""
-    dtype = value.type.dtype
-    if dtype is None or dtype is STRING or value.type.kind != "tensor":
-        raise AclError(
-            AclCode.UNSUPPORTED_DATA_TYPE,
-            f"input {value.name!r} is not a tensor of numbers; memory cannot hold the value",
-        )
-    shape = _shape_of(value, dtype, len(view)) if set_shape is None else set_shape
-    return to_array(view, dtype, shape, f"input {value.name!r}", AclCode.MODEL_INPUT_NOT_MATCH)
-
-
-def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
-    """Return the shape of an input; one open dimension follows from the size of its buffer."""
-    shape = value.type.shown_shape
-    fixed = math.prod(dim for dim in shape if dim >= 0) * dtype.numpy.itemsize
-    elements = size * dtype.per_byte
-    if shape == UNKNOWN_RANK or shape.count(-1) > 1 or (-1 in shape and (not fixed or elements % fixed)):
-        raise AclError(
-            AclCode.MODEL_INPUT_NOT_MATCH,
-            f"input {value.name!r}: shape {value.type.shape} is open, and a buffer of {size} bytes does not"
-            " define the shape; describe the input with acl.mdl.set_dataset_tensor_desc",
-        )
-    return tuple(elements // fixed if dim < 0 else dim for dim in shape)
-
-
-def _tensor(name: str, item: Any) -> np.ndarray:
-    if not isinstance(item, np.ndarray) or item.dtype.kind == "O":
-        raise AclError(
-            AclCode.UNSUPPORTED_DATA_TYPE,
-            f"output {name!r} is not a tensor of numbers; memory cannot hold the value",
-        )
-    return item
 
 
 create_dataset = state.creator(Dataset)

@@ -7,9 +7,9 @@ import itertools
 import logging
 import math
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -34,13 +34,11 @@ from msdump.errors import (
 )
 from msdump.frontends import settings
 from msdump.frontends.acl.memory import Memory
+from msdump.graph import UNKNOWN_RANK, Value
 from msdump.plan import Context, DeviceTarget, DumpPlan, JitLevel, Scene, Trigger
 from msdump.session import Network
 from msdump.store import CLOCK
 from msdump.threads import new_lock
-
-if TYPE_CHECKING:
-    from msdump.frontends.acl.mdl import LoadedModel
 
 _log = logging.getLogger("msdump.acl")
 
@@ -280,6 +278,86 @@ class Stream:
     number: int
     failure: int = 0  # code of the first call on it that failed since the last synchronisation
     tasks: int = 0  # single operators that it has run
+
+
+@dataclass(slots=True)
+class LoadedModel:
+    """A loaded model: number, from 1, network, dump, and the shapes of its outputs in the last run."""
+
+    model_id: int
+    network: Network
+    dump: Configuration | None = None
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Inputs of the model."""
+        return self.network.graph.inputs
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """Outputs of the model."""
+        return self.network.graph.outputs
+
+    def execute(
+        self, inputs: Sequence[memoryview], shapes: Mapping[int, tuple[int, ...]]
+    ) -> list[np.ndarray]:
+        """Run once on the bytes of each input and the shapes of open ones; return the outputs.
+
+        Raises:
+            AclError: Inputs that are too many, too few, or too small.
+            MsdumpError: As for ``Network.run``.
+        """
+        if len(inputs) != len(self.inputs):
+            raise AclError(
+                AclCode.MODEL_INPUT_NOT_MATCH,
+                f"model {self.model_id} has {len(self.inputs)} inputs, the dataset has {len(inputs)}",
+            )
+        arrays_by_name = {
+            value.name: _from_bytes(value, view, shapes.get(index))
+            for index, (value, view) in enumerate(zip(self.inputs, inputs, strict=True))
+        }
+        if self.dump is not None:
+            self.dump.ran(self.network.runs)
+        results = self.network.run(arrays_by_name)
+        arrays = [_tensor(name, item) for name, item in results.items()]
+        self.shapes = [array.shape for array in arrays]
+        return arrays
+
+
+def _from_bytes(value: Value, view: memoryview, set_shape: tuple[int, ...] | None) -> np.ndarray:
+    """Return the tensor of an input in the shape set in the dataset; without one, in the model's shape."""
+    dtype = value.type.dtype
+    if dtype is None or dtype is STRING or value.type.kind != "tensor":
+        raise AclError(
+            AclCode.UNSUPPORTED_DATA_TYPE,
+            f"input {value.name!r} is not a tensor of numbers; memory cannot hold the value",
+        )
+    shape = _shape_of(value, dtype, len(view)) if set_shape is None else set_shape
+    return to_array(view, dtype, shape, f"input {value.name!r}", AclCode.MODEL_INPUT_NOT_MATCH)
+
+
+def _shape_of(value: Value, dtype: DType, size: int) -> tuple[int, ...]:
+    """Return the shape of an input; one open dimension follows from the size of its buffer."""
+    shape = value.type.shown_shape
+    fixed = math.prod(dim for dim in shape if dim >= 0) * dtype.numpy.itemsize
+    elements = size * dtype.per_byte
+    if shape == UNKNOWN_RANK or shape.count(-1) > 1 or (-1 in shape and (not fixed or elements % fixed)):
+        raise AclError(
+            AclCode.MODEL_INPUT_NOT_MATCH,
+            f"input {value.name!r}: shape {value.type.shape} is open, and a buffer of {size} bytes does not"
+            " define the shape; describe the input with acl.mdl.set_dataset_tensor_desc",
+        )
+    return tuple(elements // fixed if dim < 0 else dim for dim in shape)
+
+
+def _tensor(name: str, item: Any) -> np.ndarray:
+    if not isinstance(item, np.ndarray) or item.dtype.kind == "O":
+        raise AclError(
+            AclCode.UNSUPPORTED_DATA_TYPE,
+            f"output {name!r} is not a tensor of numbers; memory cannot hold the value",
+        )
+    return item
 
 
 DEVICES: Final = 8
