@@ -202,22 +202,20 @@ def convert_file(target: Target, source: Source) -> FileResult:
     """Convert a dump file. A tensor that fails is listed in the result, and the others are converted."""
     result = FileResult(source.path)
     try:
-        file = _read(source.path, target.version)
-        if target.only is None:
-            blocks = list(file.blocks)
-        else:
+        view, op_name, blocks = _read(source.path, target.version)
+        if target.only is not None:
             section, index = target.only
-            section_blocks = [block for block in file.blocks if block.section == section]
+            section_blocks = [block for block in blocks if block.section == section]
             if index >= len(section_blocks):
                 fault = f"{section} {index} is out of range; the file has {len(section_blocks)} {section}s"
                 raise ToolError(ReturnCode.INDEX, fault)
-            blocks = [section_blocks[index]]
+            blocks = (section_blocks[index],)
     except MsdumpError as error:
         result.failures.append(_failure("", error))
         return result
     # One DiskFiles for all results: it keeps their directory open.
     with contextlib.closing(DiskFiles()) as files:
-        converter = _Converter(target, source, file, files, result)
+        converter = _Converter(target, source, view, op_name, files, result)
         for block in blocks:
             try:
                 converter.convert(block)
@@ -226,19 +224,10 @@ def convert_file(target: Target, source: Source) -> FileResult:
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A dump file: its name, bytes, the operator's name in the header ("" of a .npy file), and its blocks."""
-
-    name: str
-    view: memoryview
-    op_name: str
-    blocks: tuple[DataSpan, ...]
-
-
-def _read(path: str, version: int) -> _File:
-    view, name = load_file(path), os.path.basename(path)  # noqa: PTH119 - a Path costs more than the call
-    if name.endswith(".npy"):
+def _read(path: str, version: int) -> tuple[memoryview, str, tuple[DataSpan, ...]]:
+    """Return a dump file's bytes, the operator's name in its header ("" of a .npy file), and its blocks."""
+    view = load_file(path)
+    if path.endswith(".npy"):
         # vendor: a .npy file among dump files counts as a dump of one tensor, of the format RESERVED.
         header = npy.read_header(view, path)
         if header.is_fortran:
@@ -246,14 +235,14 @@ def _read(path: str, version: int) -> _File:
         dtype = dtypes.from_numpy(header.dtype)
         size = math.prod(header.shape) * header.dtype.itemsize
         info = TensorInfo(dtype.dump or dump_message.UNDEFINED, _RESERVED, header.shape, header.shape, size)
-        return _File(name, view, "", (DataSpan("output", 0, info, header.offset),))
+        return view, "", (DataSpan("output", 0, info, header.offset),)
     data: DumpData
     if version != VERSION:
         data, blocks = dump_data.read_message(view, path)
     else:
         data, offset = dump_data.read_header(view, path)
         blocks = dump_data.blocks(data, offset)
-    return _File(name, view, data.op_name, blocks)
+    return view, data.op_name, blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,20 +251,25 @@ class _Converter:
 
     target: Target
     source: Source
-    file: _File
+    view: memoryview
+    op_name: str
     files: DiskFiles
     result: FileResult
 
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.source.path)  # noqa: PTH119 - a Path costs more than the call
+
     def convert(self, block: DataSpan) -> None:
         info = block.info
-        if self.file.name.startswith(_RECORDS):
+        if self.name.startswith(_RECORDS):
             if block.section == "output":
                 record = op_debug.decode(self._bytes(block), self.source.path, block.offset)
-                self._write(f"{self.file.name}.output.{block.index}.json", (op_debug.to_json(record),))
+                self._write(f"{self.name}.output.{block.index}.json", (op_debug.to_json(record),))
         elif isinstance(info, RawInfo):
             is_other_buffer = block.section == "l1buffer" and info.type != 0
             section = f"{info.type}buffer" if is_other_buffer else block.section
-            name = f"{self.file.name}.{section}.{block.index}.bin"
+            name = f"{self.name}.{section}.{block.index}.bin"
             self._write(name, (FileRange(self.source.path, block.offset, info.size),))
         elif self.target.format:
             try:
@@ -328,9 +322,7 @@ class _Converter:
 
     def _save(self, block: DataSpan, elements: ConvertedTensor, *, is_converted: bool) -> None:
         kind, place = self.target.kind, f"{block.section}.{block.index}"
-        name = _name_tensor(
-            *(self.file.name, self.file.op_name, place, elements, kind), is_converted=is_converted
-        )
+        name = _name_tensor(*(self.name, self.op_name, place, elements, kind), is_converted=is_converted)
         match kind:
             case OutputKind.BIN:
                 self._write(name, elements.pieces)
@@ -357,7 +349,7 @@ class _Converter:
         return dump_data.tensor(info, self._bytes(block), self.source.path, block.offset)
 
     def _bytes(self, block: DataSpan) -> memoryview:
-        return self.file.view[block.offset : block.end]
+        return self.view[block.offset : block.end]
 
 
 def _widened(arrays: Iterable[np.ndarray], dtype: DType) -> Iterator[Buffer]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from onnx import helper, numpy_helper
 
 from msdump import dtypes
 from msdump.errors import GraphError, InputError, UnsupportedOpError, name_hint
-from msdump.graph import Graph, Node
+from msdump.graph import Graph, Node, names, rename_values
 from msdump.graph.primitives import op
 from msdump.training import operators  # noqa: F401 - they fill the tables
 from msdump.training.losses import Loss
@@ -238,8 +239,19 @@ class ForwardWriter:
         """Return the model of the step; the new values of variables follow the results."""
         outputs = [*map(info, results), *(info(value) for value in op.bindings.values())]
         written = {value.name for value in outputs}
+        op.nodes = _with_merged_sums(_with_merged_gradients(op.nodes), written)
+        read = set(_names_read(op.nodes))
+        constants = [
+            helper.make_node(
+                *("Constant", [], [name]),
+                name=name,
+                value=numpy_helper.from_array(np.ascontiguousarray(item.value).reshape(item.value.shape)),
+            )
+            for name, item in op.types.items()
+            if item.value is not None and name in read
+        ]
         graph = helper.make_graph(
-            op.written(value.name for value in outputs),
+            [*constants, *op.nodes],
             self._graph.name or "step",
             [info(tensor) for tensor in self.inputs],
             outputs,
@@ -272,3 +284,59 @@ class ForwardWriter:
                 raise GraphError(f"{self._graph.source}: {self._no_variable(name)}")
             model.training_info[0].update_binding.add(key=name, value=value.name)
         return model
+
+
+def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """Yield the names of all values that nodes read, in their bodies as well."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from _names_read(attribute.g.node)
+
+
+_LATER: Final = frozenset({"Cast", "OnesLike"})
+"""Operators that MindSpore adds behind this pass: casts of kernels, ones of BCEWithLogitsLoss."""
+
+
+def _with_merged_gradients(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """Return nodes without gradient operators that have type, attributes and inputs of an earlier one.
+
+    Such are the gradients of two biases that are added to one tensor. Their readers read the earlier results.
+    """
+    kept, first = [], dict[bytes, onnx.NodeProto]()
+    merged: dict[str, str] = {}
+    for node in nodes:
+        rename_values(node, merged)
+        scope = names.metadata_of(node)[names.ONNXSCRIPT + "name_scopes"]
+        if node.op_type in _LATER or not scope.startswith("['Gradients'"):
+            kept.append(node)
+            continue
+        alike = onnx.NodeProto()
+        alike.CopyFrom(node)
+        for other in ("name", "output", "metadata_props"):
+            alike.ClearField(other)
+        earlier = first.setdefault(alike.SerializeToString(), node)
+        if earlier is node:
+            kept.append(node)
+        else:
+            merged.update(zip(node.output, earlier.output, strict=True))
+    return kept
+
+
+def _with_merged_sums(nodes: Sequence[onnx.NodeProto], outputs: Iterable[str]) -> list[onnx.NodeProto]:
+    """Return nodes without each sum that one other sum alone reads, which has its operands instead.
+
+    MindSpore's pass over AddN looks at the first operand of a sum and at the last one.
+    """
+    reads = Counter([*_names_read(nodes), *outputs])
+    sums = {node.output[0]: node for node in nodes if node.op_type == "Sum" and not node.domain}
+    merged = set()
+    for node in sums.values():
+        for place in (0, -1):
+            name = node.input[place]
+            if name in sums and reads[name] == 1:
+                merged.add(name)
+                operands = list(node.input)
+                operands[operands.index(name) : operands.index(name) + 1] = sums[name].input
+                node.input[:] = operands
+    return [node for node in nodes if node.op_type != "Sum" or node.output[0] not in merged]

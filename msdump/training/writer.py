@@ -40,7 +40,6 @@ from msdump.graph import (
 )
 from msdump.graph.kernel import FLOAT32, HALVES
 from msdump.graph.primitives import OPERATORS, SLOTS, OperatorBody, Structure, around, filled, function, op
-from msdump.training.passes import names_read, with_merged_gradients, with_merged_sums
 
 Cell = tuple[str, str]
 """Name and class of a cell in the one around it, ``("fc1", "Dense")``; without class: ""."""
@@ -240,13 +239,6 @@ FORMS: Final[dict[str, Form]] = {}
 def absent_slots(outputs: Sequence[str]) -> tuple[int, ...]:
     """Return the slots of optional outputs without a name."""
     return tuple(slot for slot, name in enumerate(outputs) if not name)
-
-
-def constant_node(tensor: StepTensor) -> onnx.NodeProto:
-    """Return the node that gives a constant."""
-    assert tensor.value is not None, "only constants have a node of their own"
-    value = numpy_helper.from_array(np.ascontiguousarray(tensor.value).reshape(tensor.value.shape))
-    return helper.make_node("Constant", [], [tensor.name], name=tensor.name, value=value)
 
 
 def info(tensor: StepTensor) -> onnx.ValueInfoProto:
@@ -510,13 +502,6 @@ class StepWriter(Tape):
         output = StepTensor(self.value_name(name), tensor.dtype, tensor.shape)
         self.emit(name, [tensor], attributes, outputs=[output], domain=MINDSPORE_DOMAIN, primitive=name)
         return output
-
-    def written(self, outputs: Iterable[str]) -> list[onnx.NodeProto]:
-        """Return the nodes of a graph with outputs of some names, behind the constants that they read."""
-        self.nodes = with_merged_sums(with_merged_gradients(self.nodes), outputs)
-        read = set(names_read(self.nodes))
-        constants = [tensor for tensor in self.types.values() if tensor.value is not None]
-        return [*(constant_node(tensor) for tensor in constants if tensor.name in read), *self.nodes]
 
     def _inputs(self, items: Sequence[Item]) -> tuple[StepTensor | None, ...]:
         first = next((item for item in items if isinstance(item, StepTensor) and item.is_float), None)

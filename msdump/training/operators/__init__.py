@@ -8,7 +8,6 @@ from msdump.training.operators import (  # noqa: F401 - they fill the tables
     dense,
     elementwise,
     forms,
-    grid_sample,
     indexing,
     normalization,
     recurrent,

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.training.operators.grid_sample import reading
-from msdump.training.operators.resize import sampling
+from msdump.training.operators.resize import reading, sampling
 from msdump.training.operators.shapes import cuts_of, paddings, strided_slice, whole_pads
 from msdump.training.operators.windows import pool_settings
 from msdump.training.writer import FORMS, Form, Item, StepOperator

@@ -1,4 +1,4 @@
-"""Gradients of resizing: the transposed maps of the axes."""
+"""Gradients of resizing (the transposed maps of the axes), and of images that are read at a grid's places."""
 
 from __future__ import annotations
 
@@ -89,3 +89,30 @@ def sampling(node: StepOperator) -> tuple[bool, bool]:
     """Return MindSpore's ``align_corners`` and ``half_pixel_centers`` of a resizing."""
     transformation = node.attribute("coordinate_transformation_mode", "half_pixel")
     return transformation == "align_corners", transformation == "half_pixel"
+
+
+def reading(node: StepOperator) -> tuple[str, str, bool]:
+    """Return interpolation, surroundings and ``align_corners`` of an operator, in MindSpore's words."""
+    mode = str(node.attribute("mode", "linear"))
+    words = {"linear": "bilinear", "cubic": "bicubic"}  # ONNX's since opset 20, and before as MindSpore's
+    padding, is_aligned = node.attribute("padding_mode", "zeros"), bool(node.attribute("align_corners", 0))
+    return words.get(mode, mode), padding, is_aligned
+
+
+@gradient("GridSample")
+def _grid_sample(back: Backward) -> Gradients:
+    mode, padding, is_aligned = reading(back)
+    if mode == "bicubic":
+        name = back.attributes["mode"]
+        raise GraphError(f"{back.place.path}/{back.primitive}: the interpolation {name!r} has no gradient")
+    x, grid, wants = back.x, back.input(1), np.array(back.wants[:2], np.int64)
+    return op.call(
+        f"{back.primitive}Grad",
+        *(back.dy, x, grid, mode, padding, is_aligned, wants),
+        like=[x, grid],
+        mode=mode,
+        padding_mode=padding,
+        align_corners=int(is_aligned),
+        sizes=x.sizes_from(2),
+        wants=tuple(wants.tolist()),
+    )
