@@ -9,7 +9,6 @@ import click
 from msdump.cli import messages, options, sections
 from msdump.cli import output as documents
 from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, leave
 from msdump.errors import plural
 from msdump.executors import ExecutorChoice
 from msdump.judge import baseline as tool
@@ -63,5 +62,3 @@ def command(
     messages.say_each("error", baseline.unreadable)
     kept = f"kept      {plural(baseline.rows, 'tensor')} of {plural(baseline.directories, 'folder')}"
     documents.show(DOCUMENT, baseline, [kept, f"into      {baseline.path}"])
-    if baseline.unreadable:
-        leave(FAILED)

@@ -177,7 +177,7 @@ def has_damages() -> bool:
 
 
 def say_each(kind: str, faults: Sequence[str]) -> None:
-    """Print why input could not be read whole, the first faults alone without -v: there may be 100,000."""
+    """Print why input could not be read whole, without -v the first faults alone; the exit code is 1 then."""
     _damages.extend(faults)
     most = len(faults) if verbosity() else _MOST_FAULTS
     for fault in faults[:most]:

@@ -15,7 +15,6 @@ from msdump.cli import compare, messages, options, sections, streams, verdicts
 from msdump.cli import output as documents
 from msdump.cli.options import applied, execution, golden_execution
 from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, leave
 from msdump.errors import ConfigError, ToolError, plural
 from msdump.executors import ExecutorChoice
 from msdump.graph import loader
@@ -258,4 +257,3 @@ def command(*, is_csv: bool, is_opened: bool, **given: Any) -> None:
                 is_shown = webbrowser.open_new_tab(Path(path).as_uri())
             if not is_shown:
                 messages.say(f"warning: no browser could be started; open {path}")
-    leave(FAILED if report.faults else 0)

@@ -10,7 +10,6 @@ import click
 
 from msdump.cli import messages, output, sections
 from msdump.cli.output import Document, Shape
-from msdump.cli.program import FAILED, leave
 from msdump.cli.streams import can_print
 from msdump.encode import statistic_csv
 from msdump.look import TensorTrend, TrendPoint, TrendReport
@@ -89,7 +88,6 @@ def command(*, dump: str, operators: tuple[str, ...], slots: tuple[str, ...], st
     report = tool.trends(open_dump(dump), operators, wanted, categories)
     output.show(DOCUMENT, report, _lines(report.series, categories))
     messages.say_each("error", report.unreadable)
-    leave(FAILED if report.unreadable else 0)
 
 
 def _lines(trends: Sequence[TensorTrend], categories: Sequence[str]) -> Iterator[str]:
