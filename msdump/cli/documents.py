@@ -29,23 +29,11 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, TypeAdapter,
 
 from msdump.cli.output import Document, Shape
 
-DOCUMENTS: Final = {
-    "baseline": "baseline",
-    "check": "check",
-    "compare": "compare",
-    "convert": "convert",
-    "diff": "diff",
-    "diff --advise": "advise",
-    "overflow": "overflow",
-    "pack": "pack",
-    "query": "query",
-    "report": "report",
-    "run": "run",
-    "show": "show",
-    "trend": "trend",
-    "watch": "watch",
-}
-"""Module of each command that takes ``--json``, and of options that give another document."""
+DOCUMENTS: Final = (
+    *("baseline", "check", "compare", "convert", "diff", "diff --advise", "overflow", "pack", "query"),
+    *("report", "run", "show", "trend", "watch"),
+)
+"""Commands that take ``--json``, and options that give another document; each has a module of its name."""
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7e]")
 _UNDECODED: Final = re.compile(r"[\ud800-\udfff]")
@@ -245,7 +233,7 @@ def _in_json(said: str, hint: Any = None) -> str:
 
 def adapter(command: str) -> TypeAdapter[Any]:
     """Return pydantic's adapter of a command's output: its document, or that of an error."""
-    document: Document = importlib.import_module(f"msdump.cli.{DOCUMENTS[command]}").DOCUMENT
+    document: Document = importlib.import_module(f"msdump.cli.{command.rpartition('--')[2]}").DOCUMENT
     printed: Any = model(document) | ErrorDocument
     return TypeAdapter(printed)
 

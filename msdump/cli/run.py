@@ -149,8 +149,6 @@ class ModelRun:
 
     Attributes:
         network: The network, or that of its training step.
-        feed: Returns the inputs of a step.
-        request: Options of the run.
         replaced: Tensors in the place of operators' outputs, by the operator's name.
         rank: Number of its rank, 0 where it runs alone.
         completed: Numbers of the iterations that are complete.

@@ -379,7 +379,6 @@ class ModelPreview:
     """The effects of a configuration on a model.
 
     Attributes:
-        plan: The configuration.
         graph: The model, or its training step.
         kernels: Selected operators in execution order; branches and loops follow the main graph.
         parameters: Names of selected weights and graph inputs (CPU and GPU).

@@ -148,8 +148,6 @@ class TensorSummary:
 
     Attributes:
         file: The file of its elements, in the directory of results.
-        io: Input or output.
-        slot: Number of the input or output.
         format: Memory format.
         shape: Shape in that format.
         dtype: Element type of the file, "" where it cannot be read.

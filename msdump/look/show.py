@@ -56,7 +56,6 @@ class Extreme:
     """The smallest or the largest finite element.
 
     Attributes:
-        value: The element.
         place: Indices of the first such element.
     """
 
@@ -369,7 +368,6 @@ class FirstTensor:
     Attributes:
         path: Its file.
         title: The line that shows how its file is read.
-        array: Its elements.
     """
 
     path: str

@@ -49,7 +49,6 @@ class TensorTrend:
     Attributes:
         operator: Full name of its operator; the name that files have where that is all that is known.
         op_type: Type of its operator.
-        slot: Which input or output it is.
         rank: Number of the rank, or of the device.
         network: Network or model; "" for operators that were called alone.
         points: By iteration and pass; of one execution, where several left something in one directory.

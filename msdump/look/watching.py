@@ -223,7 +223,6 @@ class WatchReport:
     """Findings of rules in a dump.
 
     Attributes:
-        rules: The rules.
         findings: The hits and undecided rules, in the order of iterations, ranks and time.
         unreadable: Files that could not be read, and why.
         looked_at: Number of checked tensors by rule.

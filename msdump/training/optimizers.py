@@ -29,20 +29,16 @@ COMMON: Final = "learning_rate"
 """Name of the variable of parameters in no group with a rate of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class LearningRate:
-    """A learning rate, and the name of its variable."""
-
-    name: str
-    value: Rate
+LearningRate = tuple[str, Rate]
+"""Name of a learning rate's variable, and its value."""
 
 
 def write_rates(
     rates: Sequence[LearningRate], step: StepTensor, state: Variables
 ) -> Mapping[str, StepTensor]:
     """Write the learning rates of a step; return scalars by variable; InputError for lists of two lengths."""
-    names = [rate.name for rate in rates]
-    arrays = {rate.name: np.array(rate.value, np.float32) for rate in rates}
+    names = [name for name, _ in rates]
+    arrays = {name: np.array(value, np.float32) for name, value in rates}
     lengths = {array.size for array in arrays.values() if array.ndim}
     if len(lengths) > 1:
         raise InputError(
@@ -138,7 +134,7 @@ class Optimizer(Options):
     def write(self, trained: Sequence[TrainedParameter], state: Variables, scale: float) -> None:
         """Write the operators that update the parameters, in this order or reversed; bind the new values."""
         step = state("global_step", np.zeros(1, np.int32))
-        own = LearningRate(COMMON, self.learning_rate)
+        own = (COMMON, self.learning_rate)
         rates = write_rates([item.rate for item in trained] or [own], step, state)
         assign(step, np.ones(1, np.int32), "AssignAdd")
         shared = self.shared(state)
@@ -150,7 +146,7 @@ class Optimizer(Options):
         if scale != 1:
             gradients = {name: by_number("Mul", item, 1 / scale) for name, item in gradients.items()}
         for item in reversed(trained) if self.is_last_first else trained:
-            operands: dict[str, Item] = {**shared, "rate": rates[item.rate.name]}
+            operands: dict[str, Item] = {**shared, "rate": rates[item.rate[0]]}
             operands["gradient"] = gradients[item.variable.name]
             operands["weight_decay"] = np.array(item.decay, np.float32)
             variable = item.variable
@@ -415,9 +411,9 @@ class Optimizers:
         exempt = () if any(pattern in self.groups for pattern in parts) else self.normalizing
         for number, (pattern, part) in enumerate(parts.items()):
             group = self.groups.get(pattern, Group())
-            rate = LearningRate(COMMON, optimizer.learning_rate)
+            rate = (COMMON, optimizer.learning_rate)
             if group.learning_rate is not None:
-                rate = LearningRate(f"{COMMON}_group_{number}", group.learning_rate)
+                rate = (f"{COMMON}_group_{number}", group.learning_rate)
             decay = optimizer.weight_decay if group.weight_decay is None else group.weight_decay
             for item, gradient in part:
                 has_decay = DECAYED[optimizer.decayed](item, item.name in exempt)

@@ -33,9 +33,9 @@ from msdump.training.update import (
     Clipping,
     DataParallel,
     LossScale,
+    OverflowCheck,
     Update,
     data_parallel_of,
-    overflow_check,
 )
 from msdump.training.variables import cast
 from msdump.training.writer import StepWriter
@@ -128,7 +128,7 @@ def step_graph(
     layers, parallel = layers_of(precision), data_parallel_of(data_parallel)
     *data, label = (f"inputs{number}" for number in range(len(graph.inputs) + 1))
     criterion, updaters = loss_of(loss), optimizers_of(optimizer, groups, scales_and_shifts(graph))
-    check = overflow_check(device, mode, parallel)
+    check = OverflowCheck(device, mode, parallel)
     scale = options.parsed(
         1 if loss_scale is None else loss_scale, LOSS_SCALES, "loss scale", number="static"
     )

@@ -89,14 +89,45 @@ def data_parallel_of(choice: bool | int | DataParallel) -> DataParallel | None: 
     return DataParallel(ranks)
 
 
+@dataclass(frozen=True, slots=True)
 class OverflowCheck:
-    """Overflow check as on CPU and GPU: looks for infinities and NaNs in each gradient."""
+    """The check of gradients for overflows, as a device has it.
+
+    CPU and GPU look for infinities and NaNs in each gradient, newer Ascend devices in all of them by one
+    operator, AllFinite. In SATURATION_MODE no result is infinite, and an Ascend has a status. Operators and
+    order are TrainOneStepWithLossScaleCell's: the status is lowered after the loss, because a smaller scale
+    can cure an overflow of gradients alone; it is read after the last gradient, and lowered for the operators
+    behind the step. MindSpore orders these operators by Depend, which is no operator of the compiled graph;
+    the step graph by the order of nodes. The statuses of ranks are added.
+    """
+
+    device: DeviceTarget
+    mode: OverflowMode
+    parallel: DataParallel | None = None
+
+    @property
+    def has_status(self) -> bool:
+        """Whether the device has a status of overflows."""
+        return self.device is DeviceTarget.ASCEND and self.mode is OverflowMode.SATURATION
 
     def start(self) -> None:
-        """Write operators between the loss and the first gradient: none."""
+        """Write the operators between the loss and the first gradient: the one that lowers the status."""
+        if self.has_status:
+            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
 
     def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
-        """Write a flag of each gradient, and their sum; return whether any is raised, a bool scalar."""
+        """Write the operators behind the last gradient; return whether any has an overflow, a bool scalar."""
+        if self.has_status:
+            status = op.without_body(GET_FLOAT_STATUS, _zeros())
+            if self.parallel is None:
+                op.without_body(CLEAR_FLOAT_STATUS, _zeros())
+                lowered = op.Equal(np.array(0, np.int32), status)
+            else:
+                lowered = op.Equal(np.array(0, np.int32), self.parallel.total(status))
+                op.without_body(CLEAR_FLOAT_STATUS, _zeros())
+            return op.Not(op.call("ReduceAll", lowered, None, False))
+        if self.device is DeviceTarget.ASCEND:
+            return op.call("AllFinite", *gradients, count=len(gradients))
         flags = []
         for gradient in gradients:
             finite = op.call("ReduceAll", op.call("IsFinite", gradient), None, False)
@@ -106,52 +137,9 @@ class OverflowCheck:
         return op.LessOrEqual(1.0, op.call("Reshape", total, shape=()))
 
 
-class AllFiniteCheck(OverflowCheck):
-    """Overflow check as on newer Ascend devices: one operator, AllFinite, for all gradients."""
-
-    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:
-        """Write AllFinite over all gradients; return whether any has an overflow."""
-        return op.call("AllFinite", *gradients, count=len(gradients))
-
-
-@dataclass(frozen=True, slots=True)
-class FloatStatusCheck(OverflowCheck):
-    """Overflow check by the status of an Ascend in SATURATION_MODE, where no result is infinite.
-
-    Operators and order are TrainOneStepWithLossScaleCell's: the status is lowered after the
-    loss, because a smaller scale can cure an overflow of gradients alone; it is read after the last gradient,
-    and lowered for the operators behind the step. MindSpore orders these operators by Depend, which is no
-    operator of the compiled graph; the step graph by the order of nodes. The statuses of ranks are added.
-    """
-
-    parallel: DataParallel | None = None
-
-    def start(self) -> None:
-        """Write the operator that lowers the status."""
-        op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-
-    def overflow(self, gradients: Sequence[StepTensor]) -> StepTensor:  # noqa: ARG002 - protocol
-        """Write the operators that read the status, of all ranks, and lower it."""
-        status = op.without_body(GET_FLOAT_STATUS, _zeros())
-        if self.parallel is None:
-            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-            lowered = op.Equal(np.array(0, np.int32), status)
-        else:
-            lowered = op.Equal(np.array(0, np.int32), self.parallel.total(status))
-            op.without_body(CLEAR_FLOAT_STATUS, _zeros())
-        return op.Not(op.call("ReduceAll", lowered, None, False))
-
-
 def _zeros() -> StepTensor:
     # MindSpore feeds them to the operators of the status, which ignore them
     return op.constant(np.zeros(8, np.int32))
-
-
-def overflow_check(device: DeviceTarget, mode: OverflowMode, parallel: DataParallel | None) -> OverflowCheck:
-    """Return the overflow check for a device and an overflow mode."""
-    if device is not DeviceTarget.ASCEND:
-        return OverflowCheck()
-    return FloatStatusCheck(parallel) if mode is OverflowMode.SATURATION else AllFiniteCheck()
 
 
 @dataclass(frozen=True, slots=True)

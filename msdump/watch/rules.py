@@ -322,9 +322,6 @@ class WatchedTensor:
     Attributes:
         op_type: Type of the operator, ``Parameter`` for weights and graph inputs.
         name: Full name of the operator, or its spelling in file names if unknown; or a parameter's name.
-        io: Side of the operator.
-        slot: Index among the operator's inputs or outputs.
-        roles: Roles in the training.
     """
 
     op_type: str
@@ -467,7 +464,6 @@ class WatchRule:
         condition: Name of the condition.
         limits: The limits; passing one is a hit.
         settings: The condition's other parameters.
-        target: The tensors.
         is_first_only: A tensor is checked only the first time.
     """
 

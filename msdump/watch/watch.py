@@ -93,7 +93,6 @@ class Hit:
         limit: Its limit.
         subject: The tensor.
         moment: Moment of the check.
-        measured: The quantity.
         note: A sentence that replaces the numbers in messages; "" to show the numbers.
     """
 

@@ -94,7 +94,6 @@ class DumpReport:
         problems: Faults, the gravest first.
         facts: The run in words.
         left_out: Operators and sides that were not dumped.
-        operators: All operators in the order of execution.
         series: Their statistics over the iterations.
         verdicts: The verdicts of the comparison, by place of the operator.
         distances: Distances of operators' outputs from golden's, operators x iterations; None without golden.
