@@ -1,5 +1,5 @@
-from .csv_tables import NOTHING as NOTHING
-from .csv_tables import sections as sections
+from .engine import NOTHING as NOTHING
+from .engine import sections as sections
 from .session import Answer as Answer
 from .session import Pack as Pack
 from .session import Session as Session

@@ -28,9 +28,9 @@ from msdump import reading
 from msdump.errors import DumpReadError, ToolError, cause_of
 from msdump.executors import ExecutorChoice
 from msdump.judge import reports
-from msdump.look.query import csv_tables, engine, views
+from msdump.look.query import engine, views
 from msdump.look.query.columns import TEXT, VIEWS, Column
-from msdump.look.query.csv_tables import Table
+from msdump.look.query.engine import Table
 from msdump.look.query.views import OpenedDump
 from msdump.read import check_whole, open_dump, read_json
 from msdump.return_codes import ReturnCode
@@ -337,7 +337,7 @@ class Session:
                 raise
         # a table or a pack has an unreadable cell: rewrite tables in memory, leave out files of packs
         self._make_plain()
-        self._find_fault = partial(engine.fault, self._connection)
+        self._find_fault = partial(engine.fault_of, self._connection)
         for view, parts in self._made.items():
             if view == "statistics":
                 self._make_statistics()
@@ -349,7 +349,7 @@ class Session:
         self._tables = [
             each
             for table in self._tables
-            for each in csv_tables.plain(table, self._connection, self._memory, self._fault)
+            for each in engine.plain(table, self._connection, self._memory, self._fault)
         ]
         self._is_plain = True
 
@@ -440,7 +440,7 @@ class Session:
             names = (readable, *(each for each in VIEWS["statistics"] if each.name in known))
             rows = ({**table.place, "readable": table.readable} for table in group)
             self._insert(f"_places_{number}", names, rows)
-            parts.append(csv_tables.select(group, f"_places_{number}"))
+            parts.append(engine.select(group, f"_places_{number}"))
         self._view("statistics", parts)
 
     def _insert(self, table: str, columns: Sequence[Column], rows: Iterable[engine.Cells]) -> None:
@@ -476,7 +476,7 @@ class Session:
         except engine.library().Error:
             if self._find_fault is not None:
                 raise
-            self._find_fault = partial(engine.fault, self._connection)
+            self._find_fault = partial(engine.fault_of, self._connection)
             self._view(view, parts)
         self._made[view] = parts
 

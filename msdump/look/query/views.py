@@ -15,7 +15,7 @@ from msdump.errors import DumpReadError, FormatError
 from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.look.query import engine
 from msdump.look.query.columns import column_of
-from msdump.look.query.csv_tables import Table, first_names, tables_of
+from msdump.look.query.engine import Table, first_names, tables_of
 from msdump.read import (
     Dump,
     Execution,

@@ -23,7 +23,6 @@ from msdump.judge import answer
 from msdump.judge.verdict import Finding, Report
 from msdump.look import DumpedFolder, watching
 from msdump.look.report import problems
-from msdump.look.report.curves import TensorHistogram, TrainingCurve, operator_histograms, training_curves
 from msdump.look.report.operators import (
     OperatorKey,
     ReportedOperator,
@@ -32,7 +31,16 @@ from msdump.look.report.operators import (
     source_excerpt,
 )
 from msdump.look.report.problems import OperatorVerdict, ProblemKind, ReportedProblem
-from msdump.look.report.series import SeriesTable, StatisticSeries, read_directories, spans
+from msdump.look.report.series import (
+    SeriesTable,
+    StatisticSeries,
+    TensorHistogram,
+    TrainingCurve,
+    operator_histograms,
+    read_directories,
+    spans,
+    training_curves,
+)
 from msdump.plan import DumpPlan, Trigger
 from msdump.read import Dump, Iteration, OperatorGraph
 from msdump.record import IO
