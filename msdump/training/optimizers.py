@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from msdump.errors import InputError, name_hint
-from msdump.graph.primitives import SLOTS, op
+from msdump.graph.kernel import FLOAT32, HALVES
+from msdump.graph.primitives import NUMBER_TYPES, SLOTS, Structure, op
 from msdump.training import options
 from msdump.training.options import Options, Rules
-from msdump.training.variables import Trained, Variables, assign, by_number
 from msdump.training.writer import ROOT, Item, StepTensor
 
 Rate = float | Sequence[float]
@@ -31,6 +31,40 @@ COMMON: Final = "learning_rate"
 
 LearningRate = tuple[str, Rate]
 """Name of a learning rate's variable, and its value."""
+
+
+Variables = Callable[..., StepTensor]
+"""Adds a variable of a name with a first value; with ``is_input`` a caller may feed another one in a step."""
+
+Trained = Sequence[tuple[StepTensor, StepTensor]]
+"""Parameters, each with its gradient."""
+
+
+def by_number(name: str, tensor: StepTensor, number: StepTensor | float) -> StepTensor:
+    """Write MindSpore's Mul, Div, Maximum or Minimum of a tensor and a number; return the result.
+
+    A half type and a float32 number give float32, float64 and a float32 number float64: kernels read both as
+    they are. A runtime may need a hundred times as long for a tensor with a last dimension of 1 and a number
+    of fewer dimensions. In both cases the operator has a body, which casts and reshapes.
+    """
+    structure: dict[str, Structure] = {"rank": tensor.rank} if tensor.shape[-1:] == (1,) else {}
+    like = tensor
+    if isinstance(number, StepTensor) and number.dtype is not tensor.dtype:
+        like = replace(tensor, dtype=FLOAT32 if tensor.dtype in HALVES else tensor.dtype)
+        structure["to"] = like.dtype.onnx
+    result: StepTensor
+    if structure:
+        result = op.call(name, tensor, number, like=like, **structure)
+    else:
+        result = getattr(op, NUMBER_TYPES[name])(tensor, number)
+    return result
+
+
+def assign(variable: StepTensor, value: Item, operator: str = "Assign") -> StepTensor:
+    """Write the operator that gives a variable another value, or AssignAdd; return the new value."""
+    new: StepTensor = op.call(operator, variable, value, like=variable)
+    op.bindings[variable.name] = new
+    return new
 
 
 def write_rates(

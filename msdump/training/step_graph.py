@@ -35,9 +35,9 @@ from msdump.training.update import (
     LossScale,
     OverflowCheck,
     Update,
+    cast,
     data_parallel_of,
 )
-from msdump.training.variables import cast
 from msdump.training.writer import StepWriter
 
 _log = logging.getLogger("msdump.training")

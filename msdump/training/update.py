@@ -10,22 +10,64 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
+import onnx
 
 from msdump.communication import current
+from msdump.dtypes import DType
 from msdump.errors import InputError
 from msdump.graph import CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS
 from msdump.graph.kernel import FLOAT32
 from msdump.graph.primitives import op
 from msdump.plan import DeviceTarget, OverflowMode
 from msdump.training import options
-from msdump.training.optimizers import Optimizers
+from msdump.training.optimizers import Optimizers, Trained, Variables, assign, by_number
 from msdump.training.options import OptionRule, Options, Rules
-from msdump.training.variables import Trained, Variables, assign, by_number, cast, update_if
 from msdump.training.writer import ROOT, StepTensor
+
+
+def cast(tensor: StepTensor, dtype: DType) -> StepTensor:
+    """Write a Cast, unless the tensor has the type; return the result."""
+    return tensor if tensor.dtype is dtype else op.Cast(tensor, to=dtype.onnx)
+
+
+Write = Callable[[], None]
+"""Writes operators, and binds variables to new values."""
+
+
+def update_if(condition: StepTensor, *, then: Write | None = None, otherwise: Write | None = None) -> None:
+    """Write an If with branches that give variables new values; without a new one a variable keeps its value.
+
+    One branch may be missing. If both are given, ``then`` binds each variable that ``otherwise`` binds.
+    """
+    before = dict(op.bindings)
+    changed: list[str] = []
+
+    def body(write: Write | None) -> tuple[onnx.GraphProto, Sequence[StepTensor]]:
+        def results() -> Sequence[StepTensor]:
+            if write:
+                write()
+            new = {name: value for name, value in op.bindings.items() if before.get(name) is not value}
+            changed.extend(name for name in new if name not in changed)
+            return [
+                new[name] if name in new else op.Identity(before.get(name, op.types[name]))
+                for name in changed
+            ]
+
+        op.bindings = dict(before)
+        return op.body("then_branch" if write is then else "else_branch", results)
+
+    # the branch that binds most variables comes first: the other one returns as many
+    first, second = (then, otherwise) if then else (otherwise, then)
+    written = {write: body(write) for write in (first, second)}
+    (then_graph, _), (else_graph, values) = written[then], written[otherwise]
+    results = [replace(item, name=op.value_name("If"), value=None) for item in values]
+    op.emit("If", [condition], {"then_branch": then_graph, "else_branch": else_graph}, outputs=results)
+    op.bindings = before | dict(zip(changed, results, strict=True))
+
 
 PLACE = ROOT.inside(("grad_reducer", "DistributedGradReducer"))
 
