@@ -245,13 +245,7 @@ class Collectives:
     def run(
         self, call: CollectiveCall, operator: str, arrays: Sequence[np.ndarray], empty: Empty
     ) -> list[np.ndarray]:
-        """Take part in a collective; return the results.
-
-        Args:
-            call: The collective with its attributes.
-            operator: Full name of the operator.
-            arrays: Inputs of the operator.
-            empty: Makes the results.
+        """Take part in a collective of an operator; return the results, which ``empty`` makes.
 
         Raises:
             RankError: The ranks do not agree, or one of them does not come.

@@ -72,12 +72,7 @@ def convert_files(
 ) -> Conversion:
     """Convert dump files into a directory, which is created. A tensor that fails is listed in the results.
 
-    Args:
-        dump_files: The files (``find_sources``).
-        output: Directory of the results.
-        target: Format and file type of the results.
-        executor: Workers that convert.
-        progress: Called with the bytes of each file that was converted.
+    ``progress`` is called with the bytes of each file that was converted.
 
     Raises:
         ToolError: There are no files, or options that exclude each other; nothing is written then.
@@ -226,11 +221,9 @@ class SourceFiles:
 
 
 def find_sources(dumps: Sequence[str], output: str) -> SourceFiles:
-    """Return the dump files among files and in directories, sorted by path in each directory.
+    """Return the dump files in directories, sorted by path in each, and all files that are named themselves.
 
-    Args:
-        dumps: Files, which are all taken for dump files, and directories.
-        output: Directory of the results; results of a directory's files keep their place below it.
+    Results of a directory's files keep their place below ``output``.
 
     Raises:
         ToolError: A path does not exist, or two files would have results with the same names.

@@ -321,13 +321,7 @@ def watch(
     executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
     progress: Callable[[int], object] = lambda _: None,
 ) -> WatchReport:
-    """Return the findings of the rules in a dump.
-
-    Args:
-        dump: The dump.
-        rules: The rules.
-        executor: Runs the checks.
-        progress: Called with the number of bytes that were checked.
+    """Return the findings of the rules in a dump; ``progress`` is called with the bytes that were checked.
 
     Raises:
         ConfigValueError: Matching the regular expression of a rule takes too long.

@@ -347,13 +347,7 @@ def subject(
     >>> subject("Parameter", "moment1.fc.weight", IO.OUTPUT, 0, is_weight=True).roles
     frozenset()
 
-    Args:
-        op_type: Type of its operator.
-        name: Full name of the operator.
-        io: Side of the operator.
-        slot: Index on that side.
-        is_weight: Whether the model or its graph file says that it is a weight.
-        is_loss: Whether the model says that it is the loss.
+    The model or its graph file says which tensors are a weight or the loss.
     """
     roles = set()
     is_backward = name.startswith(GRADIENTS)
@@ -384,13 +378,10 @@ def is_state(name: str) -> bool:
 
 
 def state_of(operators: Iterable[tuple[str, Sequence[str]]]) -> frozenset[str]:
-    """Return the inputs of optimizers other than weights and gradients: moments, rates, counters.
+    """Return the inputs of optimizers other than weights and gradients, of operators (type, names of inputs).
 
     >>> sorted(state_of([("ApplyMomentum", ("fc.weight", "accum", "lr", "grad", "mu")), ("Add", ("a", "b"))]))
     ['accum', 'lr', 'mu']
-
-    Args:
-        operators: Type of each operator, and the names of its inputs.
     """
     return frozenset(
         name

@@ -171,12 +171,7 @@ class RuleWatch:
         rules: Sequence[WatchRule],
         remember: Callable[[Elements], Elements | None] = lambda elements: elements,
     ) -> None:
-        """Start with no step.
-
-        Args:
-            rules: The rules.
-            remember: Returns the elements that are kept for the next step, None where there is no room.
-        """
+        """Start with no step; ``remember`` returns elements kept for the next one, None without room."""
         self.rules = tuple(rules)
         self._remember = remember
         self._before: dict[Hashable, Elements | None] = {}
@@ -197,12 +192,8 @@ class RuleWatch:
     ) -> list[Finding]:
         """Return the limits that a tensor has passed, and the rules that could not be checked.
 
-        Args:
-            rules: Rules that select it (``rules_for``), without rules that compare ranks.
-            subject: The tensor.
-            moment: Moment of the check.
-            row: Its statistics.
-            elements: Its elements; None if only statistics are known.
+        ``rules`` select the tensor (``rules_for``) and compare no ranks. Without elements only its statistics
+        are known.
         """
         key = (moment.place, subject.name, subject.io, subject.slot, moment.rank, moment.pass_number)
         findings: list[Finding] = []

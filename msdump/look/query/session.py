@@ -210,12 +210,9 @@ class Session:
     ) -> None:
         """Open the sources.
 
-        Args:
-            sources: Dumps, packs and results of comparisons.
-            measures: Whether tensors without a row of statistics are measured, which reads their files.
-            executor: Workers that measure.
-            progress: Called with the bytes of each directory of tensors that was measured.
-            is_read_only: Whether questions see the sources alone: no file, no setting, no other database.
+        ``measures``: tensors without a row of statistics are measured from their files, and ``progress`` is
+        called with the bytes of each directory. ``is_read_only``: questions see the sources alone, no file,
+        no setting, no other database.
 
         Raises:
             NotAvailableError: DuckDB is not installed.
