@@ -74,13 +74,7 @@ class ConvertedTensor:
 
 
 def _name_tensor(
-    dump: str,
-    op_name: str,
-    place: str,
-    tensor: ConvertedTensor,
-    kind: OutputKind,
-    *,
-    is_converted: bool,
+    dump: str, op_name: str, place: str, tensor: ConvertedTensor, kind: OutputKind, *, is_converted: bool
 ) -> str:
     """Return the name of a tensor's file, given the name of the dump file, and of the operator in the header.
 

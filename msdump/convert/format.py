@@ -280,10 +280,7 @@ def find_script(directory: str, source: str, target: str) -> Callable[..., Any] 
 
 
 def call_script(
-    function: Callable[..., Any],
-    array: np.ndarray,
-    shape_to: tuple[int, ...],
-    groups: int,
+    function: Callable[..., Any], array: np.ndarray, shape_to: tuple[int, ...], groups: int
 ) -> np.ndarray:
     """Return an array converted by a script (else ToolError), cut to ``shape_to`` unless that is empty."""
     # vendor: functions for ungrouped weights take three arguments only.

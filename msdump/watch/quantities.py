@@ -233,9 +233,7 @@ SATURATED_SHARE: Final = Quantity(
     range_below=lambda most, _: (0, 0 if most < FLOAT16_LIMIT else 100),
 )
 SHARE_WITHIN: Final = Quantity(
-    "the share of the elements in the range, in percent",
-    of_elements=_share_within,
-    range_below=_within_below,
+    "the share of the elements in the range, in percent", of_elements=_share_within, range_below=_within_below
 )
 UPDATE_RATIO: Final = Quantity(
     "the mean change since the step before, as a share of the mean of the absolute values",

@@ -231,10 +231,7 @@ def test_names(dump, name):
     ("name", "message"),
     [
         ("conv2/Conv", "no operator 'conv2/Conv' (did you mean 'conv1-Conv2d'?)\n"),
-        (
-            "op0",
-            "5 operators match 'op0'; give a full name:\n  Default/conv1-Conv2d/Conv2D-op0\n  Default/",
-        ),
+        ("op0", "5 operators match 'op0'; give a full name:\n  Default/conv1-Conv2d/Conv2D-op0\n  Default/"),
         (
             "dense",
             "2 operators match 'dense'; give a full name:\n  Default/fc-Dense/MatMul-op0\n  Default/fc-D",

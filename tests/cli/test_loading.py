@@ -84,8 +84,7 @@ print("threads:", os.environ.get("OPENBLAS_NUM_THREADS"))
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "expected"),
-    [("show", None, "1"), ("convert", "3", "3"), ("compare", None, "None")],
+    ("command", "given", "expected"), [("show", None, "1"), ("convert", "3", "3"), ("compare", None, "None")]
 )
 def test_commands_that_multiply_nothing_spare_threads(command, given, expected):
     """A command without matrices starts no threads for them, unless the user has set a number."""

@@ -487,10 +487,7 @@ FILES = {
         PLACE,
         f'{TITLES},Max Value,Min Value,Avg Value,Count,NaN Count\r\n{ROW},"(2,3)",6,-1e+06,3.5,6,0\r\n',
     ),
-    "acl's": (
-        ACL_PLACE,
-        f"{ACL_HEAD}\nInput,1,24,DT_FLOAT,ND,2x3,6,-1e+06,3.5,6,0,0,0\n",
-    ),
+    "acl's": (ACL_PLACE, f"{ACL_HEAD}\nInput,1,24,DT_FLOAT,ND,2x3,6,-1e+06,3.5,6,0,0,0\n"),
     "acl's of other statistics": (
         ACL_PLACE,
         f"{ACL_SHORT},Count,Max Value,Min Value,Avg Value\nInput,1,24,DT_FLOAT,ND,2x3,6,6,-1e6,3.5\n",

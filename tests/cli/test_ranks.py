@@ -70,9 +70,7 @@ def test_each_rank_has_its_model_and_inputs(run, tmp_path):
 def test_a_rank_that_fails_fails_the_run(run, tmp_path):
     """The rank that failed first is reported first, the others with it, and captured files are there."""
     saved(tmp_path / "rank0.onnx", one("AllReduce"))
-    refusing = model(
-        [collective("Reshape", ("x", "x"), ("z",), domain=""), collective("AllReduce", ("z",))],
-    )
+    refusing = model([collective("Reshape", ("x", "x"), ("z",), domain=""), collective("AllReduce", ("z",))])
     saved(tmp_path / "rank1.onnx", refusing)
 
     done = run("rank{rank}.onnx", "--ranks", "2")

@@ -181,10 +181,7 @@ def test_ranks_that_agree_and_do_not(dumped, watched):
 
     code, document = watched(path, rule, json_too=True)
 
-    assert (1, ["rank 1 differs from rank 0"]) == (
-        code,
-        [hit["note"] for hit in document["hits"]],
-    )
+    assert (1, ["rank 1 differs from rank 0"]) == (code, [hit["note"] for hit in document["hits"]])
 
 
 def test_unchanged_weight_is_told_from_the_second_step_on(dumped, watched):

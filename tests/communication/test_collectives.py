@@ -142,10 +142,7 @@ def test_groups():
         (lambda: communication.create_group("a", "0"), "rank_ids = '0': must be a list of ranks"),
         (lambda: communication.create_group("a", [1]), "rank 1: must be from 0 to 0"),
         (lambda: communication.create_group("a", [0, 0]), "rank_ids = [0, 0]: a rank is listed twice"),
-        (
-            lambda: communication.destroy_group("a"),
-            "no group 'a', only 'hccl_world_group'; create it",
-        ),
+        (lambda: communication.destroy_group("a"), "no group 'a', only 'hccl_world_group'; create it"),
         (
             lambda: communication.destroy_group("nccl_world_group"),
             "is the group of all ranks and cannot be destroyed",
@@ -232,10 +229,7 @@ def test_calls_of_many_tensors_and_long_names(tmp_path):
 REFUSED = {
     "reduction": (one("AllReduce", op="mean"), "attribute 'op' = 'mean': must be one of sum, max, min, prod"),
     "no destination": (one("Send"), "attribute 'dest_rank' = None: must be a number from 0"),
-    "negative root": (
-        one("Broadcast", root_rank=-1),
-        "attribute 'root_rank' = -1: must be a number from 0",
-    ),
+    "negative root": (one("Broadcast", root_rank=-1), "attribute 'root_rank' = -1: must be a number from 0"),
     "no shape": (
         one("Receive", inputs=(), src_rank=0, dtype=1),
         "attribute 'shape' = None: must be a list of dimensions from 0",

@@ -107,12 +107,9 @@ def test_passes_of_a_compiled_collective(tmp_path):
 
     for iteration in msdump.open_dump(tmp_path / "dump").iterations:
         own = iteration.key.device + 1.0
-        assert [
-            ("input", 0, -own),
-            ("output", 0, -3.0),
-            ("input", 1, 3.0),
-            ("output", 1, 6.0),
-        ] == [found[1:] for found in exchanged(iteration)]
+        assert [("input", 0, -own), ("output", 0, -3.0), ("input", 1, 3.0), ("output", 1, 6.0)] == [
+            found[1:] for found in exchanged(iteration)
+        ]
 
 
 def test_saturated_sum_is_told(tmp_path, monkeypatch):

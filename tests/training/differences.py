@@ -64,14 +64,7 @@ def number(value):
     return np.array(value, np.float32)
 
 
-def one_operator(
-    op_type,
-    arrays,
-    attributes,
-    outputs=1,
-    opset=OPSET,
-    domain="",
-):
+def one_operator(op_type, arrays, attributes, outputs=1, opset=OPSET, domain=""):
     """Return a model of one operator with initializers as inputs."""
     names = [f"p{slot}" if array is not None else "" for slot, array in enumerate(arrays)]
     node = helper.make_node(

@@ -6,15 +6,7 @@ from onnx import helper
 
 from msdump.errors import GraphError
 from msdump.training import step_graph
-from tests.training.differences import (
-    WEIGHTED,
-    check,
-    forward,
-    label,
-    normals,
-    one_operator,
-    outputs_of,
-)
+from tests.training.differences import WEIGHTED, check, forward, label, normals, one_operator, outputs_of
 
 _RNG = np.random.default_rng(31)
 

@@ -8,15 +8,7 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 from onnx import TensorProto
 
 from msdump.training import step_graph
-from tests.training.differences import (
-    WEIGHTED,
-    analytic,
-    bindings_of,
-    check,
-    normals,
-    number,
-    one_operator,
-)
+from tests.training.differences import WEIGHTED, analytic, bindings_of, check, normals, number, one_operator
 
 _RANDOM = np.random.default_rng(11)
 

@@ -54,8 +54,7 @@ KNOWN = {
     ),
     "adam": Known(7, {"renamed": 20, "ours": 4} | {f"Adam output.{slot}": 16 for slot in range(3)}),
     "attention": Known(
-        26,
-        {"renamed": 66, "shape": 32} | {f"AdamWeightDecay output.{slot}": 14 for slot in range(3)},
+        26, {"renamed": 66, "shape": 32} | {f"AdamWeightDecay output.{slot}": 14 for slot in range(3)}
     ),
     "datasink": Known(),
     "fixedscale": Known(15, {"renamed": 60, "half": 36}),

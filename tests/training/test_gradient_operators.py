@@ -30,16 +30,10 @@ _CALLS = {
     "cosh": (("Cosh", [_X], {}), "Sinh(x) Mul(Sinh, dy)"),
     "atanh": (("Atanh", [_X / 3], {}), "Square(x) Sub(1.0, Square) Div(dy, Sub)"),
     "erf": (("Erf", [_X], {}), f"Mul(dy, {_ROOT}) Pow(x, 2.0) Neg(Pow) Exp(Neg) Mul(Mul, Exp)"),
-    "softsign": (
-        ("Softsign", [_X], {}),
-        "Abs(x) Add(1.0, Abs) Square(Add) Div(1.0, Square) Mul(dy, Div)",
-    ),
+    "softsign": (("Softsign", [_X], {}), "Abs(x) Add(1.0, Abs) Square(Add) Div(1.0, Square) Mul(dy, Div)"),
     "mul_by_number": (("Mul", [_X, number(0.5)], {}), "Mul(dy, 0.5)"),
     "mul_of_number": (("Mul", [number(0.5), _X], {}), "Mul(0.5, dy)"),
-    "mul_by_row": (
-        ("Mul", [_X, _ROW], {}),
-        "Mul(p1, dy) Mul(x, dy) ReduceSum(Mul, [0], False, False)",
-    ),
+    "mul_by_row": (("Mul", [_X, _ROW], {}), "Mul(p1, dy) Mul(x, dy) ReduceSum(Mul, [0], False, False)"),
     "div": (("Div", [_X, _Y], {}), "Div(dy, p1) Neg(dy) Div(y, p1) Mul(Neg, Div)"),
     "pow_of_number": (("Pow", [_X, number(3)], {}), "Pow(x, 2.0) Mul(Pow, 3.0) Mul(dy, Mul)"),
     "max": (
@@ -75,10 +69,7 @@ _CALLS = {
         ("ReduceMax", [_X, np.array([1])], {"keepdims": 1}),
         "Equal(y, x) Cast(Equal) ReduceSum(Cast, [1], True, False) Div(dy, ReduceSum) Mul(Div, Cast)",
     ),
-    "tile": (
-        ("Tile", [_X, np.array([1, 2])], {}),
-        "Reshape(dy) ReduceSum(Reshape, [0, 2], False, False)",
-    ),
+    "tile": (("Tile", [_X, np.array([1, 2])], {}), "Reshape(dy) ReduceSum(Reshape, [0, 2], False, False)"),
     "top_k": (
         ("TopK", [_X, np.array([2])], {}, 2),
         "Add(y1, [[0], [3]]) Reshape(Add) Reshape(dy) ScatterNd(Reshape, Reshape) Reshape(ScatterNd)",

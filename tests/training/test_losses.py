@@ -160,9 +160,7 @@ def test_labels_without_a_class(label):
     step = step_graph(_fed((1, 4)), "softmax_cross_entropy:none")
 
     (loss,) = outputs_of(
-        step,
-        [step.graph.output[0].name],
-        {"inputs0": _normal(1, 4), "inputs1": np.array([label], np.int32)},
+        step, [step.graph.output[0].name], {"inputs0": _normal(1, 4), "inputs1": np.array([label], np.int32)}
     )
 
     assert [0.0] == loss.tolist()

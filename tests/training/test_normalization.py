@@ -156,9 +156,7 @@ CASES = {
 
 IMAGES = _normal(2, 4, 3, 3)
 
-OTHERS = {
-    "rms_broadcast": ("RMSNormalization", [X, _normal(3, 1)], {"axis": -2}, 1, 23),
-}
+OTHERS = {"rms_broadcast": ("RMSNormalization", [X, _normal(3, 1)], {"axis": -2}, 1, 23)}
 
 BY_RUNTIME = {
     "group": ("GroupNormalization", [IMAGES, _normal(4), _normal(4)], {"num_groups": 2}, 1, 21),

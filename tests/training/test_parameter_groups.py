@@ -77,8 +77,7 @@ def test_operators_and_variables(name):
 
 
 @pytest.mark.parametrize(
-    ("decayed", "others"),
-    [("weights", {"norm.gamma": 0.5, "norm.beta": 0.5}), ("matrices", {})],
+    ("decayed", "others"), [("weights", {"norm.gamma": 0.5, "norm.beta": 0.5}), ("matrices", {})]
 )
 def test_decay_in_groups(decayed, others):
     """In groups scales and shifts of normalisations decay as well, and a group of decay 0 has no product."""

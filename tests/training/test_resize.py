@@ -10,13 +10,7 @@ from tests.training.differences import WEIGHTED, one_operator
 _RNG = np.random.default_rng(37)
 
 
-def _resize(
-    shape,
-    result,
-    scales=(),
-    roi=(),
-    **attributes,
-):
+def _resize(shape, result, scales=(), roi=(), **attributes):
     """Return a case: shapes of input and result; sizes take the place of scales where there are none."""
     x = _RNG.standard_normal(shape).astype(np.float32)
     sizes = None if scales else np.array([result[axis] for axis in attributes.get("axes", range(len(shape)))])

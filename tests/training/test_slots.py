@@ -123,17 +123,11 @@ CASES = {
     ),
     "GatherD": (
         ("GatherElements", [_ROWS, np.zeros((3, 2), np.int64)], {"axis": 1}),
-        {
-            "GatherD": "x Int64:1 Int64[0,0,0,0,0,0]",
-            "GatherDGradV2": "x Int64:1 Int64[0,0,0,0,0,0] x",
-        },
+        {"GatherD": "x Int64:1 Int64[0,0,0,0,0,0]", "GatherDGradV2": "x Int64:1 Int64[0,0,0,0,0,0] x"},
     ),
     "TopK": (("TopK", [_ROWS, ints(2)], {}, 2), {"TopK": "x Int32:2"}),
     "ReduceSum": (("ReduceSum", [_ROWS, ints(1)], {}), {"ReduceSum": "x Int64[1] Bool:True Bool:False"}),
-    "ReduceMean_of_all": (
-        ("ReduceMean", [_ROWS], {"keepdims": 0}),
-        {"ReduceMean": "x Int64[] Bool:False"},
-    ),
+    "ReduceMean_of_all": (("ReduceMean", [_ROWS], {"keepdims": 0}), {"ReduceMean": "x Int64[] Bool:False"}),
     "ReduceMax": (
         ("ReduceMax", [_ROWS, ints(1)], {"keepdims": 0}),
         {"ReduceMax": "x Int64[1] Bool:False", "ReduceSum": "x Int64[1] Bool:True Bool:False"},
@@ -144,16 +138,11 @@ CASES = {
     ),
     "LayerNorm": (
         ("LayerNormalization", [_ROWS, _normal(4), _normal(4)], {"epsilon": 0.5}),
-        {
-            "LayerNorm": "x x x Int64:-1 Int64:-1 Float32:0.5",
-            "LayerNormGrad": "x x x x x Int64:-1 Int64:-1",
-        },
+        {"LayerNorm": "x x x Int64:-1 Int64:-1 Float32:0.5", "LayerNormGrad": "x x x x x Int64:-1 Int64:-1"},
     ),
     "TensorScatterElements": (
         ("ScatterElements", [_ROWS, np.zeros((3, 1), np.int64), _normal(3, 1)], {"axis": 1}),
-        {
-            "TensorScatterElements": "x Int64[0,0,0] x Int64:1 Int64:0; x Int64[0,0,0] x Int64:1 Int64:0",
-        },
+        {"TensorScatterElements": "x Int64[0,0,0] x Int64:1 Int64:0; x Int64[0,0,0] x Int64:1 Int64:0"},
     ),
     "Triu": (("Trilu", [_ROWS], {}), {"Triu": "x Int64:0; x Int64:0"}),
     "Tril": (("Trilu", [_ROWS, np.array(1)], {"upper": 0}), {"Tril": "x; x"}),
@@ -170,10 +159,7 @@ CASES = {
     ),
     "ResizeBilinearV2": (
         ("Resize", [_normal(1, 2, 3, 3), None, None, ints(1, 2, 6, 6)], {"mode": "linear"}),
-        {
-            "ResizeBilinearV2": "x - Bool:False Bool:True",
-            "ResizeBilinearGrad": "x x Bool:False Bool:True",
-        },
+        {"ResizeBilinearV2": "x - Bool:False Bool:True", "ResizeBilinearGrad": "x x Bool:False Bool:True"},
     ),
     "UpsampleNearest3D": (
         ("Resize", [_normal(1, 2, 2, 2, 2), None, None, ints(1, 2, 4, 4, 4)], {"mode": "nearest"}),

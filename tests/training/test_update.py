@@ -219,14 +219,7 @@ def test_overflowing_steps_are_not_added(device_target):
         for name, array in expected.state.items():
             np.testing.assert_allclose(state[name], array, rtol=0, atol=2e-4, err_msg=name)  # of float16
 
-    assert facts == [
-        (True, 1, 0),
-        (False, 2, 0),
-        (False, 3, 1),
-        (True, 3, 1),
-        (False, 4, 1),
-        (False, 5, 2),
-    ]
+    assert facts == [(True, 1, 0), (False, 2, 0), (False, 3, 1), (True, 3, 1), (False, 4, 1), (False, 5, 2)]
 
 
 def test_operators_and_variables():

@@ -271,9 +271,7 @@ TYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uin
 
 
 @given(
-    st.lists(NUMBERS, min_size=1, max_size=5),
-    st.sampled_from([1, 7, 9000, 20001]),
-    st.sampled_from(TYPES),
+    st.lists(NUMBERS, min_size=1, max_size=5), st.sampled_from([1, 7, 9000, 20001]), st.sampled_from(TYPES)
 )
 @settings(deadline=None)
 def test_nothing_hits_a_cleared_tensor(tmp_path_factory, numbers, repeats, dtype):

@@ -16,16 +16,7 @@ from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.look.query import engine
 from msdump.look.query.columns import column_of
 from msdump.look.query.engine import Table, first_names, tables_of
-from msdump.read import (
-    Dump,
-    Execution,
-    Iteration,
-    OperatorGraph,
-    Record,
-    locate,
-    locate_below,
-    read_json,
-)
+from msdump.read import Dump, Execution, Iteration, OperatorGraph, Record, locate, locate_below, read_json
 from msdump.statistics import STATISTICS
 from msdump.store import Key, OperatorName, PathKind, TensorName, layouts, names
 

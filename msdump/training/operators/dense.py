@@ -94,12 +94,7 @@ they are; the product repeats their matrices itself.
 
 
 def matmul(
-    a: StepTensor,
-    b: StepTensor,
-    out: StepTensor | None = None,
-    *,
-    ta: bool = False,
-    tb: bool = False,
+    a: StepTensor, b: StepTensor, out: StepTensor | None = None, *, ta: bool = False, tb: bool = False
 ) -> StepTensor:
     """Write MindSpore's product of two matrices."""
     rows, columns = a.shape[1 if ta else 0], b.shape[0 if tb else 1]
