@@ -130,11 +130,7 @@ def from_dump(number: int) -> DType:
 
 
 def from_numpy(dtype: np.dtype) -> DType:
-    """Return the row of a numpy dtype of either byte order; every text dtype is "string".
-
-    Raises:
-        FormatError: The dtype has no ONNX counterpart.
-    """
+    """Return the row of a numpy dtype of either byte order (text: "string"); FormatError without one."""
     # arrays may come in either byte order; files are little endian
     rows = _by_numpy()
     row = rows.get(dtype) or rows.get(dtype.newbyteorder("<"))
@@ -152,11 +148,7 @@ def _by_numpy() -> dict[np.dtype, DType]:
 
 
 def from_name(name: str) -> DType:
-    """Return the row of a dtype field of a file name, ``float32`` or ``Float32``.
-
-    Raises:
-        FormatError: No such dtype.
-    """
+    """Return the row of a dtype field of a file name, ``float32`` or ``Float32``; FormatError without one."""
     try:
         return _BY_NAME[name]
     except KeyError:

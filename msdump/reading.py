@@ -96,11 +96,7 @@ class OpenDescriptor:
         self._fd = -1
 
     def __enter__(self) -> tuple[int, int]:
-        """Open the file.
-
-        Raises:
-            OSError: As for ``open_file``.
-        """
+        """Open the file; OSError as for ``open_file``."""
         self._fd = fd = _open(self._path, _OPEN, None)
         try:
             status = os.fstat(fd)
@@ -127,11 +123,7 @@ def _open(path: str | os.PathLike[str], flags: int, directory: int | None) -> in
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
-    """Return the contents of a regular file of at most so many bytes.
-
-    Raises:
-        OSError: As for ``open_file``, or the file is larger.
-    """
+    """Return the contents of a regular file; OSError as for ``open_file``, or beyond ``most`` bytes."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         # Files of /proc have size 0 and contents; one byte more shows whether there is an end.
@@ -145,11 +137,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = LARGEST) -> bytes:
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
-    """Return the bytes of a regular file, mapped into memory, read-only.
-
-    Raises:
-        OSError: As for ``open_file``, or the file cannot be mapped.
-    """
+    """Return the bytes of a regular file, mapped, read-only; OSError as for ``open_file``."""
     with open_file(path) as file:
         # an empty file cannot be mapped
         if os.fstat(file.fileno()).st_size == 0:

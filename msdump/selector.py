@@ -31,11 +31,7 @@ class Expression:
         self._left = _ADVANCE
 
     def matches(self, name: str) -> bool:
-        """Tell whether a name matches.
-
-        Raises:
-            TimeoutError: The expression has spent its time, on this name or on all names so far.
-        """
+        """Return whether a name matches; TimeoutError once the time for all names so far is spent."""
         # processor time: a busy machine, or a suspended one, must not make a good expression fail
         started = time.process_time()
         try:

@@ -110,11 +110,7 @@ class HistorySink:
                 self._drop_oldest(Fate.REPLACED)
 
     def release(self, reason: str, iteration: int | None, *, of_all_threads: bool = False) -> None:
-        """Write the kept steps and the step of this thread, and note why.
-
-        Raises:
-            DumpWriteError: A file could not be written and the plan wants to know.
-        """
+        """Write the kept steps and this thread's step, and note why; DumpWriteError as for a sink."""
         if not self._event_count:  # the new file of the note must not count as one of a step
             with contextlib.suppress(DumpWriteError):
                 self._write_note()
@@ -200,11 +196,7 @@ class HistorySink:
             self.flush()
 
     def close(self) -> None:
-        """Drop the kept steps (an exception that ends the program writes them), and close the sink.
-
-        Raises:
-            DumpWriteError: A file could not be written and the plan wants to know.
-        """
+        """Close the sink without the kept steps, but write them if an exception ends the program."""
         try:
             error = getattr(sys, "last_value", None)  # set where the interpreter ends with a traceback
             if error is not None:

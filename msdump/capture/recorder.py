@@ -126,11 +126,7 @@ class RunMemory:
         self.now: MemoryUse | None = None
 
     def begin(self, inputs: Mapping[str, Any], capture: Observer | None) -> Observer | None:
-        """Begin a run; return its observer, which passes operators on to the capture.
-
-        Raises:
-            DeviceMemoryError: Weights and inputs do not fit.
-        """
+        """Begin a run; return its observer; DeviceMemoryError if weights and inputs do not fit."""
         key = tuple((name, _sizes(item)) for name, item in inputs.items())
         self.now, self._new_key = self._remembered.get(key), None
         if self.now is not None:

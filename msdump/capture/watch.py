@@ -162,11 +162,7 @@ class RunWatch:
         self._room += size
 
     def take(self, findings: Sequence[Finding]) -> Hit | None:
-        """Log findings, and release the history at a hit; return the first hit.
-
-        Raises:
-            DumpWriteError: The steps that it releases could not be written.
-        """
+        """Log findings; return the first hit, at which the history is released, with a DumpWriteError."""
         hits = [finding for finding in findings if isinstance(finding, Hit)]
         with self._lock:
             for finding in findings:
@@ -184,11 +180,7 @@ class RunWatch:
         return hit
 
     def stop_at(self, hit: Hit | None) -> None:
-        """End the run where there is a hit and hits end runs.
-
-        Raises:
-            WatchHitError: A rule hit, and hits end runs.
-        """
+        """Raise WatchHitError where there is a hit and hits end runs."""
         if hit is not None and self.plan.on_hit is OnHit.STOP:
             tensor = hit.subject
             message = f"{tensor.io}.{tensor.slot}: {hit}"
@@ -262,11 +254,7 @@ class RunWatch:
             self._history.flush()
 
     def close(self) -> None:
-        """Log the totals of hits, and close the sink.
-
-        Raises:
-            DumpWriteError: A file could not be written and the plan wants to know.
-        """
+        """Log the totals of hits, and close the sink, with its DumpWriteError."""
         with self._lock:
             for rule in dict.fromkeys(rule for rule, _ in self._hits):
                 counts = [count for (name, _), count in self._hits.items() if name == rule]
@@ -423,11 +411,7 @@ class GraphWatch:
         return self._hit is not None or not self._run.plan.writes_hits_alone
 
     def stop(self) -> None:
-        """End the run where a rule hit at the last operator and a hit is to end it.
-
-        Raises:
-            WatchHitError: A rule hit, and hits end runs.
-        """
+        """Raise WatchHitError where a rule hit at the last operator and hits end runs."""
         hit, self._hit = self._hit, None
         self._run.stop_at(hit)
 

@@ -88,11 +88,7 @@ def read(path: str, giver: str) -> bytes:
 
 
 def file_bytes(path: str, remedy: str) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        ConfigSyntaxError: It is missing, a directory, or unreadable; the message ends with the remedy.
-    """
+    """Return the bytes of a file; ConfigSyntaxError, which ends with the remedy, if there are none."""
     try:
         return reading.read_bytes(path, _LARGEST)
     except IsADirectoryError:
@@ -288,11 +284,7 @@ class FaultReport:
         return f"{self._document.source}:{line}: {json_path(path)}"
 
     def close(self) -> None:
-        """Log every warning, then raise every fault at once.
-
-        Raises:
-            ConfigValueError: There is at least one fault.
-        """
+        """Log every warning, then raise every fault at once as a ConfigValueError."""
         source = self._document.source
         # warnings come first and in the file's order, whatever the order of the checks: read top to bottom
         for problem in sorted(self._warnings, key=lambda problem: (problem.line, problem.column)):

@@ -151,11 +151,7 @@ def read(path: str) -> tuple[WatchRule, ...]:
 
 
 def rule(item: Mapping[str, Any], giver: str) -> WatchRule:
-    """Return the rule of an object that comes from no file; ``giver`` names its origin in messages.
-
-    Raises:
-        ConfigValueError: It is faulty; the error holds all faults.
-    """
+    """Return the rule of an object of an origin (``giver``); ConfigValueError with all of its faults."""
     document = source.parse(json.dumps([item]).encode(), giver, has_lines=False)
     report = FaultReport(document)
     rules = parse(document.value, (), report)

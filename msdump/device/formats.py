@@ -225,11 +225,7 @@ def shape(
 
 
 def encode(name: str, array: np.ndarray, groups: int = 1) -> np.ndarray:
-    """Return the device array of a host array; the same array where the format changes nothing.
-
-    Raises:
-        FormatError: The format cannot hold such a tensor.
-    """
+    """Return the device array of a host array, maybe itself; FormatError if the format cannot hold it."""
     length = c0(dtypes.from_numpy(array.dtype))
     conversion = _conversion(name, array.shape, length, groups)
     if not conversion.stages:

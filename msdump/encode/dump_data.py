@@ -138,11 +138,7 @@ class DataSpan:
 
 
 def header(data: DumpData) -> bytes:
-    """Return everything before the first tensor: the length and the message.
-
-    Raises:
-        FormatError: A number or a text that the message cannot hold.
-    """
+    """Return everything before the first tensor; FormatError for a number or text that cannot be in it."""
     message = dump_message.encode("DumpData", data)
     return LENGTH.pack(len(message)) + message
 
@@ -177,11 +173,7 @@ def read_header(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, i
 
 
 def read_message(view: memoryview, source: str = "<buffer>") -> tuple[DumpData, tuple[DataSpan, ...]]:
-    """Return the header and the blocks of a file of version 1.
-
-    Raises:
-        DumpReadError: The bytes are no DumpData message.
-    """
+    """Return header and blocks of a file of version 1; DumpReadError if it is no DumpData message."""
     fields = Parser(view, source).read("DumpData", 0, len(view))
     data, spans = _parsed(fields, has_data=True)
     # spans lie in the order of the message, outputs first; sections are in the order of the data
@@ -204,11 +196,7 @@ def blocks(data: DumpData, offset: int) -> tuple[DataSpan, ...]:
 
 
 def dtype_of(info: TensorInfo) -> dtypes.DType:
-    """Return the element type of a tensor; int8 for DT_UNDEFINED.
-
-    Raises:
-        FormatError: Elements of this type cannot be read.
-    """
+    """Return the element type of a tensor (DT_UNDEFINED: int8); FormatError if it cannot be read."""
     try:
         # types without a numpy counterpart are mapped to STRING, which is refused below
         row = _READ_AS.get(info.data_type) or dtypes.from_dump(info.data_type)

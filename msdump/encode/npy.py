@@ -87,11 +87,7 @@ class Header:
 
 
 def encode(array: np.ndarray) -> tuple[Buffer, ...]:
-    """Return header and elements; the elements are a view of the array if it is in C order.
-
-    Raises:
-        FormatError: The element type has no .npy type (text, bfloat16, int4).
-    """
+    """Return header and elements, if possible a view; FormatError for text, bfloat16 and int4."""
     return _header_of(array.dtype, array.shape), element_bytes(array)
 
 
@@ -138,21 +134,13 @@ def _header_of(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 def decode(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
-    """Return the array of a whole .npy file, a view of the buffer; ``<E2`` comes back as float32.
-
-    Raises:
-        DumpReadError: The bytes are no .npy file, or end too early.
-    """
+    """Return the array of a .npy file, a view; ``<E2`` as float32; DumpReadError if it is none or torn."""
     array = decode_raw(buffer, source)
     return dtypes.widen(array, dtypes.BFLOAT16) if array.dtype == dtypes.BFLOAT16.numpy else array
 
 
 def decode_raw(buffer: Buffer, source: str = "<buffer>") -> np.ndarray:
-    """Return the array as stored, a view of the buffer; ``<E2`` comes back as ml_dtypes' bfloat16.
-
-    Raises:
-        DumpReadError: The bytes are no .npy file, or end too early.
-    """
+    """Return the array as stored, a view; ``<E2`` as ml_dtypes' bfloat16; DumpReadError as in ``decode``."""
     import numpy as np  # not above: readers of headers need no numpy
 
     head = read_header(buffer, source)
@@ -174,11 +162,7 @@ def check_size(head: Header, size: int, source: str) -> None:
 
 
 def read_header(buffer: Buffer, source: str = "<buffer>") -> Header:
-    """Return the header; the elements need not be in the buffer.
-
-    Raises:
-        DumpReadError: The header is missing, torn, or nothing that numpy or MindSpore writes.
-    """
+    """Return the header (the buffer may end with it); DumpReadError if it is missing, torn or foreign."""
     usual = _usual(bytes(buffer[:_USUAL_SIZE]))
     return _read_header(buffer, source) if usual is None else usual
 
@@ -218,11 +202,7 @@ def _read_header(buffer: Buffer, source: str) -> Header:
 
 
 def header_size(buffer: Buffer, source: str = "<buffer>") -> int:
-    """Return the offset of the elements from the first 12 bytes of a file.
-
-    Raises:
-        DumpReadError: The bytes do not start a .npy file of version 1.0, 2.0 or 3.0.
-    """
+    """Return the offset of the elements from a file's first 12 bytes; DumpReadError if it is no .npy file."""
     if bytes(buffer[: len(MAGIC)]) != MAGIC:
         start = bytes(buffer[: len(MAGIC)])
         raise DumpReadError(source, f"not a .npy file: it starts with {start!r}, not {MAGIC!r}", 0)

@@ -148,11 +148,7 @@ def encode(record: DebugRecord) -> bytes:
 
 
 def decode(data: memoryview, source: str = "<buffer>", offset: int = 0) -> DebugRecord | OldRecord:
-    """Return the record in the output of an Opdebug file; source and offset stand in messages.
-
-    Raises:
-        DumpReadError: The bytes are no record.
-    """
+    """Return the record in the output of an Opdebug file; DumpReadError, at ``offset``, if it is none."""
     # records of older devices have no magic: they are recognised by their length
     if len(data) >= _HEAD.size and _HEAD.unpack_from(data)[0] == MAGIC:
         return _decode_new(data, source, offset)

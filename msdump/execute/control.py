@@ -75,11 +75,7 @@ class Site:
     whole: Callable[[Frame], Sequence[OrtValue | None]]
 
     def scalar(self, value: OrtValue | None, dtype: np.dtype, role: str) -> Any:
-        """Return the one element of a tensor.
-
-        Raises:
-            ExecutionError: It has another number of elements, or another type.
-        """
+        """Return the one element of a tensor; ExecutionError if there are others, or it has another type."""
         array = values.to_python(value)
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
             self.fail(f"{role} is not a tensor of {dtypes.from_numpy(dtype).name}")
@@ -88,11 +84,7 @@ class Site:
         return array.item()
 
     def fail(self, reason: str) -> NoReturn:
-        """Give up.
-
-        Raises:
-            ExecutionError: Always; it names the node.
-        """
+        """Raise an ExecutionError that names the node."""
         raise ExecutionError(self.node.operator.full_name, reason)
 
 

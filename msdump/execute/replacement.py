@@ -68,11 +68,7 @@ class Replaceable:
         return self._graph.shown_type(self._graph.nodes[position].outputs[slot])
 
     def checked(self, tensors: Mapping[str, Any]) -> Replaced:
-        """Return tensors, by names as ``find`` takes them, as the device holds them.
-
-        Raises:
-            InputError: As for ``find``, or a tensor does not fit the output's type or shape.
-        """
+        """Return tensors, by names as for ``find``, as the device holds them; InputError for unfit ones."""
         replaced: dict[int, dict[int, Any]] = {}
         for name, item in tensors.items():
             position, slot = self.find(name)

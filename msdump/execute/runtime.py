@@ -250,11 +250,7 @@ def gpu_runtime() -> Runtime:
 
 
 def cuda_runtime() -> Runtime:
-    """Return the process's runtime on CUDA.
-
-    Raises:
-        NotAvailableError: CUDA cannot be used; the message states the reason.
-    """
+    """Return the process's runtime on CUDA; NotAvailableError, with the reason, if it cannot be used."""
     with _SETTING_UP:
         available = _cuda_runtime()
     if isinstance(available, str):

@@ -132,11 +132,7 @@ class Measuring:
         self._counts = np.zeros(0)
 
     def show(self, segment: Segment, frame: Frame, frames: Frames, observer: Observer) -> None:
-        """Show the operators of a segment, which has run, to an observer that wants statistics.
-
-        Raises:
-            ElementsNeededError: The statistics do not suffice.
-        """
+        """Show the operators of a segment that has run; ElementsNeededError if statistics do not suffice."""
         kinds = self._found.kinds, observer.interest
         if self._kinds != kinds:
             arrays = stand_ins(kinds[0])

@@ -182,11 +182,7 @@ class TrainingState:
         return {name: array.copy() for name, array in self.arrays().items()}
 
     def take(self, new: Values) -> None:
-        """Set variables to new values, without a copy.
-
-        Raises:
-            InputError: Values have another type or shape; each one is named.
-        """
+        """Set variables to new values, without a copy; InputError names each of another type or shape."""
         faults = [
             f"variable {name!r} is {values.described(self._arrays[name])}, its new value"
             f" {values.described(values.to_array(value))}"
@@ -222,11 +218,7 @@ class TrainingState:
         self._has_begun = True
 
     def checked(self, state: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Check arrays for all variables; return them in the element types of the variables.
-
-        Raises:
-            InputError: Names every missing or unknown variable, and every array of another type or shape.
-        """
+        """Return arrays in the variables' types; InputError names each missing, unknown or unfit one."""
         arrays = {
             name: self._held(np.asarray(values.unmasked(item, f"load_state: variable {name!r}: ")))
             for name, item in state.items()
@@ -237,11 +229,7 @@ class TrainingState:
         return arrays
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Set every variable to a copy of an array.
-
-        Raises:
-            InputError: As for ``checked``; nothing is changed.
-        """
+        """Set every variable to a copy of an array; InputError, and no change, as for ``checked``."""
         arrays = self.checked(state)
         self.values = {name: values.owned(arrays[name]) for name in self._arrays}
         self._has_begun = True

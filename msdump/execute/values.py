@@ -298,11 +298,7 @@ def _warn_once(message: str) -> None:
 
 
 def unmasked(item: Any, place: str = "") -> Any:
-    """Return an array, or a list of arrays, that has no masked elements: numpy's conversions drop masks.
-
-    Raises:
-        InputError: It has some; the message begins with the place.
-    """
+    """Return an array or list of arrays; InputError for masks, which numpy's conversions drop."""
     for part in item if isinstance(item, (list, tuple)) else (item,):
         if isinstance(part, np.ma.MaskedArray) and (count := np.count_nonzero(part.mask)):
             raise InputError(f"{place}masked elements: {count:,}; give them a number with .filled(number)")

@@ -413,11 +413,7 @@ class Float64Kernels(KernelFactory):
         return Kernel(run, tuple((name, name) for name in reads(node) if name in fed), outputs)
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
-        """Find another way to run an operator that is not wide; there is none in float64.
-
-        Raises:
-            Exception: The reason.
-        """
+        """Raise the error: there is no other way to run an operator in float64."""
         if self.is_wide(node):
             raise reason
         return [*map(_wide, super().rescue(node, self._narrowed(fed), reason))]

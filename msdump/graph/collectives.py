@@ -81,11 +81,7 @@ def collective(domain: str, op_type: str) -> Collective | None:
 
 
 def collective_call(node: Node) -> CollectiveCall | None:
-    """Return the arguments of a collective node, None for any other node.
-
-    Raises:
-        GraphError: An attribute is missing, or has a value that it cannot have.
-    """
+    """Return the arguments of a collective node, else None; GraphError for an attribute that is wrong."""
     kind = collective(node.domain, node.op_type)
     if kind is None:
         return None

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def execution_order(nodes: list[onnx.NodeProto], available: set[str]) -> list[onnx.NodeProto]:
-    """Return the nodes so that each comes after its producers, else in the model's order.
-
-    Raises:
-        GraphError: A value without a producer or with two, or a cycle.
-    """
+    """Return the nodes, each behind its producers; GraphError for a cycle, or none or two producers."""
     producers = _producers(nodes, available)
     readers: dict[int, list[int]] = {}
     missing = []

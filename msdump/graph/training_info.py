@@ -47,11 +47,7 @@ _REQUESTS: Final = {
 
 
 def take(model: onnx.ModelProto, update_binding: Mapping[str, str] | None) -> TrainingMessage | None:
-    """Remove ``training_info`` from a model and return it, or ``update_binding``; None without either.
-
-    Raises:
-        GraphError: Both are given.
-    """
+    """Remove and return ``training_info`` or ``update_binding``, None without; GraphError for both."""
     infos = [info for info in model.training_info if info.ByteSize()]
     model.ClearField("training_info")
     if update_binding is not None and infos:

@@ -113,11 +113,7 @@ class SideFiles:
         self._maps: dict[str, np.ndarray] = {}
 
     def read(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """Return the bytes of an external tensor, mapped.
-
-        Raises:
-            GraphError: The file is missing, too short, or outside the model's folder.
-        """
+        """Return the bytes of an external tensor, mapped; GraphError if the model's folder lacks them."""
         fields = {entry.key: entry.value for entry in tensor.external_data}
         offset = _number(fields, "offset", 0, tensor.name)
         length = _number(fields, "length", -1, tensor.name) if "length" in fields else None
@@ -180,11 +176,7 @@ _IN_MESSAGE: Final = SideFiles(None)
 def to_array(
     tensor: onnx.TensorProto, raw: np.ndarray | None = None, files: SideFiles = _IN_MESSAGE
 ) -> np.ndarray:
-    """Return an initializer as a read-only array; ``raw`` are bytes that were split off.
-
-    Raises:
-        GraphError: Missing data, a wrong number of bytes, or an unknown element type.
-    """
+    """Return an initializer as a read-only array (``raw``: split-off bytes); GraphError for wrong data."""
     # numpy's reshape would infer a dimension of -1
     if any(size < 0 for size in tensor.dims):
         raise GraphError(

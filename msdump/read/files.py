@@ -49,11 +49,7 @@ def modified(path: str) -> int:
 
 
 def read_json(path: str) -> Any:
-    """Return the value of a JSON file.
-
-    Raises:
-        DumpReadError: It cannot be read or is not JSON; with the byte.
-    """
+    """Return the value of a JSON file; DumpReadError, with the byte, if it cannot be read or is not JSON."""
     text = _decode(path, read_bytes(path))
     try:
         return json.loads(text)
@@ -67,11 +63,7 @@ def read_json(path: str) -> Any:
 
 
 def read_execution_order(path: str) -> tuple[str, ...]:
-    """Return the full names of a graph's operators in execution order.
-
-    Raises:
-        DumpReadError: The file cannot be read or its first line is not the header.
-    """
+    """Return the full names of operators in execution order; DumpReadError for a file without its header."""
     lines = [*read_lines(path)]
     if not lines or lines[0] != ORDER_HEADER:
         first = lines[0][:_SHOWN] if lines else ""
@@ -157,11 +149,7 @@ _MAPS: Final = SignalSafeWeakSet[mmap.mmap]()
 
 
 def load_file(path: str) -> memoryview:
-    """Return the bytes of a file, read-only; a large one is mapped as long as its bytes are used.
-
-    Raises:
-        DumpReadError: It cannot be read.
-    """
+    """Return the bytes of a file, read-only, mapped if it is large; DumpReadError if it cannot be read."""
     try:
         with reading.OpenDescriptor(path) as (fd, size):
             # a map keeps a descriptor of its own, until the last view of it ends

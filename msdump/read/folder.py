@@ -221,11 +221,7 @@ def by_operator(tensors: Iterable[Record]) -> dict[str, tuple[Record, ...]]:
 
 
 def original_names(path: str, listed: Sequence[str]) -> Sequence[str]:
-    """Return names of files with each stand-in replaced by the long name that ``mapping.csv`` gives it.
-
-    Raises:
-        DumpReadError: ``mapping.csv`` cannot be read.
-    """
+    """Return names of files, long ones for stand-ins; DumpReadError if ``mapping.csv`` cannot be read."""
     mapping = f"{path}/{MAPPING}"
     if not any(map(_STAND_IN.fullmatch, listed)) or not os.path.exists(mapping):
         return listed

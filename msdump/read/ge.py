@@ -45,11 +45,7 @@ _log = logging.getLogger("msdump.store")
 
 
 def read_ge(path: str) -> dict[int, OperatorGraph]:
-    """Return the graphs of a file by their place in it, the main one first.
-
-    Raises:
-        DumpReadError: The file cannot be read, or there is no graph in it.
-    """
+    """Return the graphs of a file by their place, main one first; DumpReadError if there is none."""
     message = _of_json(files.read_json(path)) if Path(path).suffix == _JSON else _of_text(path)
     graphs = message.get("graph", ())
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):

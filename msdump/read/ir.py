@@ -348,21 +348,13 @@ def source_lines(line: str) -> tuple[SourceLine, ...]:
 
 
 def read_parameters(path: str) -> tuple[str, ...]:
-    """Return the plain names of a graph's weights and inputs, which its .ir file lists.
-
-    Raises:
-        DumpReadError: The file cannot be read.
-    """
+    """Return the plain names of weights and inputs in a .ir file; DumpReadError if it cannot be read."""
     matches = map(_PARAMETER_LINE.match, files.read_lines(path))
     return tuple(dict.fromkeys(match["name"] for match in matches if match))
 
 
 def read_called(path: str) -> frozenset[int]:
-    """Return the numbers of the graphs that a graph calls: branches and bodies, as its .ir file names them.
-
-    Raises:
-        DumpReadError: The file cannot be read.
-    """
+    """Return the numbers of the graphs that a .ir file calls; DumpReadError if it cannot be read."""
     calls = (line for line in files.read_lines(path) if line.startswith("  %"))
     return frozenset(int(number) for line in calls for _, number in _CALLED.findall(line))
 

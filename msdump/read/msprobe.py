@@ -124,11 +124,7 @@ def turned(record: Record) -> Record:
 
 
 def load_tensor(path: str) -> np.ndarray:
-    """Return the tensor in a ``.pt`` file; bfloat16 in ml_dtypes' type.
-
-    Raises:
-        DumpReadError: The file is damaged or holds no tensor, or PyTorch is not installed.
-    """
+    """Return the tensor in a ``.pt`` file; DumpReadError if there is none, or no PyTorch to read it."""
     try:
         import torch
     except ImportError as error:

@@ -147,11 +147,7 @@ def _is_step(folder: str) -> bool:
 
 
 def scan(root: str, only: Key | None, execution: int | None = None) -> TreeListing:
-    """Walk a dump from its root; with ``only``, the part of it that this key holds.
-
-    Raises:
-        DumpReadError: A directory cannot be listed.
-    """
+    """Walk a dump, with ``only`` the part of a key; DumpReadError if a directory cannot be listed."""
     tree = TreeListing(execution=execution)
     _scan(tree, root, "", None, only)
     return tree

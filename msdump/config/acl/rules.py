@@ -80,11 +80,7 @@ _REASONS: Final = {
 
 
 def typed(section: object, faults: AclFaults) -> DumpSection:
-    """Return the ``dump`` object once the type of each of its values is checked.
-
-    Raises:
-        AclError: A value has the wrong type; the error names the first, as CANN does.
-    """
+    """Return the ``dump`` object; AclError for its first value of a wrong type, as in CANN."""
     try:
         return DumpSection.model_validate(section)
     except ValidationError as error:

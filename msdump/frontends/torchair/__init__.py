@@ -22,11 +22,7 @@ _PACKAGE = __name__
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``get_npu_backend`` or ``scope``, which need torch, at their first use.
-
-    Raises:
-        NotAvailableError: torch is not installed.
-    """
+    """Import ``get_npu_backend`` or ``scope`` at first use; NotAvailableError without torch."""
     if name not in __all__:
         raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
     try:

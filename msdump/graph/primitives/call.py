@@ -69,11 +69,7 @@ class Call:
         return None if place is None or place >= len(self.values) else place
 
     def argument(self, name: str, default: Any = None) -> Any:
-        """Return the constant of a slot, an attribute, or a fact, by its name; the default for none.
-
-        Raises:
-            ValueError: It is computed in a run.
-        """
+        """Return the constant of a slot, attribute or fact, or the default; ValueError if it is computed."""
         place = self._place(name)
         if place is not None:
             value = self.values[place]

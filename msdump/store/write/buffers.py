@@ -85,12 +85,7 @@ class FileRange:
             yield from self._pieces(file, self.size)
 
     def copy_to(self, target: int) -> int:
-        """Write the bytes to an open file, where it stands; return their number.
-
-        Raises:
-            OSError: They cannot be written.
-            DumpReadError: There are fewer.
-        """
+        """Write the bytes to an open file; return their number; DumpReadError if there are fewer."""
         with self._open() as file:
             copied = self._copied_by_system(file, target)
             for piece in self._pieces(file, self.size - copied):

@@ -47,11 +47,7 @@ class Root:
         return path == self.path or path.startswith(f"{self.path}/")
 
     def open(self) -> int:
-        """Return a new descriptor of the root.
-
-        Raises:
-            OSError: It cannot be opened, or it was removed, moved or replaced since the first call.
-        """
+        """Return a new descriptor of the root; OSError if it was removed or replaced since the first call."""
         try:
             fd = os.open(self.path, _OPEN)
         except FileNotFoundError:
@@ -106,11 +102,7 @@ def _opened(path: str, root: Root | None) -> int:
 
 
 def make_directories(path: str) -> None:
-    """Create a directory and its missing parents, each 0700; existing ones keep their mode.
-
-    Raises:
-        OSError: One of them cannot be created, or is a file.
-    """
+    """Create a directory and its missing parents, each 0700; OSError if one cannot be, or is a file."""
     directory = Path(path)
     for place in (*reversed(directory.parents), directory):
         if not place.is_dir():

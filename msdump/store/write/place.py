@@ -61,11 +61,7 @@ class OpenDirectory:
         self._look()
 
     def inside(self, name: str) -> OpenDirectory:
-        """Open a directory in this one, through no link; it is made where it is missing.
-
-        Raises:
-            OSError: It cannot be opened or made.
-        """
+        """Open a directory in this one, no link, made where it is missing; OSError if it cannot be."""
         inner = object.__new__(OpenDirectory)
         inner._fd, is_new = enter(self._fd, name)
         if is_new:  # a new directory has the file system and access lists of its parent
@@ -106,11 +102,7 @@ class OpenDirectory:
         return False
 
     def create(self, name: str, buffers: Sequence[Buffer], mode: int) -> int:
-        """Make a new file; return its bytes.
-
-        Raises:
-            OSError: It cannot be written; FileExistsError where the name is taken.
-        """
+        """Make a new file; return its bytes; OSError, such as FileExistsError where the name is taken."""
         size = size_of(buffers)
         if not self._is_nameless:
             self._check_free(name)

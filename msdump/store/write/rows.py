@@ -83,11 +83,7 @@ def last_titles(data: bytes, header: bytes) -> bytes:
 
 
 def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:
-    """Make a file with its first rows; nothing is left of it where they cannot be written.
-
-    Raises:
-        OSError: It cannot be made or written; FileExistsError where the name is taken.
-    """
+    """Make a file with its first rows, or nothing; OSError, such as FileExistsError for a taken name."""
     fd = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, mode, dir_fd=directory)
     try:
         os.fchmod(fd, mode)
