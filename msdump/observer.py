@@ -107,11 +107,7 @@ class Observer:
 
 
 def tensors_of(batch: Iterable[tuple[Any, ...]]) -> list[np.ndarray]:
-    """Return the inputs and outputs of operators, operator by operator, without absent ones (None).
-
-    Args:
-        batch: Of each operator a tuple with inputs and outputs as second and third items.
-    """
+    """Return inputs and outputs (items 1 and 2) of operators in order, without absent ones (None)."""
     return [array for run in batch for array in (*run[1], *run[2]) if array is not None]
 
 

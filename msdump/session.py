@@ -437,13 +437,6 @@ class Scope:
     """A scope of a network with everything below it, as a target of ``set_dump``."""
 
     def __init__(self, network: Network, name: str, operators: tuple[str, ...]) -> None:
-        """Make the target of the operators below a scope.
-
-        Args:
-            network: The network.
-            name: Name of the scope, or module path, as the user wrote it.
-            operators: Full names of the operators.
-        """
         self._network = network
         self.name = name
         self.operators = operators
@@ -461,12 +454,10 @@ class Names:
     """The names to which the operators and scopes of a network answer."""
 
     def __init__(self, graph: Graph, *, is_compiled: bool) -> None:
-        """Take the names of a graph's operators and scopes.
+        """Take the names of a graph's operators and scopes, of one that is compiled as a whole (O2) or not.
 
-        Args:
-            graph: The graph as the device runs it.
-            is_compiled: Whether it is compiled as a whole (O2): there a fused operator answers to the
-                names of its originals, too. Under O1 they cannot be dumped, and so are not found.
+        There a fused operator answers to the names of its originals, too. Under O1 they cannot be dumped, and
+        so are not found.
         """
         # the operators in execution order; operators of branches and loops follow the main graph's
         self.nodes = operators(graph)

@@ -75,11 +75,6 @@ class Process:
     """The state that dumps of several networks have in common; any thread may use it."""
 
     def __init__(self, counters: Counters | None = None) -> None:
-        """Start as a fresh process does.
-
-        Args:
-            counters: The counters; None: new ones.
-        """
         self.counters = counters or Counters()  # counters of networks, graphs and files
         # set by ``dump_start`` and ``dump_stop``; None: the plan's iterations decide
         self.is_dumping: bool | None = None
@@ -102,11 +97,8 @@ class Process:
     def settle(self, directory: str, place: Hashable, settle: Callable[[bool], None]) -> None:
         """Call a function the first time that this process dumps into a place; other threads wait for it.
 
-        Args:
-            directory: Directory that the place lies in, without links.
-            place: Key of the place in the directory.
-            settle: Handles the files of earlier programs; its argument is True for the first place in the
-                directory. Where it raises, the next network that dumps there calls it again.
+        The function handles the files of earlier programs; its argument is True for the first place in the
+        directory. Where it raises, the next network that dumps there calls it again.
         """
         with self._lock:
             if (directory, place) not in self._places:

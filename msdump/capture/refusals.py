@@ -25,12 +25,7 @@ def refusals(
 ) -> tuple[GraphRefusals, ...]:
     """Return the refusals of a network's graphs: of the main graph, then of branches and loops.
 
-    Args:
-        graph: The model.
-        device: The emulated device, None on CPU and GPU.
-        plan: The plan.
-        marked: Full names of the operators that ``set_dump`` marked.
-        file_name: Name of the model's file without suffix, for ``dump_list``.
+    ``marked`` are full names of ``set_dump``; ``dump_list`` needs the model's file name, without suffix.
     """
     graph = graph if device is None else device.graph
     if not plan.is_enabled:

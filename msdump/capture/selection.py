@@ -49,13 +49,7 @@ class Selection:
 
 
 def select(graph: Graph, plan: DumpPlan, marked: frozenset[str]) -> Selection:
-    """Return the operators and parameters of a graph that a plan dumps.
-
-    Args:
-        graph: The graph.
-        plan: The plan.
-        marked: Full names of the operators that ``set_dump`` marked.
-    """
+    """Return the operators and parameters of a graph that a plan and names of ``set_dump`` select."""
     selector = plan.what.selector
     return Selection(
         tuple(
@@ -222,12 +216,8 @@ _MOST_SUGGESTIONS: Final = 100  # each compares an item with all operators
 def suggest(text: str, nodes: Sequence[Node]) -> str:
     """Return which operators a text may mean and the item that selects them, "" where nothing is close.
 
-    Texts are often a part of a name, a module of the user's program, an ONNX node or type, the name
-    of a file in a dump. None of these selects an operator; each is answered with an item that does.
-
-    Args:
-        text: An item that matches nothing, or a name that is searched for.
-        nodes: The operators of the model.
+    Texts are often a part of a name, a module of the user's program, an ONNX node or type, the name of a file
+    in a dump. None of these selects an operator; each is answered with an item that does.
     """
     wanted = text.replace(" ", "").strip("/")
     if not wanted:

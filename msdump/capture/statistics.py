@@ -166,12 +166,7 @@ class Statistics:
     """
 
     def __init__(self, spec: StatisticSpec, style: Style) -> None:
-        """Choose how the statistics of a plan are computed.
-
-        Args:
-            spec: The statistics, and where they are computed.
-            style: How names are spelled, in the file names and in the rows alike.
-        """
+        """Choose how a plan's statistics are computed, and how names are spelled, as in files."""
         statistics = self._statistics = chosen(spec)
         # first line of the file
         self.header = statistic_csv.header(statistic.title for statistic in statistics)

@@ -19,14 +19,8 @@ _ANYWHERE: Final = "/dump"  # stands for any path that MindSpore allows
 def parse(data: bytes, path: str, context: Context, root: str) -> DumpPlan | None:
     """Return the plan of a configuration of MindSpore or acl; None if acl's configures no dump.
 
-    Args:
-        data: Its bytes.
-        path: Its file, for messages.
-        context: Device and level of the run.
-        root: The dump, for a configuration of acl without a usable path.
-
-    Raises:
-        MsdumpError: It is not JSON, or its values are wrong.
+    Messages name ``path``; ``root`` is the dump of an acl.json without a usable path. A MsdumpError is raised
+    if the bytes are not JSON, or values are wrong.
     """
     parsed = source.parse(data, path).value
     value: dict[str, Any] = parsed if isinstance(parsed, dict) else {}

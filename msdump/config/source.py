@@ -70,14 +70,9 @@ class Document:
 
 
 def read(path: str, giver: str) -> bytes:
-    """Return the bytes of a configuration file.
+    """Return the bytes of a configuration file, the name of which ends in ``.json``.
 
-    Args:
-        path: The file, absolute or relative; its name ends in ``.json``.
-        giver: The environment variable or option that holds the path, for the remedy in messages.
-
-    Raises:
-        ConfigSyntaxError: The file is missing, a directory, named otherwise, or unreadable.
+    A ConfigSyntaxError names the fault and, as remedy, the variable or option that gave the path.
     """
     remedy = f"{giver} must be the path of a readable .json file"
     data = file_bytes(path, remedy)

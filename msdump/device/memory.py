@@ -199,14 +199,10 @@ class Residence:
 def residence(
     graph: Graph, placement: Placement, kept: Iterable[str] = (), *, prepares: bool = False
 ) -> Residence:
-    """Return the contents of device memory while a graph runs; weights and graph outputs stay.
+    """Return the contents of device memory while a graph runs; weights, outputs and ``kept`` values stay.
 
-    Args:
-        graph: The graph.
-        placement: Formats and device types of its inputs and outputs.
-        kept: Names of further values that are not released.
-        prepares: Weights lie in memory in the form of their readers, and a change of shape moves
-            nothing, because the graph was compiled (O2, acl).
+    With ``prepares`` (O2, acl) weights lie in memory in the form of their readers, and a change of shape
+    moves nothing.
     """
     first = tuple(_first(graph, placement, prepares=prepares))
     return _Walk(graph, first, shares=prepares).run(placement.nodes, kept)

@@ -85,14 +85,8 @@ def emulated(
 ) -> Ascend | None:
     """Return the emulated device if the context's device target is Ascend; None for CPU and GPU.
 
-    O0 leaves the graph as it is, O1 fuses chains of elementwise operators, O2 compiles it as a whole.
-
-    Args:
-        graph: The model.
-        plan: The dump plan.
-        context: Where the network runs.
-        kind: The device's class.
-        note: Called after each stage of O2's compilation.
+    O0 leaves the graph as it is, O1 fuses chains of elementwise operators, O2 compiles it as a whole and
+    calls ``note`` after each stage.
     """
     if context.device_target is not DeviceTarget.ASCEND:
         return None

@@ -96,11 +96,7 @@ class KernelFactory:
         self._spares: dict[tuple[str, str], Kernel] = {}  # by node name and kind of fallback
 
     def make(self, node: Node, fed: Mapping[str, OrtValue | None]) -> Kernel:
-        """Compile an operator for the types of its present inputs.
-
-        Args:
-            node: The operator.
-            fed: Its non-weight inputs, outer-scope values of subgraphs included.
+        """Compile an operator for the types of its inputs: ``fed`` holds all but weights, outer values too.
 
         Raises:
             UnsupportedOpError: Neither the runtime nor ONNX's reference can run it.
@@ -118,19 +114,11 @@ class KernelFactory:
         return self._noted(self._present_kernel(node, fed))
 
     def rescue(self, node: Node, fed: Mapping[str, OrtValue | None], reason: Exception) -> Any:
-        """Run an operator once after its kernel refused the values of this run.
+        """Run an operator once after its kernel refused the values of this run; raise if nothing can run it.
 
-        Some kernels find out late that they lack a case: a Scan without static shapes,
-        a Mod of floats, a ScatterElements of float16 in one of MindSpore's operators. A case
-        that ONNX's reference refuses as well is the network's fault.
-
-        Args:
-            node: The operator.
-            fed: Its non-weight inputs, outer-scope values of subgraphs included.
-            reason: Why the kernel failed.
-
-        Raises:
-            Exception: Nothing else can run the operator either.
+        Some kernels find out late that they lack a case: a Scan without static shapes, a Mod of floats, a
+        ScatterElements of float16 in one of MindSpore's operators. A case that ONNX's reference refuses as
+        well is the network's fault.
         """
         if is_final(reason) or node.domain not in _VARIED_DOMAINS:
             raise reason

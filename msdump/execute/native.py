@@ -57,15 +57,7 @@ SYMBOLS: Final = (
 
 
 def check(internals: Any, version: str) -> None:
-    """Check that the installed runtime has every symbol.
-
-    Args:
-        internals: The runtime's module ``onnxruntime_pybind11_state``.
-        version: The runtime's version.
-
-    Raises:
-        NotAvailableError: Symbols are missing; the message names all of them.
-    """
+    """Check that the installed runtime has every symbol; NotAvailableError names all that are missing."""
     missing = [name for name in SYMBOLS if not _has(internals, name)]
     if missing:
         raise NotAvailableError(

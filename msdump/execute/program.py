@@ -278,13 +278,7 @@ class Program:
     def outputs(
         self, frame: Frame, feeds: Mapping[str, OrtValue | None], dropped: Container[str] = frozenset()
     ) -> list[Any]:
-        """Return the graph's outputs after a run, without some of them.
-
-        Args:
-            frame: The values at the end of the run.
-            feeds: The values that were fed.
-            dropped: Names of unwanted outputs.
-        """
+        """Return the graph's outputs after a run on some feeds, without the dropped ones."""
         names = (value.name for value in self.graph.outputs if value.name not in dropped)
         return [
             self._frames.output(name, frame, is_fed=name in feeds, is_foreign=name in self._passed_on)
@@ -292,12 +286,7 @@ class Program:
         ]
 
     def bound(self, frame: Frame, given: Container[str]) -> dict[str, OrtValue]:
-        """Return the new value of each bound initializer after a run.
-
-        Args:
-            frame: The values at the end of the run.
-            given: Names of the caller's inputs, which lie in the caller's memory.
-        """
+        """Return the new value of each bound initializer; ``given`` inputs lie in the caller's memory."""
         return {
             name: self._frames.kept(output, frame, is_foreign=output in given or output in self._passed_on)
             for name, output in self.graph.bindings.items()

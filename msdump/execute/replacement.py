@@ -21,12 +21,7 @@ class Replaceable:
     """The outputs of a network that tensors can replace, by the names of their operators."""
 
     def __init__(self, graph: Graph, device: Ascend | None) -> None:
-        """Take the operators of a network.
-
-        Args:
-            graph: The graph; ignored with a device.
-            device: The emulated device with the graph, None on CPU and GPU.
-        """
+        """Take the operators of a network, of the device's graph where there is a device."""
         self._graph = graph if device is None else device.graph
         self._device = device
         self._nodes = {node.operator.full_name: node for inner in self._graph.walk() for node in inner.nodes}

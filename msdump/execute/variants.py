@@ -143,11 +143,6 @@ class Float64Runner:
     """
 
     def __init__(self, graph: Graph) -> None:
-        """Compile nothing yet.
-
-        Args:
-            graph: The graph, or a body in it.
-        """
         self._graph = graph
         self._expansions: dict[str, Expansion] = {}
 
@@ -186,15 +181,8 @@ class Float64Runner:
     ) -> list[tuple[Array, Array] | None]:
         """Run an operator once; return each output with the bound of the error that rounding may cause.
 
-        Args:
-            node: As of ``run``, like the next two.
-            given: Its inputs.
-            roundings: The device's arithmetic.
-            unit: Relative error of one rounding of a result.
-            floor: Absolute error of one rounding, however small the result.
-
-        Raises:
-            MsdumpError: Nothing can run it in float64.
+        Arguments and errors as of ``run``; ``unit`` and ``floor`` are the relative and the absolute error of
+        one rounding of a result.
         """
         bounds = _Bounds(unit, floor)
         known = self._run(node, given, roundings, bounds)
@@ -334,15 +322,9 @@ _FATAL_ONLY: Final = 4
 
 
 def optimise(path: str, level: str, folder: str) -> str:
-    """Optimise a model by onnxruntime for the CPU and save it; return the path of the file.
+    """Optimise a model by onnxruntime for the CPU and save it in a folder; return the path of the file.
 
-    Args:
-        path: The model.
-        level: A name of ``LEVELS``.
-        folder: Directory for the model's file and a file of large weights.
-
-    Raises:
-        UnsupportedOpError: onnxruntime cannot load the model.
+    ``level`` is a name of ``LEVELS``. A model that onnxruntime cannot load is an UnsupportedOpError.
     """
     options = native.SessionOptions()
     options.graph_optimization_level = LEVELS[level]

@@ -164,12 +164,9 @@ class Initializers:
     """Chooses which weights of a network its kernels get as initializers, and in which type."""
 
     def __init__(self, weights: WeightStore, changeable: Container[str], distant: Container[str]) -> None:
-        """Set the weights and the rules that hold for every operator.
+        """Set a graph's weights, the ones that may change between runs, and ones of a graph further out.
 
-        Args:
-            weights: The weights of the graph.
-            changeable: Weights that may have other values in another run.
-            distant: Weights of a body that belong to a graph at least two levels further out.
+        The latter (``distant``) belong to a graph at least two levels further out than a body.
         """
         self._weights = weights
         self._changeable = changeable
@@ -193,27 +190,16 @@ class Initializers:
         return Bound(arrays, rounded)
 
     def shared(self, name: str, array: np.ndarray) -> np.ndarray:
-        """Return an external initializer of a session in C order.
-
-        Args:
-            name: The weight.
-            array: The weight in the type that the operator reads.
-        """
+        """Return an external initializer of a session in C order, in the type that the operator reads."""
         is_rounded = array is not self._weights.array(name)
         return array if is_rounded else self._weights.contiguous(name)
 
     def defaults(
         self, node: Node, roundings: Sequence[Rounding] | None, names: Container[str]
     ) -> dict[str, tuple[np.ndarray, Rounding]]:
-        """Return the float32 weights that an operator reads rounded although a caller may replace them.
+        """Return the float32 weights (of ``names``) that are read rounded although a caller may replace them.
 
-        Args:
-            node: The operator.
-            roundings: The device's arithmetic.
-            names: Weights that a caller may replace.
-
-        Returns:
-            The rounded array and the rounding of each weight, by name.
+        They are the rounded array and the rounding of each weight, by name.
         """
         found = {}
         for name, (part, rounding) in self._single_readers(node, roundings).items():

@@ -120,12 +120,9 @@ _SHAPES: Final = frozenset({"Shape", "Size"})
 def has_content_sizes(graph: Graph, fed: Collection[str]) -> bool:
     """Return whether output sizes of an operator may vary between runs with inputs of equal shapes.
 
-    Sizes of control flow vary if sizes inside it vary; sizes of operators of unknown domains vary, unless
-    their outputs have a fixed shape.
-
-    Args:
-        graph: The graph.
-        fed: Names of the inputs and weights that may have other contents in another run.
+    ``fed`` names the inputs and weights that may have other contents in another run. Sizes of control flow
+    vary if sizes inside it vary; sizes of operators of unknown domains vary, unless their outputs have a
+    fixed shape.
     """
     return _Walk(set(fed)).varies(graph)
 

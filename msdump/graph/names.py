@@ -152,10 +152,7 @@ class FullNames:
 def scope_of(name: str, metadata: dict[str, str], *, keeps_classes: bool = True) -> str | None:
     """Return the scope of a node, ``Default/conv1-Conv2d``; None where neither metadata nor name has one.
 
-    Args:
-        name: ONNX node name; its last component is the node itself.
-        metadata: The node's metadata_props.
-        keeps_classes: Append the class of each module (``reserve_class_name_in_scope``).
+    ``keeps_classes`` appends the class of each module (``reserve_class_name_in_scope``).
     """
     if not metadata and "/" not in name:
         return None

@@ -96,13 +96,7 @@ def _step_message(model: onnx.ModelProto, algorithm: onnx.GraphProto) -> onnx.Mo
 
 
 def checked_bindings(pairs: Pairs, graph: Graph, outputs: Graph, title: str) -> dict[str, str]:
-    """Return bindings as a mapping from initializer to output.
-
-    Args:
-        pairs: Initializers and outputs.
-        graph: The graph that has the initializers.
-        outputs: The graph that gives the outputs.
-        title: The model's name of the bindings, for messages.
+    """Return bindings (``title`` in messages) as a mapping from an initializer of a graph to an output.
 
     Raises:
         GraphError: An initializer or output that is not there, an initializer that is bound twice, another

@@ -444,15 +444,11 @@ _LISTED: Final = 8  # most names in a message
 
 
 def find_operators(text: str, operators: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the full names of the operators that a text names.
+    """Return the full names of the operators that a text names, given the aliases of each by full name.
 
     The first reading of the text that fits an operator counts: a full name or an alias; the last components
     of a full name, or a pattern with ``*`` and ``?``; the end of a name as files spell it; a part of a full
     name in any case.
-
-    Args:
-        text: The text.
-        operators: The aliases of each operator, such as its names in files, by full name.
     """
     spelled, part = sanitize(text), text.strip("*?").lower()
     matches = re.compile(translate(text)).match

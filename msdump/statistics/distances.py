@@ -38,12 +38,7 @@ def takes(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 def distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, is_shared: bool = True) -> list[Distance]:
-    """Return the distance of the two vectors of each pair; the GIL is released.
-
-    Args:
-        pairs: The pairs; ``takes`` is true for each.
-        is_shared: Whether threads share the elements evenly; else only the calling thread works.
-    """
+    """Return the distance of each pair that ``takes`` accepts; threads may share it, without the GIL."""
     kernel = compiled.KERNEL
     if kernel is None:
         return [_distance(*pair) for pair in pairs]

@@ -59,11 +59,6 @@ class SessionMeasures:
     __slots__ = ("_found", "_kinds", "addresses")
 
     def __init__(self, count: int) -> None:
-        """Allocate the memory.
-
-        Args:
-            count: Number of measured values.
-        """
         self._found = np.zeros(count, _FOUND)
         self._kinds = ctypes.create_string_buffer(_KIND.size * count)
         # addresses to which the session writes statistics, and types and shapes
@@ -75,32 +70,19 @@ class SessionMeasures:
         return self._kinds.raw
 
     def totals(self, arrays: Sequence[np.ndarray]) -> Iterator[Totals]:
-        """Yield the statistics of each value.
-
-        Args:
-            arrays: The result of ``stand_ins(kinds)``, for the number of elements.
-        """
+        """Yield the statistics of each value; ``stand_ins(kinds)`` have the numbers of elements."""
         return (Totals(array.size, *each) for array, each in zip(arrays, self._found.tolist(), strict=True))
 
     def together(self, places: np.ndarray, counts: np.ndarray) -> TotalsArray:
-        """Return the statistics of some values.
-
-        Args:
-            places: Indices of the values.
-            counts: The number of elements of each value.
-        """
+        """Return the statistics of the values of some indices, with the number of elements of each."""
         found = self._found[places]  # a copy: the next run overwrites the memory
         return TotalsArray(counts, *(found[name] for name in _FOUND.names or ()))
 
 
 def stand_ins(kinds: bytes) -> list[np.ndarray] | None:
-    """Return placeholder arrays with the types and shapes of measured values; all elements are meaningless.
+    """Return distinct arrays, without elements, of the measured values' types and shapes (``kinds``).
 
-    Args:
-        kinds: Types and shapes (``SessionMeasures.kinds``).
-
-    Returns:
-        Distinct arrays; None if a value has too many dimensions.
+    None if a value has too many dimensions.
     """
     arrays = []
     for kind, rank, *sizes in _KIND.iter_unpack(kinds):

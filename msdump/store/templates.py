@@ -50,12 +50,7 @@ class Template:
     """A text with fields."""
 
     def __init__(self, text: str, fields: Mapping[str, Field]) -> None:
-        """Compile a template.
-
-        Args:
-            text: The text; fields stand in braces, parts that may be missing in brackets.
-            fields: The fields by name; fields of other templates may be among them.
-        """
+        """Compile a text with fields in braces, also of other templates, and optional parts in brackets."""
         self.fields = tuple(_FIELD.findall(text))  # names of the fields, in the order of the text
         self._optional = tuple(name for part in _OPTIONAL.findall(text) for name in _FIELD.findall(part))
         self._readers = tuple((name, read) for name in self.fields if (read := fields[name].read))

@@ -422,11 +422,8 @@ def select_compiled(
 ) -> list[ModelSelection]:
     """Return the selection of each graph of a compiled model; operators without a task are never dumped.
 
-    Args:
-        devices: The emulated device with the main graph, then the devices of its branches and loops.
-        plan: The plan.
-        marked: Full names of the operators that ``set_dump`` marked.
-        file_name: Name of the model's file without suffix.
+    ``devices`` are of the main graph, then of its branches and loops; ``marked`` are full names of
+    ``set_dump``.
     """
     graph, runs = _whole(devices)
     # vendor: dump_level kernel is about the kernels of operators that are called alone

@@ -48,13 +48,7 @@ def primitive_model(  # noqa: PLR0915, PLR0917 - one row for each
 ) -> RegionModel:
     """Return the model of an operator of MindSpore; it gives the operator's first output.
 
-    Args:
-        op_type: MindSpore's name.
-        attributes: Arguments by name.
-        tensors: Name, type and elements of each input that is a tensor, by slot.
-        constants: Other inputs, by slot.
-        output: Name of the first output.
-        types: Types of all outputs.
+    Name, type and elements of inputs that are tensors are by slot, and so are other inputs (``constants``).
 
     Raises:
         UnsupportedOpError: The primitive is not known, or the file does not tell an argument.

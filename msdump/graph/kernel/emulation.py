@@ -91,13 +91,9 @@ def rounded_operators(
 ) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto], bool]:
     """Return the operators with casts around them, the casts' constants, and whether STATUS is an output.
 
-    Args:
-        protos: Operators in order; the values of their names are unique.
-        types: Element types of the values that they read and write, where known.
-        roundings: Arithmetic of each operator.
-        opset: Version of ai.onnx of the model.
-        kept: Inputs that are rounded before, and whether one of their values was beyond float16's range.
-        prefix: Prefix of the names of new values; different for each operator of a model.
+    Operators are in order, with unique values, their types where known, and the arithmetic of each. ``kept``
+    inputs are rounded before; with each, whether one of its values was beyond float16's range. ``prefix``
+    begins the names of new values, and differs for each operator of a model.
     """
     writer = _Writer(dict(types), opset, kept, prefix)
     for proto, rounding in zip(protos, roundings, strict=True):

@@ -303,12 +303,8 @@ ADDRESSES: Final = "measurements"
 def add_measures(model: onnx.ModelProto, values: Mapping[str, int], need: StatisticNeed) -> None:
     """Add nodes to a model that measure values: a node Measure behind each producer, in front of the readers.
 
-    Outputs of the model are taken from the producers, so that no Measure copies them.
-
-    Args:
-        model: The nodes, and the input ``ADDRESSES``, are added to it.
-        values: Slot of the results by name of the value, which must be the output of a top-level node.
-        need: Statistics to measure.
+    ``values`` are slots of the results by name of an output of a top-level node. Outputs of the model are
+    taken from the producers, so that no Measure copies them.
     """
     graph = model.graph
     nodes = []

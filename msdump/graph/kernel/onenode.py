@@ -303,13 +303,7 @@ def contiguous(array: np.ndarray) -> np.ndarray:
 
 
 def placeholder(name: str, array: np.ndarray, number: int) -> onnx.TensorProto:
-    """Return an initializer without contents, for an array that the session is given beside the model.
-
-    Args:
-        name: Name of the initializer.
-        array: The array.
-        number: Its place among the arrays that the session is given.
-    """
+    """Return an initializer without contents, for the array of a number that a session is given."""
     tensor = onnx.TensorProto(
         name=name,
         dims=array.shape,

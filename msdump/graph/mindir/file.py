@@ -158,11 +158,7 @@ def is_mindir(data: memoryview, name: str) -> bool:
 
 
 def read(data: memoryview, files: weights.SideFiles) -> MindIR:
-    """Return the contents of a file.
-
-    Args:
-        data: The mapped file.
-        files: The files beside it, for weights of models above 1 GiB.
+    """Return the contents of a mapped file; ``files`` are beside it, with weights of models above 1 GiB.
 
     Raises:
         GraphError: No MindIR, encrypted, cut off, newer than version 3, or with parts that cannot run here.

@@ -184,11 +184,7 @@ def around(
 ) -> tuple[OperatorBody, dict[str, Structure]]:
     """Return the body of a MindSpore operator that computes as one of ONNX's does, and its structure.
 
-    Args:
-        name: MindSpore's name.
-        node: ONNX's operator.
-        reads: For each input of it the slot of MindSpore's operator, a constant, or None for an absent one.
-        opset: Version of ONNX's operators.
+    ``reads`` has for each of ONNX's inputs the slot of MindSpore's operator, a constant, or None (absent).
     """
     titles = [item.name for item in defs.get_schema(node.op_type, opset, "").inputs]
     constants = {titles[slot]: item for slot, item in enumerate(reads) if isinstance(item, np.ndarray)}

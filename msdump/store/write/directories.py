@@ -69,9 +69,7 @@ class Root:
 def open_directory(path: str, root: Root | None = None) -> int:
     """Return a descriptor of a directory; it and its missing parents are made, each 0700.
 
-    Args:
-        path: The directory.
-        root: The directory below which no link is followed, which must be there; None: every link is.
+    Below the root, which must be there, no link is followed; without one every link is.
 
     Raises:
         OSError: It cannot be opened or made, the root has gone, or a link stands below it.

@@ -64,12 +64,7 @@ class DiskFiles:
     """
 
     def __init__(self, mode: int = FILE_MODE, root: Root | None = None) -> None:
-        """Open nothing yet.
-
-        Args:
-            mode: Permissions of new files and of files of rows.
-            root: The directory below which no directory may be a link; None: links are followed.
-        """
+        """Set the mode of new files and files of rows, and a root below which no directory is a link."""
         self._mode = mode
         self._root = root
         self._places: dict[str, OpenDirectory] = {}
