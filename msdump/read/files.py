@@ -6,18 +6,15 @@ import json
 import logging
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msdump import reading
 from msdump.encode import npy
 from msdump.errors import DAMAGED, DumpReadError, cause_of
 from msdump.store import ORDER_HEADER
 from msdump.threads import SignalSafeWeakSet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _log = logging.getLogger("msdump.store")
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 _NANOSECONDS: Final = 1000
 _MICROSECONDS: Final = 1000

@@ -16,15 +16,12 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from msdump.dtypes import DType
 from msdump.plan import DeviceTarget, Naming
-from msdump.record import DEFAULT_FORMAT, IO, OperatorRef
+from msdump.record import DEFAULT_FORMAT, IO, OperatorRef, TensorRecord
 from msdump.store.templates import PART, TEXT, Field, Template
-
-if TYPE_CHECKING:
-    from msdump.dtypes import DType
-    from msdump.record import TensorRecord
 
 PARAMETER: Final = "Parameter"
 SUFFIX: Final = ".npy"

@@ -11,23 +11,18 @@ from __future__ import annotations
 import errno
 import threading
 from collections import deque
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msdump.errors import DumpWriteError, is_foreign
 from msdump.plan import OnWriteError
+from msdump.record import Artifact
 from msdump.store.write import exits
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DiskFiles
-from msdump.store.write.sinks import Summary, SyncSink, path_of
+from msdump.store.write.sinks import Budget, Summary, SyncSink, path_of
 from msdump.threads import lower_priority
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from msdump.record import Artifact
-    from msdump.store.write.sinks import Budget
-
 
 THREAD_NAME: Final = "msdump-writer"
 QUEUE_BYTES: Final = 256 << 20

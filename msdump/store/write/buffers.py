@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msdump import reading
 from msdump.errors import DumpReadError, passing_over
 from msdump.record import Buffer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from msdump.record import Buffer
-
 
 _MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # per call of writev; more are an error (EINVAL)
 

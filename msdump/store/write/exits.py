@@ -17,13 +17,11 @@ import contextlib
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from types import FrameType
+from typing import Any, Final, Protocol
 
 from msdump.errors import DumpWriteError
 from msdump.threads import REENTRANT, SignalSafeWeakSet, new_lock
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 
 class Writer(Protocol):

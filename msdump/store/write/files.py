@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from msdump import reading
 from msdump.errors import DumpWriteError, cause_of, is_foreign
@@ -17,13 +17,8 @@ from msdump.store.clock import later_names
 from msdump.store.write.buffers import FileRange, size_of, write_all
 from msdump.store.write.directories import Root, make_output
 from msdump.store.write.place import OpenDirectory, open_stream
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from msdump.store.write.rows import RowFile
-    from msdump.tracing import Trace
-
+from msdump.store.write.rows import RowFile
+from msdump.tracing import Trace
 
 _log = logging.getLogger("msdump.store")
 

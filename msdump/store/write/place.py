@@ -16,22 +16,18 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msdump import reading
 from msdump.errors import cause_of, passing_over
+from msdump.record import Buffer
 from msdump.store.write import rows
 from msdump.store.write.buffers import size_of, write_all
 from msdump.store.write.directories import LOOK, Root, enter, lock, open_directory
 from msdump.store.write.rows import RowFile
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from msdump.record import Buffer
 
 # Reserving the blocks of a large file makes ext4 a fifth faster, and tmpfs a tenth slower: only file systems
 # on a device do it, and of these only such with nameless files. The others would make the C library

@@ -12,23 +12,19 @@ import logging
 import os
 import zlib
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from msdump.errors import DumpWriteError, cause_of, is_foreign
 from msdump.plan import OnWriteError
 from msdump.reasons import Reason
+from msdump.record import Artifact, Buffer
 from msdump.store.layouts import MAPPING
 from msdump.store.write import exits
 from msdump.store.write.buffers import size_of
 from msdump.store.write.files import DUMP_MODE, DiskFiles, reason
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from msdump.record import Artifact, Buffer
-
 
 LONGEST_NAME: Final = 255
 _SUFFIXES: Final = frozenset({".npy", ".json"})
