@@ -1,4 +1,3 @@
-from .mixed import mixed_model as mixed_model
 from .primitives import primitive_model as primitive_model
 from .splice import CAST as CAST
 from .splice import EmulatingRuntime as EmulatingRuntime
@@ -8,5 +7,6 @@ from .splice import ValueShape as ValueShape
 from .splice import exchangeable as exchangeable
 from .splice import forms as forms
 from .splice import is_taken as is_taken
+from .splice import mixed_model as mixed_model
 from .splice import region_model as region_model
 from .splice import splice as splice

@@ -4,6 +4,8 @@ from .body import OperatorBody as OperatorBody
 from .body import Structure as Structure
 from .body import around as around
 from .body import function as function
+from .body import op as op
+from .body import writing as writing
 from .call import COMPUTED as COMPUTED
 from .call import Call as Call
 from .dense import ROW_COPIES as ROW_COPIES
@@ -15,8 +17,6 @@ from .families import written_on as written_on
 from .shapes import swapped as swapped
 from .slots import SLOTS as SLOTS
 from .slots import filled as filled
-from .tape import op as op
-from .tape import writing as writing
 from .windows import CONVOLUTION as CONVOLUTION
 from .windows import PRODUCTS as PRODUCTS
 from .windows import SUMS as SUMS

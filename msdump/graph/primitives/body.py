@@ -1,7 +1,7 @@
 """The bodies of MindSpore's operators, written as functions of ONNX's own operators.
 
 A body is a Python function that is called once for each structure (strides, flags) in which the operator
-occurs, and leaves an ONNX function behind:
+occurs, and leaves an ONNX function behind; ``op`` has ONNX's operators, and writes them down:
 
     @operator("BiasAddGrad")
     def bias_add_grad(dy: Value, *, rank: int) -> Value:
@@ -16,7 +16,9 @@ operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from types import MappingProxyType, SimpleNamespace
@@ -28,11 +30,38 @@ from onnx import defs, helper, numpy_helper
 
 from msdump import dtypes
 from msdump.dtypes import DType
-from msdump.graph.body import BodyValue, Constant, OnnxBody
+from msdump.graph.body import BodyValue, Constant, OnnxBody, Tape
 from msdump.graph.graph import MINDSPORE_DOMAIN
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.primitives.slots import SLOTS
-from msdump.graph.primitives.tape import op, writing
+
+_written: ContextVar[Tape] = ContextVar("_written")
+
+
+class _Operators:
+    """Proxy of the tape that is being written: has its methods and attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # inspection by Python, without a tape
+            raise AttributeError(name)
+        return getattr(_written.get(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_written.get(), name, value)
+
+
+op: Final[Any] = _Operators()
+
+
+@contextmanager
+def writing(tape: Tape) -> Iterator[None]:
+    """Make ``op`` write to a tape within a context."""
+    token = _written.set(tape)
+    try:
+        yield
+    finally:
+        _written.reset(token)
+
 
 BOOL: Final = int(onnx.TensorProto.BOOL)
 INT32: Final = int(onnx.TensorProto.INT32)

@@ -16,9 +16,8 @@ from msdump.dtypes import DType
 from msdump.graph.graph import Shape, ValueType
 from msdump.graph.kernel.emulation import FLOAT32, HALVES
 from msdump.graph.operators import moves
-from msdump.graph.primitives.body import BodyFunction, OperatorBody, Structure, Value
+from msdump.graph.primitives.body import BodyFunction, OperatorBody, Structure, Value, op
 from msdump.graph.primitives.slots import SLOTS, text_of
-from msdump.graph.primitives.tape import op
 
 COMPUTED: Final = object()
 """Stands for the value of an operand that is computed in a run."""

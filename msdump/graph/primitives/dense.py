@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import DOUBLE, Ints, Slots, Value, operator, operators
-from msdump.graph.primitives.tape import op
+from msdump.graph.primitives.body import DOUBLE, Ints, Slots, Value, op, operator, operators
 
 
 @operator("MatMul")

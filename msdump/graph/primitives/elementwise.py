@@ -9,9 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import DOUBLE, INT64, BodyFunction, Value, operator, operators
+from msdump.graph.primitives.body import DOUBLE, INT64, BodyFunction, Value, op, operator, operators
 from msdump.graph.primitives.call import ARGUMENTS, Call
-from msdump.graph.primitives.tape import op
 
 
 def _floor_div(x: Value, y: Value, *, is_whole: int) -> Value:

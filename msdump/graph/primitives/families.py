@@ -23,9 +23,8 @@ from msdump.graph.primitives import (  # noqa: F401 - they fill the table
     updates,
     windows,
 )
-from msdump.graph.primitives.body import OPERATORS, Body, Value
+from msdump.graph.primitives.body import OPERATORS, Body, Value, op, writing
 from msdump.graph.primitives.call import ARGUMENTS, PLAIN, Call
-from msdump.graph.primitives.tape import op, writing
 
 __all__ = ["ARGUMENTS", "OPERATORS", "PLAIN", "written", "written_on"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from msdump.graph.primitives.body import BOOL, INT32, INT64, Value, operator, operators
-from msdump.graph.primitives.tape import op
+from msdump.graph.primitives.body import BOOL, INT32, INT64, Value, op, operator, operators
 
 
 @operator("TensorScatterElements")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import INT64, Ints, Slots, Value, operator
-from msdump.graph.primitives.tape import op
+from msdump.graph.primitives.body import INT64, Ints, Slots, Value, op, operator
 
 
 @operator("SparseSoftmaxCrossEntropyWithLogits")

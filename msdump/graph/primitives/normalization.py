@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from msdump.graph.primitives.body import Ints, Slots, Value, operator
+from msdump.graph.primitives.body import Ints, Slots, Value, op, operator
 from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.plain import local_response
-from msdump.graph.primitives.tape import op
 
 Results = tuple[Value, ...]
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from msdump import dtypes
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import Value, operators
+from msdump.graph.primitives.body import Value, op, operators
 from msdump.graph.primitives.call import ARGUMENTS, PLAIN, Call
-from msdump.graph.primitives.tape import op
 
 _DOUBLE: Final = dtypes.from_name("float64")
 _BOOL: Final = dtypes.from_name("bool")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from msdump.graph.primitives.body import Slots, Value, operator
+from msdump.graph.primitives.body import Slots, Value, op, operator
 from msdump.graph.primitives.call import ARGUMENTS, Call
-from msdump.graph.primitives.tape import op
 
 
 def _weights(w: Value, hidden: int, width: int, has_bias: int) -> list[Value]:

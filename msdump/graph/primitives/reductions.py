@@ -7,8 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from msdump.graph.primitives.body import BOOL, DOUBLE, INT64, Ints, Value, operator, operators
-from msdump.graph.primitives.tape import op
+from msdump.graph.primitives.body import BOOL, DOUBLE, INT64, Ints, Value, op, operator, operators
 
 
 def _place(

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.graph.primitives.body import BOOL, INT32, INT64, Ints, Value, operator
+from msdump.graph.primitives.body import BOOL, INT32, INT64, Ints, Value, op, operator
 from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.shapes import swapped
-from msdump.graph.primitives.tape import op
 
 
 @operator(

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.graph.primitives.body import BOOL, INT32, INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.body import BOOL, INT32, INT64, Ints, Value, op, operator, operators
 from msdump.graph.primitives.call import ARGUMENTS, COMPUTED, Call
-from msdump.graph.primitives.tape import op
 
 _FAR: Final = 2**62
 """Behind the end of any axis."""

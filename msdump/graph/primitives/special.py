@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from msdump.graph.kernel.emulation import FLOAT32
-from msdump.graph.primitives.body import DOUBLE, BodyFunction, Value, operators
-from msdump.graph.primitives.tape import op
+from msdump.graph.primitives.body import DOUBLE, BodyFunction, Value, op, operators
 
 _ERFC: Final = (
     0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196,

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 
-from msdump.graph.primitives.body import BodyFunction, Slots, Structure, Value, operator, operators
+from msdump.graph.primitives.body import BodyFunction, Slots, Structure, Value, op, operator, operators
 from msdump.graph.primitives.slots import SLOTS
-from msdump.graph.primitives.tape import op
 
 operators(
     {

@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from msdump.graph.primitives.body import INT32, INT64, Ints, Value, operator, operators
+from msdump.graph.primitives.body import INT32, INT64, Ints, Value, op, operator, operators
 from msdump.graph.primitives.call import ARGUMENTS, Call
 from msdump.graph.primitives.plain import convolution, pooling
-from msdump.graph.primitives.tape import op
 
 PRODUCTS: Final = "products"
 """One group of many channels, or windows of one element: products of matrices."""
