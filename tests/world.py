@@ -90,17 +90,11 @@ def write_config(path, root, /, *, own=None, is_synchronous=True, **changes):
 
 @dataclass
 class Door:
-    """One process's worth of MindSpore's door.
+    """One process's worth of MindSpore's door."""
 
-    Attributes:
-        folder: A directory of the test; the dump stands in its ``dump``.
-        monkeypatch: Sets the environment.
-        process: State that the networks share.
-    """
-
-    folder: Path
-    monkeypatch: pytest.MonkeyPatch
-    process: Process = field(default_factory=Process)
+    folder: Path  # a directory of the test; the dump stands in its ``dump``
+    monkeypatch: pytest.MonkeyPatch  # sets the environment
+    process: Process = field(default_factory=Process)  # state that the networks share
 
     @property
     def path(self):

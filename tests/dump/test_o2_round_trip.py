@@ -146,17 +146,11 @@ def recurrent():
 
 @dataclass(frozen=True)
 class Case:
-    """A network with its inputs.
+    """A network with its inputs."""
 
-    Attributes:
-        feeds: Gives the inputs.
-        model: Gives a model that no file holds.
-        form: The format that the files are converted to.
-    """
-
-    feeds: Any
-    model: Any = None
-    form: str = IMAGE
+    feeds: Any  # gives the inputs
+    model: Any = None  # gives a model that no file holds
+    form: str = IMAGE  # the format that the files are converted to
 
 
 SAMPLES = {

@@ -6,17 +6,14 @@ from msdump.observer import Interest, Observer
 
 
 class Watch(Observer):
-    """Keeps copies of tensors: of every operator, of each one of some number, or of none (0).
-
-    Attributes:
-        shown: [inputs, outputs, overflow status] of each pass by (indices of bodies, position); "failed" has
-            position and inputs of the operator that failed.
-    """
+    """Keeps copies of tensors: of every operator, of each one of some number, or of none (0)."""
 
     def __init__(self, graph, every=1, *, looks_in=True, shown=None, path=()):
         """Watch a graph, its bodies too where it looks into them."""
         positions = tuple(every > 0 and position % every == 0 for position in range(len(graph.nodes)))
         self.interest = Interest(positions, inputs=True, outputs=True)
+        # [inputs, outputs, overflow status] of each pass by (indices of bodies, position); "failed" has
+        # position and inputs of the operator that failed
         self.shown = {} if shown is None else shown
         self._every, self._looks_in, self._path = every, looks_in, path
 

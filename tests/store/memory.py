@@ -9,17 +9,13 @@ from msdump.store.write.rows import last_titles
 
 
 class MemoryFiles:
-    """Files kept in a dictionary.
-
-    Attributes:
-        contents: Contents by absolute path, in the order in which the files appeared.
-        failure: Raised by the next calls that write, None for none.
-    """
+    """Files kept in a dictionary."""
 
     def __init__(self) -> None:
         """Start without files."""
+        # contents by absolute path, in the order in which the files appeared
         self.contents: dict[str, bytes] = {}
-        self.failure: OSError | None = None
+        self.failure: OSError | None = None  # raised by the next calls that write, None for none
 
     def create(self, directory: str, name: str, buffers) -> int:
         """Make a new file; return its bytes; FileExistsError where the name is taken."""

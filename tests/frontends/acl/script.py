@@ -17,13 +17,9 @@ TIMESTAMP = re.compile(r"\.[0-9]{16}(?=\.csv$|$)")
 
 @dataclass
 class Script:
-    """One pyACL script.
+    """One pyACL script."""
 
-    Attributes:
-        folder: A directory of the test; the dump goes to its ``dump``.
-    """
-
-    folder: Path
+    folder: Path  # a directory of the test; the dump goes to its ``dump``
 
     @property
     def path(self):

@@ -25,17 +25,12 @@ LARGE = 200_000
 
 @dataclass
 class Gate:
-    """Files on disk that cannot be written before the gate opens.
+    """Files on disk that cannot be written before the gate opens."""
 
-    Attributes:
-        opened: Set to let files through.
-        knocked: Released for each file that comes to the gate.
-        threads: The threads that they come in.
-    """
-
-    opened: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)  # set to let files through
+    # released for each file that comes to the gate
     knocked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    threads: list[threading.Thread] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)  # the threads that they come in
 
     def files(self):
         """Return files behind the gate."""
