@@ -14,8 +14,7 @@ import numpy as np
 from msdump.dtypes import STRING
 from msdump.errors import is_final
 from msdump.execute import values
-from msdump.execute.fallback import is_rounded_outside
-from msdump.execute.kernels import RoundingsOf
+from msdump.execute.kernels import RoundingsOf, is_rounded_outside
 from msdump.execute.runtime import OrtValue, Run, Runtime, SessionUse
 from msdump.execute.variants import LEVELS
 from msdump.execute.weights import Initializers, WeightStore, binds_weights, tells_overflow
