@@ -60,11 +60,7 @@ class Metered(Observer):
             self._capture.starting(position, inputs)
 
     def ran(self, batch: Sequence[NodeRun], found: TotalsArray | None = None) -> None:
-        """Measure the results of operators, and let the capture see them.
-
-        Raises:
-            DeviceMemoryError: A tensor does not fit; earlier operators have been passed to the capture.
-        """
+        """Measure results and pass operators on, all before the first that raises a DeviceMemoryError."""
         if found is not None:
             self._pass_on(batch, found)
             for position, _, outputs, _ in batch:  # not if the capture raised: the batch then comes again

@@ -61,11 +61,7 @@ class _Answer(NamedTuple):
 
 
 def identity() -> Identity:
-    """Return which process this is; a contradiction between launchers is logged, once.
-
-    Raises:
-        InputError: A number of processes that is none from 1, or a rank that is none below it.
-    """
+    """Return which process this is; log contradictions of launchers once; InputError for a wrong number."""
     return _settled(tuple(_answers()))
 
 

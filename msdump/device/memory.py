@@ -366,11 +366,7 @@ class MemoryUse:
         return self._bodies.get(index) or next(filter(None, inner), None)
 
     def ran(self, position: int, outputs: Sequence[np.ndarray | None]) -> None:
-        """Place an operator's converted inputs and its outputs; release values after their last reader.
-
-        Raises:
-            DeviceMemoryError: A tensor does not fit; it is named.
-        """
+        """Place converted inputs and outputs, release dead values; DeviceMemoryError as in ``begin``."""
         # an operator of the graph around has run, so control flow has ended
         for body in self._bodies.values():
             body.end()

@@ -31,11 +31,7 @@ class Replaceable:
         }
 
     def find(self, name: str) -> tuple[int, int]:
-        """Return the position of an operator and the number of its output, for OPERATOR or OPERATOR:NUMBER.
-
-        Raises:
-            InputError: No operator or several have the name, or the output cannot be replaced.
-        """
+        """Return operator position and output number of OPERATOR[:NUMBER]; InputError unless there is one."""
         graph, nodes, known = self._graph, self._nodes, self._names
         found, asked, slot = find_operators(name, known), name, 0
         head, _, number = name.rpartition(":")

@@ -296,11 +296,7 @@ def short(error: Exception) -> str:
 
 
 def failure(full_name: str, inputs: Sequence[Array], error: Exception) -> ExecutionError:
-    """Return the failure of an operator, with its reason and the types and shapes of its inputs.
-
-    Raises:
-        Exception: The error itself, if it is msdump's or the program's own, not onnxruntime's.
-    """
+    """Return an operator's failure with reason, types and shapes; raise an error of msdump or the program."""
     if isinstance(error, MsdumpError) or is_foreign(error):
         raise error
     shown = ", ".join(_described(array) for array in inputs)

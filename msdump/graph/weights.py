@@ -120,11 +120,7 @@ class SideFiles:
         return self.section(tensor.name, fields.get("location", ""), offset, length)
 
     def section(self, tensor: str, location: str, offset: int, length: int | None) -> np.ndarray:
-        """Return bytes of a file, mapped; without a length all bytes from the offset on.
-
-        Raises:
-            GraphError: The file is missing, too short, or outside the model's folder.
-        """
+        """Return bytes of a file, mapped, by default all from the offset on; GraphError if it lacks them."""
         if location not in self._maps:  # the weights of a model mostly lie in one file
             if self._folder is None:
                 raise GraphError(

@@ -174,11 +174,7 @@ _PREFIX: Final = 4096  # bytes in which the header of nearly every .npy file end
 
 
 def read_npy_header(path: str) -> npy.Header:
-    """Return the header of a .npy file; its elements are not read.
-
-    Raises:
-        DumpReadError: The file cannot be read, its header is corrupt, or it ends before its last element.
-    """
+    """Return the header of a .npy file without its elements; DumpReadError if the file is damaged."""
     try:
         with reading.OpenDescriptor(path) as (fd, size):
             data = os.read(fd, _PREFIX)

@@ -186,11 +186,7 @@ def _number(pattern: re.Pattern[str], path: Path) -> int:
 
 
 def read_parents(process: str) -> Mapping[str, str | None]:
-    """Return the module around each module and call of a process; empty if the tree does not hold them.
-
-    Raises:
-        DumpReadError: ``construct.json`` cannot be read.
-    """
+    """Return the module around each module and call of a process, if known; DumpReadError if unreadable."""
     path = f"{process}/{_PARENTS}"
     found = files.read_json(path) if os.path.isfile(path) else None
     parents = found.items() if isinstance(found, dict) else ()

@@ -102,11 +102,7 @@ def locate(folder: str) -> tuple[str, Key | None] | None:
 
 
 def locate_below(folder: str) -> tuple[str, None] | None:
-    """Return the root of the only dump below a directory, such as its ``debug_dump``; None: there is none.
-
-    Raises:
-        DumpReadError: There are several, or a directory cannot be listed.
-    """
+    """Return the root of the only dump below a directory, None without; DumpReadError for several."""
     level = [folder]
     for _ in range(_MOST_LEVELS):
         below = (

@@ -178,11 +178,7 @@ class UnlinkableError(Exception):
 def link(
     graph: Graph, parts: Sequence[LinkedOperator], around: SegmentEdges, limits: RuntimeLimits
 ) -> LinkedModel:
-    """Return the model of some operators of a graph, in order, at least one.
-
-    Raises:
-        UnlinkableError: An operator needs another version of the runtime, or gives an overflow status.
-    """
+    """Return the model of operators in order; UnlinkableError for another opset or an overflow status."""
     writer = _Writer(graph, onenode.empty_model(graph, parts[0].node, limits), limits)
     for part in parts:
         writer.add(part)

@@ -127,12 +127,7 @@ def build(
     limits: RuntimeLimits,
     roundings: Sequence[Rounding] | None = None,
 ) -> NodeModel:
-    """Return the model of one operator; of a fused one, the model of its parts.
-
-    Raises:
-        UnsupportedOpError: The node's opset is newer than the runtime reads and the
-            operator changed since.
-    """
+    """Return the model of an operator, or of its parts; UnsupportedOpError if it changed in a newer opset."""
     names = _model_names(node)
     message = empty_model(graph, node, limits)
     written = computation(graph, node, names, bindings, roundings=roundings, opset=onnx_opset(message))

@@ -95,11 +95,7 @@ def facts_of(translated: TranslatedModel) -> dict[str, Any]:
 
 
 def kept_facts(model: onnx.ModelProto) -> dict[str, Any]:
-    """Return the fields of ``facts_of`` that a model of ``standard`` has in its metadata.
-
-    Raises:
-        GraphError: A type that is none, a result that is no output, or a kernel graph that is none.
-    """
+    """Return the fields of ``facts_of`` in a model's metadata; GraphError for values that are none."""
     texts = {entry.key: entry.value for entry in model.metadata_props}
     try:
         declared = {

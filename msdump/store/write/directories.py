@@ -130,11 +130,7 @@ def _make_directory(place: Path) -> None:
 
 
 def enter(parent: int, name: str) -> tuple[int, bool]:
-    """Open a directory inside an open one, made 0700 if missing; return a descriptor and whether it is new.
-
-    Raises:
-        OSError: It cannot be opened or made, or is a link.
-    """
+    """Open or make (0700) a directory in an open one; return descriptor and newness; OSError for a link."""
     try:
         return _open_below(parent, name), False
     except FileNotFoundError:

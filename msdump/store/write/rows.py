@@ -98,11 +98,7 @@ def begin(directory: int, name: str, data: bytes, mode: int) -> RowFile:
 
 
 def reopen(directory: int, name: str, mode: int) -> RowFile:
-    """Open a file that is there; half a row of a killed run is cut off, its mode becomes ``mode``.
-
-    Raises:
-        OSError: It is missing, cannot be written, is no regular file or has another name too.
-    """
+    """Open a file of rows, without a half row at its end, in a mode; OSError if it is missing or unfit."""
     fd = _open(directory, name, mode)
     try:
         _check(fd, name)
