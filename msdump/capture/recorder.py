@@ -210,11 +210,7 @@ VERSIONS: Final = {Naming.CLASSIC: "2.3.0", Naming.V2_5: "2.5.0", Naming.V2_7: "
 
 
 class NetworkDump(DumpWriter):
-    """Everything that one network writes below the dump path.
-
-    Attributes:
-        sink: Where it goes.
-    """
+    """Everything that one network writes below the dump path."""
 
     def __init__(
         self,

@@ -100,25 +100,19 @@ class RankComparison(threading.local):
 
 
 class RunWatch:
-    """The rules and the history of a configuration, which may have neither; any thread may use it.
-
-    Attributes:
-        plan: The rules, and the effect of hits.
-        sink: Takes the files of the networks.
-        networks: Numbers the networks of the configuration, from 0.
-        ranks: Compares tensors that should be equal on all ranks; None without rules on them.
-    """
+    """The rules and the history of a configuration, which may have neither; any thread may use it."""
 
     def __init__(self, plan: DumpPlan, sink: Sink) -> None:
-        watch = self.plan = plan.watch
-        self.networks = itertools.count()
-        self.sink = sink
+        watch = self.plan = plan.watch  # the rules, and the effect of hits
+        self.networks = itertools.count()  # numbers the networks of the configuration
+        self.sink = sink  # takes the files of the networks
         self._history: HistorySink | None = None
         if watch.history:
             rank = current().identity.rank
             self._history = HistorySink(sink, plan.files.path, rank, watch.history, watch.history_bytes)
             self.sink = self._history
         self._room = watch.history_bytes  # bytes of elements that are kept for the next step
+        # compares tensors that should be equal on all ranks; None without rules on them
         self.ranks = RankComparison() if any(rule.compares_ranks for rule in watch.rules) else None
         self._source = plan.source
         self._lock = new_lock()

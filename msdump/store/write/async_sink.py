@@ -34,30 +34,20 @@ _HASHED_INLINE: Final = 16 << 10
 
 
 class _Job:
-    """A file on its way to the disk, or a row that is made by then.
-
-    Attributes:
-        path: Path for messages.
-        size: Bytes that it holds in memory.
-        header: Header line of a row's file; None for a file.
-        budgeted: Bytes to return to the budget where the file is lost.
-        text: The row, once it is made.
-        is_done: Whether the work has succeeded or failed.
-        error: Why it failed.
-    """
+    """A file on its way to the disk, or a row that is made by then."""
 
     def __init__(
         self,
-        path: str,
-        size: int,
+        path: str,  # for messages
+        size: int,  # bytes that it holds in memory
         work: Callable[[Callable[[], DiskFiles]], bytes],
-        header: bytes | None = None,
-        budgeted: int = 0,
+        header: bytes | None = None,  # header line of a row's file; None for a file
+        budgeted: int = 0,  # bytes to return to the budget where the file is lost
     ) -> None:
         self.path, self.size, self.header, self.budgeted = path, size, header, budgeted
-        self.text = b""
-        self.is_done = False
-        self.error: Exception | None = None
+        self.text = b""  # the row, once it is made
+        self.is_done = False  # whether the work has succeeded or failed
+        self.error: Exception | None = None  # why it failed
         self._work = work
         self._worker: dict[str, str] = {}
         self._ended = SimpleQueue[None]()  # a latch: its one item is put when the thread has done the work
