@@ -56,6 +56,9 @@ _ALIASES: Final = {
 }
 """Types of operators by the function of PyTorch or MindSpore, where the one does not begin as the other."""
 
+_ARITHMETIC: Final = frozenset({"Add", "Sub", "Mul", "Div", "RealDiv", "Pow", "Maximum", "Minimum"})
+"""Types of operators that read a parameter as it is, so that it keeps its name."""
+
 _SEVERAL: Final = frozenset({"linear", "addmm", "cross_entropy", "scaled_dot_product_attention"})
 """Functions of several operators: the last one computes the result and does not read the arguments."""
 
@@ -197,8 +200,9 @@ class _Pairing:
         mine, golden = self._content(record), self._content(self._samples[key])
         if mine.count != golden.count:
             return 0.0
-        scale = max(abs(golden.largest), abs(golden.smallest))
-        if all(abs(one - two) <= _SAME * max(abs(two), scale) for one, two in mine.beside(golden)):
+        ends = (abs(golden.largest), abs(golden.smallest))
+        close = _SAME * max(filter(math.isfinite, ends), default=0.0)
+        if all(math.isclose(*each, rel_tol=_SAME, abs_tol=close) for each in mine.beside(golden)):
             return 2.0
         return float((mine.likeness(golden) or 0.0) >= LIKE)
 
@@ -370,8 +374,9 @@ class _Pairing:
             return 0.0
         # a gradient may have several operators of the type: contents alone decide
         is_named = not call.is_backward and _is_named(call.kind, operator.op_type)
-        likeness = self._likeness(key, value)
-        return 2.0 * is_named + likeness if is_named or likeness > 1 else 0.0
+        likeness, shape = self._likeness(key, value), self._shape(self._samples[key])
+        has_shape = self._graph.form_of(value).shape == shape  # another order has the same statistics
+        return 2.0 * is_named + likeness + 0.5 * has_shape if is_named or likeness > 1 else 0.0
 
     def _pair_arguments(self, name: str, operator: GraphOperator, weights: AbstractSet[_Key]) -> None:
         kind = self._calls[name].kind
@@ -497,7 +502,7 @@ class _Pairing:
                 if is_weight and written_inputs(operator.op_type):
                     written.append((operator, source.name))
                 elif is_weight and not is_backward:
-                    found = self._parameter(path, source, owners)
+                    found = self._parameter(path, source, owners, operator)
                     record = self._records.get((operator.file_name, IO.INPUT, slot))
                     if found and self._fits(found, source, record):
                         names[source.name] = found if names.get(source.name, found) == found else ""
@@ -522,7 +527,9 @@ class _Pairing:
                         if source not in self._written:
                             mine[source.name, IO.OUTPUT, source.slot] = key
 
-    def _parameter(self, path: str, source: ValueSource, owners: AbstractSet[str]) -> str:
+    def _parameter(
+        self, path: str, source: ValueSource, owners: AbstractSet[str], operator: GraphOperator
+    ) -> str:
         """Return the tree's parameter that an operator of a module should read as a weight, "" for none."""
         owner, _, last = source.name.rpartition(".")
         if path in self._folded or owner in self._folded:
@@ -532,6 +539,8 @@ class _Pairing:
                 return source.name if owner == path else ""
             own = f"{path}.{last}"  # exporters share weights that are equal
             return own if own in self._parameters else source.name
+        if operator.op_type in _ARITHMETIC:  # exporters compute constants of parameters, under other names
+            return ""
         size = self._size(source)
         others = (name for name in self._owned[path] if name not in self._graph.weights)
         alike = [name for name in others if self._content(self._parameters[name]).count == size]

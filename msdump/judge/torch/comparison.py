@@ -71,10 +71,8 @@ class TorchComparison(LockstepComparison):
     ) -> bool:
         """Run both sides once; return whether both came to their end."""
         failed = len(self.failures)
-        run = _Run(self, inputs, advance)
         try:
-            self.module.run([inputs[value.name] for value in self.mine.model.inputs], run.show)
-            run.end()
+            self._run_both(inputs, advance).end()
         except MsdumpError as error:
             self.report.stops.append(Stop("mine", getattr(error, "operator", ""), str(error)))
             self.failures.append(str(error))
@@ -87,9 +85,18 @@ class TorchComparison(LockstepComparison):
         Raises:
             MsdumpError: An operator fails on golden's values.
         """
-        run = _Run(self, inputs, lambda: None)
+        return self._run_both(inputs, lambda: None).rows()
+
+    def _run_both(self, inputs: Mapping[str, Any], advance: Callable[[], None]) -> _Run:
+        """Run both sides; again without pairs of values, if a tool has moved calls over the border there."""
+        run = _Run(self, inputs, advance)
         self.module.run([inputs[value.name] for value in self.mine.model.inputs], run.show)
-        return run.rows()
+        run.rows()
+        moved = run.moved - run.kept
+        if not moved:
+            return run
+        self.functions.part(moved)
+        return self._run_both(inputs, lambda: None)
 
     def __str__(self) -> str:
         """Return the verdict, the operators at fault and the next step, as ``msdump diff`` prints them."""
@@ -108,6 +115,11 @@ class _Run:
 
     It reads golden's values where golden has some of its inputs' names, and else outputs that
     earlier operators computed of golden's values. So its difference from golden's value is its own error.
+
+    Attributes:
+        moved: Wrong values of which later functions compute golden's values, and of golden's they do not:
+            a tool has moved a call, such as a scale that it multiplied into a convolution's weights.
+        kept: Wrong values of golden's values of which later functions compute golden's.
     """
 
     def __init__(
@@ -121,6 +133,9 @@ class _Run:
         self._golden: dict[str, np.ndarray] = {}
         self._fed: dict[str, Any] = {**inputs}  # the operators' inputs: golden's values
         self._own: dict[str, Any] = {**inputs}  # the file's values
+        self._wrong: dict[str, np.ndarray] = {}  # results of golden's values that differ from golden's
+        self._misshapen = set[str]()  # values of other shapes than golden's, which golden's cannot replace
+        self.moved, self.kept = set[str](), set[str]()
         self._known: dict[str, TensorEvidence] = {}
         self._sources: dict[str, ValueSource] = {}
         self._rows: list[tuple[Finding, Cause | None]] = []
@@ -206,7 +221,7 @@ class _Run:
             self._advance()
         while self._ends and self._ends[-1][0] <= position:
             _, name, is_golden = self._ends.pop()
-            for values in (self._golden,) if is_golden else (self._fed, self._own):
+            for values in (self._golden,) if is_golden else (self._fed, self._own, self._wrong):
                 values.pop(name, None)
 
     def _judge(self, node: Node, results: list[Any], own: list[Any]) -> None:
@@ -236,6 +251,12 @@ class _Run:
                 self._fed[name] = like(golden, results[slot])
             else:
                 wrong = wrong or name
+                self._misshapen.add(name)
+            if wrong == name and results[slot] is not None:
+                self._wrong[name] = results[slot]
+        self._look_for_moved(cone, wrong, bool(own_errors))
+        if not self._misshapen.isdisjoint(cone.reads):
+            own_errors.clear()
         golden_name = next((self._partners[name] for name in node.outputs if name in self._known), "")
         call, cause = self._both.module.call(golden_name) if golden_name else Call(), None
         is_random = bool(wrong) and call.is_random and not self._is_repeated(golden_name)
@@ -263,6 +284,19 @@ class _Run:
             note="" if outputs else "the module has no value of its name",
         )
         self._rows.append((row, cause))
+
+    def _look_for_moved(self, cone: Cone, wrong: str, is_compared: bool) -> None:  # noqa: FBT001
+        """Run a wrong function again on the wrong values that it reads, to find the ones that were moved."""
+        own = self._results | self._both.replaced
+        held = {name: self._wrong[name] for name in cone.reads if name in self._wrong and name not in own}
+        if held and not wrong:
+            self.kept |= held.keys() if is_compared else set()
+        elif held:
+            known = {**self._fed, **held}
+            for node in cone.nodes:
+                known |= dict(zip(node.outputs, self._functions.outputs(node, known), strict=True))
+            if self._functions.agrees(known[wrong], self._golden_of(wrong, known[wrong]), cone):
+                self.moved |= held.keys()
 
     def _is_repeated(self, name: str) -> bool:
         """Return whether golden's call of the same values has the same result again."""

@@ -67,11 +67,17 @@ class Functions:
         given = {value.name for value in (*self.graph.inputs, *self.graph.outputs)}
         inner = {name for node in self.graph.nodes for name in node.outputs} - given
         self.has_names = not inner or not inner.isdisjoint(self.partners)
-        self.cones = cones_of(self.graph, self.partners)
-        paired = {*self.partners.values()}
-        self.inner = {name: module.border(name, paired)[2] for name in module.names if name in paired}
+        self.part(())
         nodes = [node for node in self.graph.nodes if not node.is_added]
         self.has_metadata = 2 * sum(bool(node.proto.metadata_props) for node in nodes) > len(nodes)
+
+    def part(self, names: Iterable[str]) -> None:
+        """Take some values' partners from them, and find the functions between the other pairs."""
+        for name in names:
+            del self.partners[name]
+        self.cones = cones_of(self.graph, self.partners)
+        paired, module = {*self.partners.values()}, self.module
+        self.inner = {name: module.border(name, paired)[2] for name in module.names if name in paired}
 
     def more_calls(self) -> list[str]:
         """Return the calls of which the exporter wrote more into the file than the module has, in words."""

@@ -37,20 +37,26 @@ NODES = {  # name: type, inputs, output, module
 }
 
 
-def model(changes=None, **weights):
-    """Return the export of a network that calls ``fc`` twice; a node without a type is left out."""
+def model(changes=None, more=None, **weights):
+    """Return the export of a network that calls ``fc`` twice; a node without a type is left out.
+
+    More nodes stand before ``relu``, or behind it if they read its result.
+    """
+    names = [*NODES]
+    at = names.index("relu") + any("relu" in reads for _, reads, _, _ in (more or {}).values())
+    nodes_of = {name: NODES[name] for name in names[:at]} | (more or {}) | NODES | (changes or {})
     held = {
         "val_q": np.ascontiguousarray(W["q.weight"].T),
         **{name: array for name, array in W.items() if name != "q.weight"},
         **weights,
     }
     nodes, renamed = [], {}
-    for name, (op_type, reads, output, module) in (NODES | (changes or {})).items():
+    for name, (op_type, reads, output, module) in nodes_of.items():
         if not op_type:
             renamed[output] = reads[-1]
             continue
         given = [renamed.get(each, each) for each in reads]
-        turned = {"transB": 1} if op_type == "Gemm" else {}
+        turned = {"transB": 1, "transA": int(given[0] == "turned")} if op_type == "Gemm" else {}
         node = helper.make_node(op_type, given, [output], name=name, **turned)
         scopes = ["", *([module] if module else []), output]
         classes = [NET, *([LINEAR] if module else []), "aten.op.default"]
@@ -68,8 +74,15 @@ def model(changes=None, **weights):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
 
-def golden(dtype=np.float32):
-    """Return the tensors of the tree: ``{name: (inputs, outputs, parameters)}``."""
+def golden(dtype=np.float32, kind="relu", gain=None, between=lambda relu: ({}, relu)):
+    """Return the tensors of the tree: ``{name: (inputs, outputs, parameters)}``.
+
+    Args:
+        dtype: The type that the tensors are rounded to.
+        kind: The function in the place of ``relu``, which computes the same.
+        gain: A parameter of ``q``, whose exponential its result is multiplied with.
+        between: Returns more calls between ``relu`` and ``fc``, and what ``fc`` reads.
+    """
 
     def linear(array, layer):
         return (array @ W[f"{layer}.weight"].T + W[f"{layer}.bias"]).astype(np.float32)
@@ -77,18 +90,23 @@ def golden(dtype=np.float32):
     def held(layer):
         return {each: W[f"{layer}.{each}"] for each in ("weight", "bias")}
 
-    q = linear(X, "q")
+    plain = q = linear(X, "q")
+    gains = {}
+    if gain is not None:
+        q, gains = plain * np.exp(gain), {"gain": gain}
     relu = np.maximum(q, 0)
-    first = linear(relu, "fc")
+    inner, read = between(relu)
+    first = linear(read, "fc")
     total = relu + first
     bent = np.tanh(total)
     second = linear(bent, "fc")
     calls = {
-        "Functional.linear.0.forward": ([X, *held("q").values()], [q], {}),
-        "Module.q.Linear.forward.0": ([X], [q], held("q")),
-        "Functional.relu.0.forward": ([q], [relu], {}),
-        "Functional.linear.1.forward": ([relu, *held("fc").values()], [first], {}),
-        "Module.fc.Linear.forward.0": ([relu], [first], held("fc")),
+        "Functional.linear.0.forward": ([X, *held("q").values()], [plain], {}),
+        "Module.q.Linear.forward.0": ([X], [q], held("q") | gains),
+        f"Functional.{kind}.0.forward": ([q], [relu], {}),
+        **inner,
+        "Functional.linear.1.forward": ([read, *held("fc").values()], [first], {}),
+        "Module.fc.Linear.forward.0": ([read], [first], held("fc")),
         "Tensor.__add__.0.forward": ([relu, first], [total], {}),
         "Torch.tanh.0.forward": ([total], [bent], {}),
         "Functional.linear.2.forward": ([bent, *held("fc").values()], [second], {}),
@@ -203,6 +221,62 @@ def test_a_sound_export_agrees(compare, way, level):
     assert 0 == code
     alone = [each["operator"] for each in document["operators"] if each["operator"] in {*calls, *W}]
     assert alone == []
+
+
+GAIN = np.random.default_rng(5).normal(size=5).astype(np.float32)
+MASK = np.array([[True, *[False] * 4]] * 2)
+
+
+def masked(relu):
+    """Return calls that hide elements from a softmax, and its result."""
+    hidden = np.where(MASK, np.float32(-np.inf), relu)
+    powers = np.exp(hidden - hidden.max(-1, keepdims=True))
+    soft = powers / powers.sum(-1, keepdims=True)
+    fill, softmax = ([relu], [hidden], {}), ([hidden], [soft], {})
+    return {"Tensor.masked_fill.0.forward": fill, "Tensor.softmax.0.forward": softmax}, soft
+
+
+def reading(name):
+    """Return the change by which ``fc`` reads another value than that of ``relu``."""
+    return {"fc_0": ("Gemm", [name, *NODES["fc_0"][1][1:]], *NODES["fc_0"][2:])}
+
+
+@pytest.mark.parametrize(
+    ("network", "calls"),
+    [
+        (
+            lambda: model(reading("turned"), {"turn": ("Transpose", ["relu"], "turned", "")}),
+            lambda: golden(kind="rectify"),
+        ),
+        (
+            lambda: model(
+                reading("soft"),
+                {
+                    "same": ("Max", ["relu", "zero"], "same", ""),
+                    "hide": ("Where", ["mask", "low", "same"], "hidden", ""),
+                    "soft": ("Softmax", ["hidden"], "soft", ""),
+                },
+                zero=np.zeros((), np.float32),
+                mask=MASK,
+                low=np.array(-np.inf, np.float32),
+            ),
+            lambda: golden(between=masked),
+        ),
+        (
+            lambda: model(
+                {"relu": ("Relu", ["scaled"], *NODES["relu"][2:])},
+                {"scale": ("Mul", ["linear", "exp"], "scaled", "q")},
+                exp=np.exp(GAIN),
+            ),
+            lambda: golden(gain=GAIN),
+        ),
+    ],
+    ids=["transposed value", "infinities", "constant of a parameter"],
+)
+def test_other_values_are_not_taken_for_those_of_the_tree(compare, network, calls):
+    """Equal statistics in another order, finite ones for infinite ones and constants are no counterparts."""
+    code, document = compare(network(), calls())
+    assert (0, []) == (code, accused(document))
 
 
 @pytest.mark.parametrize(

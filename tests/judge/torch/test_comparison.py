@@ -269,6 +269,59 @@ def test_names_of_another_tool_leave_the_outputs(folder):
     assert [] == [each for each in both.report.findings if each.is_accused]
 
 
+@pytest.fixture(scope="module")
+def scaled():
+    """Return a module with a scale behind its layer, and its export."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.scale = torch.nn.Linear(4, 6), torch.nn.Parameter(torch.tensor(3.0))
+
+        def forward(self, x):
+            best, place = torch.relu(self.layer(x) * self.scale).max(-1)
+            return best, place * 2
+
+    torch.manual_seed(0)
+    module = Scaled().eval()
+    args = (torch.randn(5, 4),)
+    return module, args, torch.onnx.export(module, args, dynamo=True, verbose=False).model_proto
+
+
+@pytest.mark.parametrize("factor", [3, 1, 2], ids=["moved", "dropped", "wrong"])
+def test_scale_that_a_tool_multiplies_into_weights_is_not_accused(scaled, factor):
+    """A layer computes a later call's value: sound, if it is the call's own value, and else one fault."""
+    module, args, exported = scaled
+    model = onnx.ModelProto()
+    model.CopyFrom(exported)
+    node, reader = node_of(model, "Mul"), node_of(model, "Relu")
+    reader.input[0] = node.input[0]
+    model.graph.node.remove(node)
+    for weight in model.graph.initializer:
+        if weight.name.startswith("layer."):
+            array = numpy_helper.to_array(weight) * np.float32(factor)
+            weight.CopyFrom(numpy_helper.from_array(array, weight.name))
+    both = msdump.torch.check_export(module, args, model)
+    accused = [each.verdict for each in both.report.findings if each.is_accused]
+    wanted = {3: [], 1: [Verdict.MISSING], 2: [Verdict.WEIGHT, Verdict.MISSING]}
+    assert (factor == 3, wanted[factor]) == (both.report.agrees, accused)
+
+
+def test_reader_of_a_value_of_another_shape_is_not_accused(scaled):
+    """An operator over the wrong axis is named alone: what reads its result has no own error."""
+    module, args, exported = scaled
+    model = onnx.ModelProto()
+    model.CopyFrom(exported)
+    node = node_of(model, "ArgMax")
+    next(each for each in node.attribute if each.name == "axis").i = 0
+    findings = msdump.torch.check_export(module, args, model).report.findings
+    assert [(node.name, Verdict.SHAPE)] == [
+        (each.place.onnx_name, each.verdict) for each in findings if each.is_accused
+    ]
+
+
 def test_buffers_of_a_module_in_training_are_restored():
     """Running statistics are as before: neither the export nor the runs change them."""
     torch = pytest.importorskip("torch")
