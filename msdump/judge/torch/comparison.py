@@ -289,9 +289,10 @@ class _Run:
         """Run a wrong function again on the wrong values that it reads, to find the ones that were moved."""
         own = self._results | self._both.replaced
         held = {name: self._wrong[name] for name in cone.reads if name in self._wrong and name not in own}
-        if held and not wrong:
-            self.kept |= held.keys() if is_compared else set()
-        elif held:
+        if held and not wrong and is_compared:
+            self.moved |= held.keys() & self._misshapen
+            self.kept |= held.keys() - self._misshapen
+        elif held and wrong:
             known = {**self._fed, **held}
             for node in cone.nodes:
                 known |= dict(zip(node.outputs, self._functions.outputs(node, known), strict=True))

@@ -147,10 +147,10 @@ def pair_scopes(graph: Graph, golden: HookedModule) -> dict[str, str]:
     entering, leaving = defaultdict[str, dict[str, None]](dict), defaultdict[str, dict[str, None]](dict)
     uses = [(name, node.name) for node in graph.nodes for name in reads(node) if name not in graph.weights]
     for name, reader in (*uses, *((value.name, "") for value in graph.outputs)):
-        place = {*readers.get(reader, ())}
-        for scope in {*makers.get(name, ())} - place:
+        around, within = makers.get(name, ()), readers.get(reader, ())
+        for scope in (each for each in reversed(around) if each not in within):  # innermost first
             leaving[scope][name if not reader or reader in clear else ""] = None
-        for scope in place.difference(makers.get(name, ())):
+        for scope in (each for each in reversed(within) if each not in around):
             entering[scope][name] = None
     present = {scope for each in (*readers.values(), *makers.values()) for scope in each}
     for side, values in (("out", leaving), ("in", entering)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -320,6 +321,45 @@ def test_reader_of_a_value_of_another_shape_is_not_accused(scaled):
     assert [(node.name, Verdict.SHAPE)] == [
         (each.place.onnx_name, each.verdict) for each in findings if each.is_accused
     ]
+
+
+def test_name_of_a_value_of_another_shape_with_a_right_reader_is_no_fault(scaled):
+    """A tool that keeps a name for a longer value, of which the reader takes a part, is not accused."""
+    module, args, exported = scaled
+    model = onnx.ModelProto()
+    model.CopyFrom(exported)
+    node, reader = node_of(model, "Mul"), node_of(model, "Relu")
+    name, at = node.output[0], [*model.graph.node].index(node) + 1
+    node.output[0], reader.input[0] = "once", "half"
+    for key, numbers in (("zero", [0]), ("five", [5])):
+        model.graph.initializer.append(numpy_helper.from_array(np.array(numbers), key))
+    model.graph.node.insert(at, helper.make_node("Slice", [name, "zero", "five"], ["half"], name="cut"))
+    model.graph.node.insert(at, helper.make_node("Concat", ["once", "once"], [name], name="double", axis=0))
+    report = msdump.torch.check_export(module, args, model).report
+    assert report.agrees
+    assert [] == [each for each in report.findings if each.is_accused]
+
+
+def test_value_that_leaves_several_modules_is_the_innermost_ones():
+    """A wrong weight of the last layer of an inner module is named as that layer's, not as the module's."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    inner = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+    module, args, file = (
+        torch.nn.Sequential(inner, torch.nn.Sigmoid()).eval(),
+        torch.randn(2, 3, 4),
+        io.BytesIO(),
+    )
+    torch.onnx.export(module, (args,), file, dynamo=False, opset_version=17)
+    model = onnx.load_from_string(file.getvalue())
+    node = next(each for each in model.graph.node if each.name == "/0/0.2/MatMul")
+    weight = next(each for each in model.graph.initializer if each.name == node.input[1])
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.1), weight.name))
+    [fault] = [
+        each for each in msdump.torch.check_export(module, args, model).report.findings if each.is_accused
+    ]
+    assert ("/0/0.2/MatMul", Verdict.WEIGHT) == (fault.place.onnx_name, fault.verdict)
+    assert "the output of module 0.2 (Linear)" in fault.note
 
 
 def test_buffers_of_a_module_in_training_are_restored():
