@@ -311,7 +311,7 @@ def test_scale_that_a_tool_multiplies_into_weights_is_not_accused(scaled, factor
 
 
 def test_reader_of_a_value_of_another_shape_is_not_accused(scaled):
-    """An operator over the wrong axis is named alone: what reads its result has no own error."""
+    """An operator over the wrong axis is named alone: the reader of its result has no own error."""
     module, args, exported = scaled
     model = onnx.ModelProto()
     model.CopyFrom(exported)
