@@ -86,7 +86,7 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("parts", product(*PARTS.values()))
+@pytest.mark.parametrize("parts", [*product(*PARTS.values())])
 def test_exit_code_and_sentence_agree(parts):
     """Agreement in the sentence is exit code 0, whatever a report holds."""
     findings, *others = parts

@@ -16,7 +16,7 @@ from msdump.graph import Graph, Node, is_random
 from msdump.graph.kernel import FLOAT16, FLOAT32
 from msdump.judge import Fact, FactKind, errors
 from msdump.judge.diff.evidence import Observations, WeightEvidence, compare_arrays
-from msdump.judge.diff.lockstep import Follower, OperatorWatch, Ran, RanBlock, Scope
+from msdump.judge.diff.lockstep import Follower, Nesting, OperatorWatch, Ran, RanBlock
 from msdump.judge.diff.models import Places, Side
 from msdump.judge.diff.own_errors import GoldenOperators
 from msdump.judge.diff.pairing import Pairing, golden_inputs, output_names
@@ -192,7 +192,7 @@ class _Run:
         )
         self._block = RanBlock()
         self._results: Mapping[str, Any] = {}
-        self._entered: set[tuple[Scope, str]] = set()
+        self._entered: set[tuple[Nesting, str]] = set()
         self._ran: Counter[str] = Counter()
         self._alone: Counter[str] = Counter()
         self._extra: Counter[str] = Counter()
@@ -273,15 +273,15 @@ class _Run:
 
     def _judge_operator(self, mine: Ran, golden: Ran | None, tensors: Tensors) -> None:
         self._ran[mine.node.name] += 1
-        for depth, (body, _) in enumerate(mine.scope):
-            self._enter(mine.scope[:depth], *self._comparison.places.control[body])
+        for depth, (body, _) in enumerate(mine.nesting):
+            self._enter(mine.nesting[:depth], *self._comparison.places.control[body])
         if mine.node.bodies:
-            self._enter(mine.scope, mine.graph, mine.node)
-            scope = self._golden_scope(mine.scope)
+            self._enter(mine.nesting, mine.graph, mine.node)
+            nesting = self._golden_nesting(mine.nesting)
             for inner in mine.node.bodies.values():  # they have ended: their values are dropped
-                self._observations.leave(mine.scope, inner.index)
-                if scope is not None and inner.index in self._pairing.bodies:
-                    self._count_extra(self._follower.give_up(scope, self._pairing.bodies[inner.index]))
+                self._observations.leave(mine.nesting, inner.index)
+                if nesting is not None and inner.index in self._pairing.bodies:
+                    self._count_extra(self._follower.give_up(nesting, self._pairing.bodies[inner.index]))
             return
         is_state = bool(self._iteration) and not mine.graph.variables.isdisjoint(mine.node.inputs)
         place, reads = self._comparison.places.next(mine)
@@ -334,22 +334,22 @@ class _Run:
     def _counterpart(self, mine: Ran) -> Ran | None:
         pair = self._pairing.graphs.get(mine.graph.index)
         name = None if pair is None else pair.partners.get(mine.node.name)
-        scope = self._golden_scope(mine.scope)
-        return None if name is None or scope is None else self._follower.until((scope, name))
+        nesting = self._golden_nesting(mine.nesting)
+        return None if name is None or nesting is None else self._follower.until((nesting, name))
 
-    def _golden_scope(self, scope: Scope) -> Scope | None:
+    def _golden_nesting(self, nesting: Nesting) -> Nesting | None:
         bodies = self._pairing.bodies
-        if any(index not in bodies for index, _ in scope):
+        if any(index not in bodies for index, _ in nesting):
             return None
-        return tuple((bodies[index], number) for index, number in scope)
+        return tuple((bodies[index], number) for index, number in nesting)
 
-    def _enter(self, scope: Scope, graph: Graph, control: Node) -> None:
+    def _enter(self, nesting: Nesting, graph: Graph, control: Node) -> None:
         """Judge the inputs of a branch or loop before its body; operators in it write its outputs."""
-        if (scope, control.name) in self._entered:
+        if (nesting, control.name) in self._entered:
             return
-        self._entered.add((scope, control.name))
-        place, reads = self._comparison.places.next(Ran(scope, graph, control, (), ()))
-        tensors = tuple(self._observations.control_inputs(scope, graph, control))
+        self._entered.add((nesting, control.name))
+        place, reads = self._comparison.places.next(Ran(nesting, graph, control, (), ()))
+        tensors = tuple(self._observations.control_inputs(nesting, graph, control))
         if tensors:
             self._rows.append(Finding(place, tensors=tensors, reads=reads))
 
@@ -378,8 +378,8 @@ class _Run:
         wanted, count = self._pairing.wanted, 0
         for each in ran:
             if each.node.name in wanted and not each.node.bodies:
-                self._extra[each.node.name] += bool(each.scope)
-                count += not each.scope
+                self._extra[each.node.name] += bool(each.nesting)
+                count += not each.nesting
         return count
 
     def _uneven(self) -> Iterator[Uneven]:

@@ -12,7 +12,7 @@ import numpy as np
 from msdump import dtypes
 from msdump.graph import Graph, Node
 from msdump.judge import SAME, TensorError, errors, is_regrouped
-from msdump.judge.diff.lockstep import Ran, Scope
+from msdump.judge.diff.lockstep import Nesting, Ran
 from msdump.judge.diff.pairing import GraphPairing, Pairing
 from msdump.judge.pair import is_quantised
 from msdump.judge.verdict import Limits, TensorEvidence, TensorVerdict
@@ -159,7 +159,7 @@ class Observations:
     is_first: bool = True  # whether this is the first run, in which variables have the model's initial values
     # evidence of weights, which is the same in every run
     weights: WeightEvidence = field(default_factory=dict)
-    _measured: dict[Scope, dict[str, TensorEvidence]] = field(default_factory=dict)
+    _measured: dict[Nesting, dict[str, TensorEvidence]] = field(default_factory=dict)
 
     def tensors(self, ran: Sequence[tuple[Ran, Ran | None]]) -> Iterator[tuple[TensorEvidence, ...]]:
         """Yield the evidence of each operator's tensors, inputs first; all outputs are measured together."""
@@ -175,7 +175,7 @@ class Observations:
         measured = dict(zip(ids, measure_pairs(outputs), strict=True))
         for step in steps:
             mine, tensors = step.mine, []
-            known = self._measured.setdefault(mine.scope, {})
+            known = self._measured.setdefault(mine.nesting, {})
             for slot, name, array in _slots(mine.node.inputs_after_run, mine.inputs):
                 tensors.append(self._input(step, slot, name, array))
             for slot, name, array in _slots(mine.node.declared_outputs, mine.outputs):
@@ -183,7 +183,7 @@ class Observations:
                 tensors.append(known[name])
             yield tuple(tensors)
 
-    def control_inputs(self, scope: Scope, graph: Graph, control: Node) -> Iterator[TensorEvidence]:
+    def control_inputs(self, nesting: Nesting, graph: Graph, control: Node) -> Iterator[TensorEvidence]:
         """Yield the evidence of the inputs of a branch or loop that is about to run."""
         pair = self.pairing.graphs.get(graph.index)
         for slot, name in enumerate(control.inputs if pair is not None else ()):
@@ -192,11 +192,11 @@ class Observations:
                 yield self._weight(graph, control, slot, name, pair)
                 continue
             names = pair.origins.get(name, name), pair.values.get(name, name)
-            evidence = next(filter(None, (self._known(scope, each) for each in names)), None)
+            evidence = next(filter(None, (self._known(nesting, each) for each in names)), None)
             dtype = graph.type_of(name).dtype
             if evidence is not None:
                 yield _as_input(evidence, slot)
-            elif not scope and dtype is not None and any(each.name == name for each in graph.inputs):
+            elif not nesting and dtype is not None and any(each.name == name for each in graph.inputs):
                 # both networks are fed the same
                 yield TensorEvidence(
                     IO.INPUT, slot, dtype=dtype.name, golden_dtype=dtype.name, error=SAME, name=name
@@ -223,10 +223,10 @@ class Observations:
             return _unchecked(*which, array)
         return compare_arrays(which, array, golden, self.limits, measured)
 
-    def leave(self, scope: Scope, body: int) -> None:
+    def leave(self, nesting: Nesting, body: int) -> None:
         """Forget the values of a body that has run."""
-        depth = len(scope)
-        for key in [key for key in self._measured if len(key) > depth and key[:depth] == scope]:
+        depth = len(nesting)
+        for key in [key for key in self._measured if len(key) > depth and key[:depth] == nesting]:
             if key[depth][0] == body:
                 del self._measured[key]
 
@@ -239,13 +239,13 @@ class Observations:
             return _unchecked(IO.INPUT, slot, name, array)  # the numbers it stands for are compared
         if name in pair.weights and (self.is_first or name not in mine.graph.variables):
             return self._weight(mine.graph, mine.node, slot, name, pair)
-        evidence = self._known(mine.scope, pair.origins.get(name, name))
+        evidence = self._known(mine.nesting, pair.origins.get(name, name))
         if evidence is None and (IO.INPUT, step.common(name)) in step.golden:
             evidence = self._measure(step, (IO.INPUT, slot, name), array, {})
         if evidence is None:  # a cast or other form of a measured value, or a value under its common name
-            evidence = self._known(mine.scope, step.common(name))
+            evidence = self._known(mine.nesting, step.common(name))
         if evidence is not None:
-            self._measured.setdefault(mine.scope, {}).setdefault(name, evidence)
+            self._measured.setdefault(mine.nesting, {}).setdefault(name, evidence)
             return _as_input(evidence, slot)
         # an input of the network: the same array for both sides of one model
         unchecked = _unchecked(IO.INPUT, slot, name, array)
@@ -270,9 +270,9 @@ class Observations:
             )
         return known
 
-    def _known(self, scope: Scope, name: str) -> TensorEvidence | None:
-        for depth in range(len(scope), -1, -1):
-            evidence = self._measured.get(scope[:depth], {}).get(name)
+    def _known(self, nesting: Nesting, name: str) -> TensorEvidence | None:
+        for depth in range(len(nesting), -1, -1):
+            evidence = self._measured.get(nesting[:depth], {}).get(name)
             if evidence is not None:
                 return evidence
         return None

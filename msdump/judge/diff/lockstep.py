@@ -29,18 +29,18 @@ threads sleep meanwhile, take turns once for each. Larger ones are no faster."""
 _MOST: Final = 256
 """Most operators of one block."""
 
-Scope = tuple[tuple[int, int], ...]
+Nesting = tuple[tuple[int, int], ...]
 """Where an operator runs: the index of each body around it, outermost first, and the number of its pass."""
 
-Key = tuple[Scope, str]
-"""One execution of an operator: its scope, and the name of its node."""
+Key = tuple[Nesting, str]
+"""One execution of an operator: its nesting, and the name of its node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
     """An operator that has just run; its tensors are views."""
 
-    scope: Scope  # the bodies that it ran in
+    nesting: Nesting  # the bodies that it ran in
     graph: Graph
     node: Node  # the operator, or control flow after its bodies
     inputs: Arrays
@@ -48,8 +48,8 @@ class Ran:
 
     @property
     def key(self) -> Key:
-        """Its scope and name."""
-        return self.scope, self.node.name
+        """Its nesting and name."""
+        return self.nesting, self.node.name
 
 
 Show = Callable[[Ran], None]
@@ -63,7 +63,7 @@ class OperatorWatch(Observer):
 
     graph: Graph
     show: Show  # called with each operator that has run
-    scope: Scope = ()  # the bodies around the graph
+    nesting: Nesting = ()  # the bodies around the graph
     # scales of values, by graph index and name; such values are shown as real numbers
     quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
     interest: Interest = field(init=False)
@@ -81,7 +81,7 @@ class OperatorWatch(Observer):
             node = self.graph.nodes[position]
             read = as_real(node.inputs_after_run, inputs, known) if known else inputs
             made = as_real(node.declared_outputs, outputs, known) if known else outputs
-            self.show(Ran(self.scope, self.graph, node, read, made))
+            self.show(Ran(self.nesting, self.graph, node, read, made))
 
     def looks_into(self, body: Graph) -> bool:
         """Look into every branch and loop."""
@@ -92,7 +92,7 @@ class OperatorWatch(Observer):
         """Return the observer of the next pass of a branch or loop body."""
         number = self._passes[body.index]
         self._passes[body.index] += 1
-        return OperatorWatch(body, self.show, (*self.scope, (body.index, number)), self.quantised)
+        return OperatorWatch(body, self.show, (*self.nesting, (body.index, number)), self.quantised)
 
 
 class RanBlock:
@@ -147,8 +147,8 @@ class Follower:
         self._is_over = False
         self._thread = threading.Thread(target=self._work, name="msdump follower", daemon=True)
         self._held: dict[Key, Ran] = {}
-        self._closed: set[tuple[Scope, int]] = set()
-        self._given_up: set[tuple[Scope, int]] = set()
+        self._closed: set[tuple[Nesting, int]] = set()
+        self._given_up: set[tuple[Nesting, int]] = set()
         self.outputs: Any = None
         self.error: Exception | None = None
 
@@ -186,7 +186,7 @@ class Follower:
                 self._thread.join()
         ran = self._ready.popleft()
         if ran.node.bodies:
-            self._closed |= {(ran.scope, body.index) for body in ran.node.bodies.values()}
+            self._closed |= {(ran.nesting, body.index) for body in ran.node.bodies.values()}
         return ran
 
     def until(self, key: Key) -> Ran | None:
@@ -201,14 +201,14 @@ class Follower:
                 return None
             if ran.key == key:
                 return ran
-            if self._is_wanted(ran) and not _lies_in(ran.scope, self._given_up):
+            if self._is_wanted(ran) and not _lies_in(ran.nesting, self._given_up):
                 self._held[ran.key] = ran
         return held
 
-    def give_up(self, scope: Scope, body: int) -> list[Ran]:
+    def give_up(self, nesting: Nesting, body: int) -> list[Ran]:
         """Return the operators of a body that ran without being requested; later ones of it are dropped."""
-        self._given_up.add((scope, body))
-        over = [key for key in self._held if _lies_in(key[0], {(scope, body)})]
+        self._given_up.add((nesting, body))
+        over = [key for key in self._held if _lies_in(key[0], {(nesting, body)})]
         return [self._held.pop(key) for key in over]
 
     def rest(self) -> Iterator[Ran]:
@@ -228,6 +228,6 @@ class Follower:
         self._is_over = True
 
 
-def _lies_in(scope: Scope, bodies: set[tuple[Scope, int]]) -> bool:
-    """Return whether a scope lies in one of some bodies, each given by its operator's scope and its index."""
-    return bool(bodies) and any((scope[:depth], index) in bodies for depth, (index, _) in enumerate(scope))
+def _lies_in(nesting: Nesting, bodies: set[tuple[Nesting, int]]) -> bool:
+    """Return whether a nesting is inside of bodies, each given by its operator's nesting and its index."""
+    return any((nesting[:depth], index) in bodies for depth, (index, _) in enumerate(nesting))

@@ -118,7 +118,7 @@ class Places:
         known, reads = self._known[ran.graph.index, ran.node.name]
         number = self._passes[ran.node.name]
         self._passes[ran.node.name] = number + 1
-        is_repeated = any(index in self._looping for index, _ in ran.scope)
+        is_repeated = any(index in self._looping for index, _ in ran.nesting)
         place = OperatorPlace(  # ``dataclasses.replace`` takes three times as long
             known.name,
             known.op_type,

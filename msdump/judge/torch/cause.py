@@ -42,6 +42,17 @@ class Cause:
     within: frozenset[str]
     weights: tuple[TensorEvidence, ...]
 
+    def accused_before(self, accused: dict[str, str], operator: str) -> str:
+        """Return the operator that an earlier function accuses of the same fault, "" if this is the first.
+
+        The first one accuses ``operator``; ``accused`` has the operators by the names at fault.
+        """
+        known = sorted(self.within & accused.keys())
+        if known:
+            return accused[known[0]]
+        accused |= dict.fromkeys(self.names, operator)
+        return ""
+
 
 class Trial:
     """Experiments with a wrong function of the file, computed of golden's values, which find its cause.

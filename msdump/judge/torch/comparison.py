@@ -345,18 +345,18 @@ class _Run:
 
     def _explained(self, finding: Finding, cause: Cause) -> Iterator[Finding]:
         """Yield a fault with its function in words, at its operator or at a call that is missing."""
-        named = next((self._named[name] for name in sorted(cause.within) if name in self._named), "")
-        if named:
-            note = f"it shows the fault of {named}, too"
-            yield replace(finding, verdict=Verdict.INHERITED, note=note)
-            return
         at, module = self._both.places.of(cause.at), self._both.module
-        notes = joined(finding.note, *cause.notes)
+        call = module.call(cause.lacking) if cause.lacking else Call()
         if cause.lacking:
-            call = module.call(cause.lacking)
             scope = "/".join(("Default", *filter(None, call.module.split("."))))
             name = f"{scope}/{cause.lacking}"
             at = OperatorPlace(name, call.target, name, source=call.source)
+        if named := cause.accused_before(self._named, at.shown_name):
+            note = f"it shows the fault of {named}, too"
+            yield replace(finding, verdict=Verdict.INHERITED, note=note)
+            return
+        notes = joined(finding.note, *cause.notes)
+        if cause.lacking:
             where = f"module {call.module}" if call.module else "the network"
             fewer = f"{where} has one {call.target} fewer in the file"
             place = replace(at, iteration=finding.place.iteration, order=0, time=finding.place.time)
@@ -367,7 +367,6 @@ class _Run:
             ran = finding.place
             place = replace(at, iteration=ran.iteration, order=ran.order, time=ran.time)
             yield replace(finding, place=replace(place, source=at.source or ran.source), note=notes)
-        self._named |= dict.fromkeys(cause.names, at.shown_name)
 
 
 def torch_comparison(

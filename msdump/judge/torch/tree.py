@@ -111,7 +111,7 @@ def rerun_on_tree(comparison: DumpComparison, graph: Graph, variant: Variant) ->
     found = dict[tuple[str, str], Finding]()
     for folder in comparison.folders:
         golden, again = TreeGolden(graph, folder), dict[str, Finding]()
-        both, named = torch_comparison(graph, variant, golden, comparison.limits), set[str]()
+        both, accused = torch_comparison(graph, variant, golden, comparison.limits), dict[str, str]()
         files = {each.op_name: each for each in folder.dumped.tensors if each.op_type == PARAMETER}
         try:
             if not golden.names:
@@ -125,11 +125,10 @@ def rerun_on_tree(comparison: DumpComparison, graph: Graph, variant: Variant) ->
                 cone = both.functions.cones[row.place.onnx_name].nodes
                 if not golden.rewired.isdisjoint(node.name for node in cone):
                     continue
-                if cause is not None:  # other functions with the same fault are not accused
-                    is_other = not named.isdisjoint(cause.within)
-                    named |= cause.names
+                if cause is not None:
                     note, at = joined(*cause.notes), both.places.of(cause.at).full_name
-                    own = () if is_other else tuple(replace(each, note=note) for each in own)
+                    is_first = not cause.accused_before(accused, at)
+                    own = tuple(replace(each, note=note) for each in own) if is_first else ()
                 again[at] = replace(row, own=own)
         except MsdumpError as error:
             why = f"{graph.source} cannot run on the tensors of {golden.title}: {error}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -596,8 +596,9 @@ def judge(
         is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
     """
     operators = [*propagate(rows, limits, is_continued=is_continued, is_one_arithmetic=is_one_arithmetic)]
-    lasting, held = _lasting(operators, facts)
-    found, absent = with_facts(operators, lasting, facts, place_of, nodes, outputs_differ=outputs_differ)
+    located = [*_located(operators, facts, nodes)]
+    lasting, held = _lasting(operators, located)
+    found, absent = _with_facts(operators, lasting, located, place_of, outputs_differ=outputs_differ)
     scales = {
         place: each.row.scale
         for place, each in enumerate(operators)
@@ -615,20 +616,14 @@ def judge(
     return [*findings, *absent.get(len(found), ())]
 
 
-def with_facts(
-    operators: Sequence[Operator],
-    lasting: Collection[int],
-    facts: Iterable[Fact],
-    place_of: Callable[[Fact], OperatorPlace],
-    nodes: Mapping[str, str],
-    *,
-    outputs_differ: bool,
-) -> tuple[list[Operator], dict[int, list[Finding]]]:
-    """Return operators with the differences of the graphs that lasting outputs show; missing ones by place.
+_Located = tuple[Fact, list[int], list[int]]
+"""A difference of the graphs, with the places of its operator and of its readers."""
 
-    A missing operator, or one without a row, comes before the first operator that shows it.
-    """
-    found, absent = [*operators], dict[int, list[Finding]]()
+
+def _located(
+    operators: Sequence[Operator], facts: Iterable[Fact], nodes: Mapping[str, str]
+) -> Iterator[_Located]:
+    """Yield each fact with the places of its operators, which may be parts of fused ones."""
     places: dict[str, list[int]] = {}
     inside: dict[str, list[int]] = {}
     for place, each in enumerate(operators):
@@ -637,6 +632,29 @@ def with_facts(
         for source in each.row.reads:  # a value that a branch or a loop hands on to its body
             if source.kind is SourceKind.ABSENT and source.name:
                 inside.setdefault(source.name, []).append(place)
+
+    def find(name: str) -> list[int]:
+        return places.get(name) or places.get(nodes.get(name, ""), [])
+
+    for fact in facts:
+        own = [] if fact.kind is FactKind.MISSING else find(fact.operator)
+        readers = [place for name in fact.readers for place in (*find(name), *inside.get(name, ()))]
+        yield fact, own, readers
+
+
+def _with_facts(
+    operators: Sequence[Operator],
+    lasting: Collection[int],
+    located: Iterable[_Located],
+    place_of: Callable[[Fact], OperatorPlace],
+    *,
+    outputs_differ: bool,
+) -> tuple[list[Operator], dict[int, list[Finding]]]:
+    """Return operators with the differences of the graphs that lasting outputs show; missing ones by place.
+
+    A missing operator, or one without a row, comes before the first operator that shows it.
+    """
+    found, absent = [*operators], dict[int, list[Finding]]()
     differing = [
         place
         for place, each in enumerate(operators)
@@ -647,14 +665,11 @@ def with_facts(
         for place in differing
         for each in operators[place].row.outputs
     )
-    for fact in facts:
-        readers = [place for name in fact.readers for place in _places(name, places, nodes)]
-        readers += [place for name in fact.readers for place in inside.get(name, ())]
+    for fact, own, readers in located:
         is_type = fact.kind is FactKind.DTYPE  # a wrong type is a fault even if no output differs
         showing = [place for place in readers if is_type or place in differing]
         if fact.kind is FactKind.WEIGHT or not (showing or (not readers and returned)):
             continue
-        own = [] if fact.kind is FactKind.MISSING else _places(fact.operator, places, nodes)
         for place in own:
             found[place] = replace(found[place], facts=(*found[place].facts, fact))
         if not own and operators:
@@ -668,7 +683,7 @@ def with_facts(
     return found, absent
 
 
-def _lasting(operators: Sequence[Operator], facts: Iterable[Fact]) -> tuple[set[int], set[int]]:
+def _lasting(operators: Sequence[Operator], located: Iterable[_Located]) -> tuple[set[int], set[int]]:
     """Return the places of operators with differences that last, and of ones that lead to equal real numbers.
 
     Where the values around a region agree, it computes the same in another way, unless it has one difference
@@ -698,12 +713,10 @@ def _lasting(operators: Sequence[Operator], facts: Iterable[Fact]) -> tuple[set[
         for place in held
         if operators[place].is_other or not operators[place].outputs
     }
-    places = {name: place for place, name in enumerate(names)}
     changes |= {
-        (regions.get(places[name], places[name]), fact.operator)
-        for fact in facts
-        for name in (fact.operator, *fact.readers)
-        if name in places
+        (regions.get(place, place), names[own[0]] if own else fact.operator)
+        for fact, own, shown in located
+        for place in (*own, *shown)
     }
     counts = Counter(region for region, _ in changes)
     single = {place for place in held if counts[regions[place]] == 1 and operators[place].outputs}
@@ -724,7 +737,3 @@ _ABSENT: Final = {
     FactKind.DTYPE: Verdict.DTYPE,
 }
 """Verdict on an operator without a row, such as control flow, by the difference of the graphs."""
-
-
-def _places(name: str, places: Mapping[str, list[int]], nodes: Mapping[str, str]) -> list[int]:
-    return places.get(name) or places.get(nodes.get(name, ""), [])
