@@ -227,11 +227,8 @@ def is_rounding(
     >>> is_rounding(np.float32([0.0999755859375]), np.float32([0.10009765625]), rounds_apart=halves)
     True
 
-    Args:
-        dumped: The tensor that is examined.
-        golden: Its counterpart.
-        dtypes_held: Names of the types that either side may have rounded to.
-        rounds_apart: Shortest types to which the examined side and golden round; none where it is one type.
+    ``dtypes_held`` are the types that either side may have rounded to, ``rounds_apart`` the shortest ones to
+    which the examined side and golden round, none where it is one type.
     """
     x, y = _in_one_type(dumped, golden)
     if x.dtype.kind != "f":

@@ -80,12 +80,7 @@ def find_run(
 ) -> OperatorRun:
     """Return a run of an operator: without numbers its first pass in the last iteration of the first rank.
 
-    Args:
-        dump: The dump.
-        operator: Full name, name in files, last component, or name of the node in the model.
-        iteration: Number of the iteration.
-        rank: Number of the rank.
-        pass_number: Number of the run within the iteration.
+    ``operator`` is its full name, name in files, last component, or the name of its node in the model.
 
     Raises:
         InputError: The dump has no such operator, or several that the name may mean; or it has none of the

@@ -65,8 +65,7 @@ class Fact:
         onnx_name: Name of its node in the model, "" where it is not known.
         golden: Full name of the golden operator, "" for none.
         readers: Full names of the examined side's operators with outputs that show it: the operator itself,
-            or its
-            readers; none for an output of the graph.
+            or its readers; none for an output of the graph.
     """
 
     kind: FactKind
@@ -91,12 +90,6 @@ def list_facts(
     """Return the differences of two graphs, in the order of the first one.
 
     Effects of compilation are left out: fusion, folding, casts, transfers, other ways to shape a value.
-
-    Args:
-        mine: The examined graph.
-        golden: The graph that it is compared with.
-        matching: The aligned operators.
-        weight_difference: Compares the bits of weights.
     """
     if not matching.is_one_network:
         return ()

@@ -216,12 +216,6 @@ class Variants:
     ) -> None:
         """Compile nothing yet.
 
-        Args:
-            graph: The model.
-            mode: The device's precision mode.
-            overflow: Result of float16 beyond the range.
-            to: float32 or bfloat16.
-
         Raises:
             UnsupportedOpError: An operator draws random numbers or talks to other ranks.
         """

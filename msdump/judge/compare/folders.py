@@ -178,16 +178,14 @@ class Losses:
         operator, graph = side.known.operator(name), side.known.graph
         if operator is None or graph is None or name.startswith(INSERTED_PREFIX):
             return False
-        expectation = side.known.expectation
-        if expectation.selects_all is None:  # without a configuration: whether it has most of the operators
-            mine, golden = self._mine.folder.operators, self._golden.folder.operators
-            there = [(own in mine, other in golden) for own, other in self._partners.items()]
-            if side is self._golden:
-                there = [(golden_has, has) for has, golden_has in there]
-            beside = [has for has, other_has in there if other_has]
-            if 2 * sum(beside) >= len(beside):
-                return True
-        return bool(expectation.selects_all) or expectation.has_chosen(operator.full_name, operator.op_type)
+        is_expected = side.known.expectation.expects(operator.full_name, operator.op_type)
+        if is_expected is not None:
+            return is_expected
+        # without a configuration: whether it has most of the operators that the other side has
+        mine, golden = self._mine.folder.operators, self._golden.folder.operators
+        there = [(own in mine, other in golden) for own, other in self._partners.items()]
+        beside = [pair[side is self._golden] for pair in there if pair[side is self._mine]]
+        return 2 * sum(beside) >= len(beside)
 
 
 def _are_alike(mine: GraphOperator | None, golden: GraphOperator | None, op_type: str, other: str) -> bool:

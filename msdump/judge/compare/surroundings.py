@@ -81,16 +81,6 @@ class DumpExpectation:
         return frozenset((names.sanitize(name.op_name), name.io, name.slot) for name in files)
 
     @property
-    def selects_all(self) -> bool | None:
-        """Whether all operators were to be dumped, in every run; None without a configuration."""
-        plan = self.plan
-        if plan is None:
-            return None
-        is_limited = plan.watch.writes_hits_alone or plan.watch.history or plan.files.max_bytes
-        is_always = plan.when.trigger is Trigger.ALWAYS and plan.compiled.scene is None
-        return is_always and not is_limited and capture.refuse_by_name(plan, "") is None
-
-    @property
     def sides(self) -> frozenset[IO] | None:
         """Whether inputs, outputs or both were to be dumped; None without a configuration."""
         plan = self.plan
@@ -98,24 +88,27 @@ class DumpExpectation:
             return None
         return frozenset(io for io in IO if capture.refuse_by_name(plan, "", io) is not Reason.SIDE_NOT_ASKED)
 
-    def has_chosen(self, full_name: str, op_type: str) -> bool:
-        """Return whether an operator was to be dumped: it was listed, or another iteration has files of it.
+    def expects(self, full_name: str, op_type: str) -> bool | None:
+        """Return whether an operator should have files; None without a configuration that decides it.
 
-        The full name is "" if unknown.
+        It should if it is listed, if all operators are to be dumped in every run, or if another iteration has
+        files of it. The full name is "" if unknown.
         """
-        subject, plan = full_name or f"{op_type}{_NUMBER}", self.plan
-        is_listed = plan is not None and self.is_selective and capture.refuse_by_name(plan, subject) is None
-        return is_listed or any(name == names.sanitize(full_name) for name, *_ in self.elsewhere)
-
-    @property
-    def is_selective(self) -> bool:
-        """Whether the configuration lists operators."""
         plan = self.plan
-        return plan is not None and capture.refuse_by_name(plan, "") is Reason.NOT_IN_KERNELS
-
-    def excludes(self, full_name: str, op_type: str) -> bool:
-        """Return whether a configuration leaves an operator out."""
-        return self.selects_all is False and not self.has_chosen(full_name, op_type)
+        if plan is not None:
+            reason = capture.refuse_by_name(plan, "")
+            if reason is Reason.NOT_IN_KERNELS:  # the configuration lists operators
+                reason = capture.refuse_by_name(plan, full_name or f"{op_type}{_NUMBER}")
+                is_always = True
+            else:
+                is_limited = plan.watch.writes_hits_alone or plan.watch.history or plan.files.max_bytes
+                is_always = plan.when.trigger is Trigger.ALWAYS and plan.compiled.scene is None
+                is_always &= not is_limited
+            if reason is None and is_always:
+                return True
+        if any(name == names.sanitize(full_name) for name, *_ in self.elsewhere):
+            return True
+        return None if plan is None else False
 
 
 LEFTOVER: Final = {"BatchNorm": frozenset({1, 2})}
@@ -177,7 +170,7 @@ class FolderSurroundings:
         if operator is None and self.graph is not None:
             return False
         full_name = place.full_name if operator is None else operator.full_name
-        return self.expectation.excludes(full_name, place.op_type)
+        return self.expectation.expects(full_name, place.op_type) is False
 
     def operator(self, name: str) -> GraphOperator | None:
         """Return an operator by its name in files, None if no graph has it."""

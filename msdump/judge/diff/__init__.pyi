@@ -9,11 +9,11 @@ from .models import Variant as Variant
 from .models import make_side as make_side
 from .models import pair_sides as pair_sides
 from .pairing import ModelPairs as ModelPairs
+from .pairing import apart as apart
+from .pairing import as_real as as_real
+from .pairing import fewest_bits as fewest_bits
 from .pairing import golden_inputs as golden_inputs
 from .pairing import output_names as output_names
 from .pairing import pair_models as pair_models
 from .pairing import rounded_to as rounded_to
 from .pairing import sharing_weights as sharing_weights
-from .quantised import apart as apart
-from .quantised import as_real as as_real
-from .quantised import fewest_bits as fewest_bits

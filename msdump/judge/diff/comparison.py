@@ -19,8 +19,14 @@ from msdump.judge.diff.evidence import Observations, WeightEvidence, compare_arr
 from msdump.judge.diff.lockstep import Follower, Nesting, OperatorWatch, Ran, RanBlock
 from msdump.judge.diff.models import Places, Side
 from msdump.judge.diff.own_errors import GoldenOperators
-from msdump.judge.diff.pairing import Pairing, golden_inputs, output_names
-from msdump.judge.diff.quantised import Quantisation, as_real, scaled_operators
+from msdump.judge.diff.pairing import (
+    Pairing,
+    Quantisation,
+    as_real,
+    golden_inputs,
+    output_names,
+    scaled_operators,
+)
 from msdump.judge.pair import CLAMPS
 from msdump.judge.rerun import OperatorRunners
 from msdump.judge.verdict import (

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msdump.graph import Graph, Node
-from msdump.judge.diff.quantised import Quantisation, as_real
+from msdump.judge.diff.pairing import Quantisation, as_real
 from msdump.observer import Arrays, Interest, NodeRun, Observer
 from msdump.statistics import TotalsArray
 

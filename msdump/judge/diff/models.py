@@ -175,11 +175,6 @@ class Side:
     def run(self, inputs: Mapping[str, Any], observer: Observer, *, trains: bool) -> list[Any]:
         """Run once, a training step if ``trains``; return the outputs.
 
-        Args:
-            inputs: Inputs by name, as ``feeds.bind`` returns them.
-            observer: Sees the operators.
-            trains: Whether the variables have new values afterwards.
-
         Raises:
             MsdumpError: As for ``Program.run``.
         """

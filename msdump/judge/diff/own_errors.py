@@ -19,8 +19,7 @@ from msdump.judge import errors
 from msdump.judge.diff.evidence import measure_pair
 from msdump.judge.diff.lockstep import Ran
 from msdump.judge.diff.models import Side
-from msdump.judge.diff.pairing import GraphPairing, Pairing
-from msdump.judge.diff.quantised import steps
+from msdump.judge.diff.pairing import GraphPairing, Pairing, steps
 from msdump.judge.rerun import OperatorRunners, OwnErrors, RerunOutput
 from msdump.judge.verdict import QUANTISED, Limits, OwnError, TensorEvidence
 from msdump.observer import Array

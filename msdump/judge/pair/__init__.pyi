@@ -9,9 +9,6 @@ from .folders import FolderPairs as FolderPairs
 from .folders import is_measured_alone as is_measured_alone
 from .folders import label_folders as label_folders
 from .folders import pair_folders as pair_folders
-from .inlining import graphs_run_by as graphs_run_by
-from .inlining import join_folders as join_folders
-from .inlining import unite_graphs as unite_graphs
 from .sides import CAST as CAST
 from .sides import CLAMPS as CLAMPS
 from .sides import FLOATS as FLOATS
@@ -21,8 +18,10 @@ from .sides import DigestOf as DigestOf
 from .sides import GraphSide as GraphSide
 from .sides import TensorContent as TensorContent
 from .sides import canonical_type as canonical_type
+from .sides import graphs_run_by as graphs_run_by
 from .sides import is_commutative as is_commutative
 from .sides import is_quantised as is_quantised
+from .sides import join_folders as join_folders
 from .sides import joined_parts as joined_parts
 from .sides import kinds as kinds
 from .sides import labels as labels
@@ -31,6 +30,7 @@ from .sides import may_be_transposed as may_be_transposed
 from .sides import part_types as part_types
 from .sides import passes_on as passes_on
 from .sides import type_of as type_of
+from .sides import unite_graphs as unite_graphs
 from .tensors import IdentifiedTensors as IdentifiedTensors
 from .tensors import Identify as Identify
 from .tensors import Identities as Identities

@@ -178,10 +178,7 @@ def in_order(identities: Identities, dumped: Slots, golden: Slots) -> Identities
 
     A compiled graph does not number optional inputs and outputs that are absent, other graphs do.
 
-    Args:
-        identities: The identities where both sides have the same numbers.
-        dumped: Dumped slots of the examined side.
-        golden: Dumped slots of the golden side.
+    ``dumped`` and ``golden`` are the slots with files on each side.
     """
     tables: tuple[dict[_Tensor, Identity], dict[_Tensor, Identity]] = {}, {}
     for (name, io), slots in dumped.items():
@@ -440,10 +437,7 @@ def align_with_model(
 ) -> Alignment:
     """Return the aligned operators of a dump and a model.
 
-    Args:
-        dumped: The directory, and the graph of its tensors.
-        model: The graph of the model, compiled as that of the dump.
-        digest_of: Returns a hash over the elements of the model's weights.
+    The model's graph is compiled as that of the dump; ``digest_of`` hashes the model's weights.
     """
     folder, graph = dumped
     told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)

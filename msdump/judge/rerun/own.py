@@ -49,11 +49,7 @@ class OperatorRunners:
     def outputs(self, graph: Graph, node: Node, given: Given, arithmetic: Arithmetic) -> tuple[Array, ...]:
         """Run an operator once; return an array for each of its outputs, None for an unused one.
 
-        Args:
-            graph: The graph of the operator.
-            node: The operator.
-            given: Its inputs by value name; weights that are not given are the graph's.
-            arithmetic: The arithmetic that it computes in.
+        Weights that are not given are the graph's.
 
         Raises:
             MsdumpError: The operator cannot run on these inputs.
@@ -147,12 +143,7 @@ class OwnErrors:
         """Return an output's error, and whether rounding explains it.
 
         Infinities within a fused kernel that its later parts hide are no rounding, though the arithmetic of
-        the second run makes them again.
-
-        Args:
-            output: The output.
-            error: Its error from a second run.
-            apart: Its distance from golden's output.
+        the second run makes them again. ``error`` is from a second run, ``apart`` from golden's output.
         """
         if is_near(error):
             found = output.near(error, self._arithmetic)

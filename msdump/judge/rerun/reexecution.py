@@ -22,8 +22,7 @@ from msdump.judge.pair import kinds
 from msdump.judge.rerun.arithmetic import Arithmetic, candidates, in_type, is_rounded, type_named
 from msdump.judge.rerun.own import OperatorRunners, OwnErrors, RerunOutput, is_near
 from msdump.judge.rerun.sites import CompiledModel, ModelOperator, RerunOperator, file_names
-from msdump.judge.rerun.values import UNREADABLE, DumpedValues, Holder
-from msdump.judge.rerun.wiring import SWAPPED, DumpedInputs, wrong_weights
+from msdump.judge.rerun.values import SWAPPED, UNREADABLE, DumpedInputs, DumpedValues, Holder, wrong_weights
 from msdump.judge.verdict import PACKED, OwnError
 from msdump.observer import Array
 from msdump.record import IO
@@ -125,11 +124,7 @@ class Reexecution:
         self._runners = OperatorRunners(around=model.around)
 
     def all(self, advance: Callable[[], None] = lambda: None) -> list[Rerun]:
-        """Run every operator again; return the results in their order.
-
-        Args:
-            advance: Called after each of them.
-        """
+        """Run every operator again, call ``advance`` after each, and return the results in their order."""
         reruns: list[Rerun] = []
         for rerun in each(self._first, len(self.values.operators), self.values.mean_size):
             reruns.append(rerun)

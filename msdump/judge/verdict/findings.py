@@ -316,10 +316,8 @@ def top_findings(findings: Sequence[Finding], count: int) -> list[Finding]:
 def with_reach(finding: Finding, findings: Sequence[Finding], graph: OperatorGraph | None) -> Finding:
     """Return a finding, with ``reaches_output`` set if NaN or infinities begin in its operator.
 
-    Args:
-        finding: The verdict.
-        findings: The verdicts on all operators of the run.
-        graph: The graph that ran; None: the outputs of the last operator count as the network's.
+    ``findings`` are of all operators of the run. Without a graph the outputs of the last one count as the
+    network's.
     """
     if finding.verdict is not Verdict.NONFINITE:
         return finding
@@ -350,9 +348,6 @@ def masking_operators(graph: OperatorGraph | None) -> frozenset[str]:
 
     Very low elements of these outputs are masks of attention: softmax turns them into zero. The outputs reach
     the softmax directly or through sums, selections, casts and views.
-
-    Args:
-        graph: The graph that ran; None: no operator is known.
     """
     masking: set[str] = set()
     if graph is None:

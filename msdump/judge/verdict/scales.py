@@ -162,12 +162,7 @@ class UnlikeScale(NamedTuple):
     zero: float
 
     def at_fault(self, numbers: np.ndarray, dtype: np.dtype) -> tuple[str, str]:
-        """Return the operator with the scale that fits the range of the numbers less, else the reader.
-
-        Args:
-            numbers: The real numbers that the integers were written for.
-            dtype: Type of the integers.
-        """
+        """Return the operator with the scale that fits the range of the numbers less, else the reader."""
         spread = float(np.ptp(np.append(numbers, 0.0)))
         steps = np.iinfo(dtype).max - np.iinfo(dtype).min
         if not (spread and math.isfinite(spread) and min(self.scales) > 0):
