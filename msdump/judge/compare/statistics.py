@@ -27,6 +27,7 @@ from msdump.judge.pair import (
     Identities,
     TensorContent,
     identities_of,
+    of_statistics,
     pair_folders,
 )
 from msdump.judge.verdict import Limits, Report, TensorEvidence, TensorVerdict, joined
@@ -189,11 +190,7 @@ def _graph_side(graph: OperatorGraph, folder: Folder, shared: tuple[str, ...]) -
 
     def content_of(name: str, slot: int) -> TensorContent | None:
         row = rows.get((sanitize(name), IO.OUTPUT, slot, 0))
-        if row is None:
-            return None
-        cells = (row.cells.get(each) for each in ("l2norm", "max", "min"))
-        numbers = (float(cell) if isinstance(cell, int | float) else math.nan for cell in cells)
-        return TensorContent(digest(row), math.prod(row.shape), *numbers)
+        return None if row is None else of_statistics(row.cells, row.shape, digest(row))
 
     return GraphSide(graph, digest_of, content_of)
 

@@ -27,6 +27,7 @@ from .sides import kinds as kinds
 from .sides import labels as labels
 from .sides import lost_clamps as lost_clamps
 from .sides import may_be_transposed as may_be_transposed
+from .sides import of_statistics as of_statistics
 from .sides import part_types as part_types
 from .sides import passes_on as passes_on
 from .sides import type_of as type_of

@@ -69,6 +69,15 @@ class TensorContent:
         return near / len(known) * 0.9
 
 
+def of_statistics(
+    cells: Mapping[str, object], shape: Sequence[int], digest: Hashable = None
+) -> TensorContent:
+    """Return the summary of a tensor by the norm and the extremes of a row of statistics."""
+    found = (cells.get(each) for each in ("l2norm", "max", "min"))
+    numbers = (float(each) if isinstance(each, int | float) else math.nan for each in found)
+    return TensorContent(digest, math.prod(shape), *numbers)
+
+
 def of_array(array: np.ndarray) -> TensorContent:
     """Return the summary of an array's elements."""
     if array.dtype.kind not in "fiub" or not array.size:

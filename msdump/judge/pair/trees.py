@@ -21,7 +21,7 @@ import numpy as np
 from msdump.errors import DumpReadError, FormatError
 from msdump.graph import written_inputs
 from msdump.judge.pair.score import heaviest_chain
-from msdump.judge.pair.sides import LIKE, TensorContent, canonical_type
+from msdump.judge.pair.sides import LIKE, TensorContent, canonical_type, of_statistics
 from msdump.judge.pair.tensors import Identities, Identity, MatchedNames, RewiredInput
 from msdump.read import (
     CallName,
@@ -103,7 +103,7 @@ class _Pairing:
         self._graph, self._parents = graph, parents
         self._contents: dict[int, TensorContent] = {}  # by the identity of records: rows have no hash
         self._records = {(each.op_name, each.io, each.slot): each for each in dumped.tensors}
-        self._tree: dict[tuple[str, IO], list[Record]] = defaultdict(list)
+        tree: dict[tuple[str, IO], list[Record]] = defaultdict(list)
         self._parameters: dict[str, Record] = {}
         self._calls: dict[str, CallName] = {}
         self.alone: dict[str, str] = {}
@@ -115,15 +115,16 @@ class _Pairing:
                 self.alone[each.op_name] = "its name is not of a module or call"
             else:
                 self._calls[each.op_name] = call
-                self._tree[each.op_name, each.io].append(each)
-        self._keys: dict[tuple[str, IO, int], _Key] = {}
+                tree[each.op_name, each.io].append(each)
+        self._keys: dict[tuple[str, IO], list[_Key]] = {}  # by slot
         self._samples: dict[_Key, Record] = {}  # a tensor of each value, an output if there is one
         self._users: dict[IO, dict[_Key, dict[str, None]]] = {io: defaultdict(dict) for io in IO}
-        for io in (IO.OUTPUT, IO.INPUT):
-            for each in (each for (_, side), tensors in self._tree.items() if side is io for each in tensors):
-                key = self._keys[each.op_name, io, each.slot] = self._key(each)
+        for (name, io), tensors in sorted(tree.items(), key=lambda item: item[0][1] is IO.INPUT):
+            by_slot = sorted(tensors, key=lambda each: each.slot)
+            self._keys[name, io] = keys = [*map(self._key, by_slot)]
+            for key, each in zip(keys, by_slot, strict=True):
                 self._samples.setdefault(key, each)
-                self._users[io][key][each.op_name] = None
+                self._users[io][key][name] = None
         self._places = dict(self._placed({call.module for call in self._calls.values()} - {""}))
         self._inside: dict[tuple[bool, str], list[GraphOperator]] = defaultdict(list)
         for name, (is_backward, path) in self._places.items():
@@ -168,13 +169,12 @@ class _Pairing:
 
     def _content(self, record: Record) -> TensorContent:
         if id(record) not in self._contents:
+            shape = self._shape(record)
             try:
-                stats = record.stats
-                numbers = [stats[each] for each in ("l2norm", "max", "min")]
-            except (DumpReadError, FormatError, KeyError):  # reported where it is compared
-                numbers = [None]
-            known = [float(each) if isinstance(each, int | float) else math.nan for each in numbers]
-            self._contents[id(record)] = TensorContent(None, math.prod(self._shape(record)), *known)
+                content = of_statistics(record.stats, shape)
+            except (DumpReadError, FormatError):  # reported where it is compared
+                content = TensorContent(None, math.prod(shape))
+            self._contents[id(record)] = content
         return self._contents[id(record)]
 
     @staticmethod
@@ -301,8 +301,7 @@ class _Pairing:
             self._reads(operators, value, key)
 
     def _keys_of(self, name: str, io: IO) -> list[_Key]:
-        tensors = sorted(self._tree.get((name, io), ()), key=lambda each: each.slot)
-        return [self._keys[each.op_name, io, each.slot] for each in tensors]
+        return self._keys.get((name, io), [])
 
     def _matched(
         self, keys: Sequence[_Key], values: Sequence[ValueSource], *, is_one: bool
@@ -404,12 +403,12 @@ class _Pairing:
             mine[value.name if is_made else sanitize(value.name), IO.OUTPUT, value.slot] = key
         self._pair_weights(mine)
         used = {*mine.values()}
-        golden: dict[Hashable, _Key] = {}
-        for key, record in (*self._samples.items(), *self._parameters.items()):
-            if key in used:
-                place = record.op_name, record.io, record.slot
-                golden[place] = key
-                self.turned |= {place} if key in self._turned else set()
+        golden = {
+            (record.op_name, record.io, record.slot): key
+            for key, record in (*self._samples.items(), *self._parameters.items())
+            if key in used
+        }
+        self.turned = {place for place, key in golden.items() if key in self._turned}
         self._tell_alone(used)
 
         def identity(key: _Key | None) -> Identity | None:
@@ -603,14 +602,9 @@ class _Pairing:
 
     def _tell_alone(self, used: AbstractSet[_Key]) -> None:
         """List the modules, calls and parameters without a counterpart, and why."""
-        results = {name for name, io, _ in self._keys if io is IO.OUTPUT}
-        paired = {
-            name
-            for (name, io, _), key in self._keys.items()
-            if key in used and (io is IO.OUTPUT or name not in results)
-        }
         for name, call in self._calls.items():
-            if name in paired or name in self._rewired:
+            shown = self._keys_of(name, IO.OUTPUT) or self._keys_of(name, IO.INPUT)
+            if not used.isdisjoint(shown) or name in self._rewired:
                 continue
             if call.is_backward and not any(is_back for is_back, _ in self._places.values()):
                 why = "the dump has no backward pass"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from msdump.judge import SAME, TensorError, errors
+from msdump.judge import SAME, Fact, FactKind, TensorError, errors
 from msdump.judge.verdict import (
     Arrangement,
     Finding,
@@ -692,6 +692,23 @@ def test_one_difference_alone_is_not_undone(second, verdicts):
     )
 
     assert [*verdicts, "healed"] == [each.verdict for each in judged(*region)]
+
+
+@pytest.mark.parametrize("name", ["A", "Add"])
+@pytest.mark.parametrize(("second", "note"), [(0, "axis 0, in golden 1"), (FAR, "its inputs agree")])
+def test_a_difference_of_a_part_is_one_of_its_kernel(second, note, name):
+    """A difference of the graphs counts in a region also where its operator is part of a fused one."""
+    kernel = operator("A", [0], [FAR], reads=(FED,))
+    region = (
+        replace(kernel, place=replace(kernel.place, onnx_name="mul+add")),
+        operator("B", [FAR, weight(second)], [FAR], order=2, reads=(of("A"), WEIGHT)),
+        operator("C", [FAR], [0], order=3, reads=(of("B"),), returned=frozenset({0})),
+    )
+    fact = Fact(FactKind.ATTRIBUTE, name, "axis 0, in golden 1", readers=(name,))
+
+    first, *_ = judge(region, Limits(), [fact], nodes={"Add": "add"})
+
+    assert ("own", True) == (first.verdict, first.note.endswith(note))
 
 
 @pytest.mark.parametrize(("explanation", "verdict"), [("", "healed"), ("one model is quantised", "own")])
