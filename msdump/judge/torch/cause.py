@@ -43,15 +43,10 @@ class Cause:
     weights: tuple[TensorEvidence, ...]
 
     def accused_before(self, accused: dict[str, str], operator: str) -> str:
-        """Return the operator that an earlier function accuses of the same fault, "" if this is the first.
-
-        The first one accuses ``operator``; ``accused`` has the operators by the names at fault.
-        """
-        known = sorted(self.within & accused.keys())
-        if known:
-            return accused[known[0]]
-        accused |= dict.fromkeys(self.names, operator)
-        return ""
+        """Return the operator accused of the same fault before, "" for none: then accuse ``operator``."""
+        known = next((accused[name] for name in sorted(self.within) if name in accused), "")
+        accused |= {} if known else dict.fromkeys(self.names, operator)
+        return known
 
 
 class Trial:
