@@ -251,11 +251,7 @@ class ExchangedPart:
 
 
 class Bisection:
-    """Search for the smallest part of a model that makes its results differ.
-
-    Attributes:
-        probes: How many networks were run.
-    """
+    """Search for the smallest part of a model that makes its results differ."""
 
     def __init__(
         self,
@@ -280,7 +276,7 @@ class Bisection:
         Raises:
             MsdumpError: Golden cannot run.
         """
-        self.probes = 0
+        self.probes = 0  # how many networks were run
         self._mine, self._golden, self._probed = mine, golden, probed
         self._computed_in, self._mixed = computed_in, mixed(computed_in)
         self._scales = pairing.golden_quantised.get(golden.index, {}), pairing.quantised.get(mine.index, {})

@@ -35,16 +35,11 @@ Truth = Callable[[Values], Values]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Functions that a search calls as it goes on.
+    """Functions that a search calls as it goes on."""
 
-    Attributes:
-        say: Shows a line on the state of the search.
-        ran: Counts an operator that ran.
-        expect: Sets the estimated number of operators that will have run at the end.
-    """
-
-    say: Callable[[str], object] = lambda _: None
-    ran: Callable[[], object] = lambda: None
+    say: Callable[[str], object] = lambda _: None  # shows a line on the state of the search
+    ran: Callable[[], object] = lambda: None  # counts an operator that ran
+    # sets the estimated number of operators that will have run at the end
     expect: Callable[[float], object] = lambda _: None
 
 

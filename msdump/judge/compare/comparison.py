@@ -75,40 +75,27 @@ _TORN: Final = "the file of a graph breaks off, and names alone do not tell"
 
 @dataclass(slots=True)
 class DumpComparison:
-    """A comparison of two dumps, directory by directory.
+    """A comparison of two dumps, directory by directory."""
 
-    Attributes:
-        dumped: Path of the dump that is examined.
-        golden: Path of the dump that it is compared with.
-        limits: Limits of agreement.
-        graph: A model or a graph file that pairs the tensors, None: by names.
-        execution: Number of the execution that is examined, None: the last whole one.
-        golden_execution: Number of the execution that it is compared with, None: the last whole one.
-        executor: Workers that measure the tensors.
-        folders: The directories that were measured.
-        joined: Directories of branches and loops that were compared with the one of the graph around them.
-        explain: Adds evidence that is not in the files, such as the results of an operator when it runs
-            again.
-        is_strict: Whether inner tensors count beside the outputs of the network.
-        mine: Directories of the examined dump.
-        theirs: Directories of the other dump.
-    """
-
-    dumped: str
-    golden: str
-    limits: Limits
-    graph: str | None = None
-    execution: int | None = None
+    dumped: str  # path of the dump that is examined
+    golden: str  # path of the dump that it is compared with
+    limits: Limits  # limits of agreement
+    graph: str | None = None  # a model or a graph file that pairs the tensors, None: by names
+    execution: int | None = None  # number of the execution that is examined, None: the last whole one
+    # number of the execution that it is compared with, None: the last whole one
     golden_execution: int | None = None
+    # workers that measure the tensors
     executor: ExecutorChoice = ExecutorChoice()  # noqa: RUF009 - frozen
-    folders: list[ComparedFolder] = field(default_factory=list)
+    folders: list[ComparedFolder] = field(default_factory=list)  # the directories that were measured
+    # directories of branches and loops that were compared with the one of the graph around them
     joined: set[str] = field(default_factory=set)
+    # adds evidence that is not in the files, such as the results of an operator when it runs again
     explain: Callable[[Finding], Finding] = lambda evidence: evidence
-    is_strict: bool = False
+    is_strict: bool = False  # whether inner tensors count beside the outputs of the network
     _measured: dict[str, list[tuple[TensorEvidence, ...]]] = field(default_factory=dict)
     _facts: dict[tuple[int, int], tuple[Fact, ...]] = field(default_factory=dict)
-    mine: SurroundedDump = field(init=False)
-    theirs: SurroundedDump = field(init=False)
+    mine: SurroundedDump = field(init=False)  # directories of the examined dump
+    theirs: SurroundedDump = field(init=False)  # directories of the other dump
 
     def __post_init__(self) -> None:
         """Open both dumps."""

@@ -215,25 +215,16 @@ class _Operator(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedFolder:
-    """Two directories, and the executions of operators in them.
+    """Two directories, and the executions of operators in them."""
 
-    Attributes:
-        label: Label of the pair, "" if there is only one.
-        dumped: The directory that is examined.
-        golden: The directory that it is compared with.
-        matched: The executions, each with the places of its counterparts.
-        mine: Surroundings of the examined directory.
-        theirs: Surroundings of the golden directory.
-        found_again: Examined operators by the names of their golden counterparts, for pairs that only
-            re-execution found: both are made of the same operators of the model.
-    """
-
-    label: str
-    dumped: Folder
-    golden: Folder
-    matched: Matched
-    mine: FolderSurroundings
-    theirs: FolderSurroundings
+    label: str  # label of the pair, "" if there is only one
+    dumped: Folder  # the directory that is examined
+    golden: Folder  # the directory that it is compared with
+    matched: Matched  # the executions, each with the places of its counterparts
+    mine: FolderSurroundings  # surroundings of the examined directory
+    theirs: FolderSurroundings  # surroundings of the golden directory
+    # examined operators by the names of their golden counterparts, for pairs that only re-execution found:
+    # both are made of the same operators of the model
     found_again: Mapping[str, str] = field(default_factory=dict)
     _operators: dict[tuple[str, int | None], _Operator] = field(
         default_factory=dict, repr=False, compare=False

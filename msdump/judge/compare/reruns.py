@@ -80,14 +80,7 @@ _MOST_NAMED: Final = 3
 
 
 class Rerunning:
-    """Re-executes the operators of dumps by a model, and adds the results to the evidence on them.
-
-    Attributes:
-        source: The model's file.
-        golden: The golden side's arithmetic.
-        mine: The examined side's arithmetic, None until operators ran.
-        runs: The runs of the network so far.
-    """
+    """Re-executes the operators of dumps by a model, and adds the results to the evidence on them."""
 
     def __init__(self, source: str, golden: Arithmetic, context: Context) -> None:
         """Load the model, with the operators of the context in which it was dumped.
@@ -98,10 +91,10 @@ class Rerunning:
         graph = loader.load(source, context=context)
         step = None if graph.training is None else graph.training.step
         self._models = (graph,) if step is None else (graph, step)
-        self.source = source
-        self.golden = golden
-        self.mine: Arithmetic | None = None
-        self.runs: list[Reexecution] = []
+        self.source = source  # the model's file
+        self.golden = golden  # the golden side's arithmetic
+        self.mine: Arithmetic | None = None  # the examined side's arithmetic, None until operators ran
+        self.runs: list[Reexecution] = []  # the runs of the network so far
         self._model: CompiledModel | None = None
         self._reruns: dict[tuple[str, int], tuple[RerunOperator, Rerun]] = {}  # by label and order
         self._strangers: list[tuple[RerunOperator, str]] = []

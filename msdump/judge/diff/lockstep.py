@@ -120,12 +120,7 @@ class _Stopped(BaseException):
 
 
 class Follower:
-    """A network that runs in a thread of its own, as far as requested.
-
-    Attributes:
-        outputs: The result of its run; None before its end, and after a failure.
-        error: The error that ended its run, None without one.
-    """
+    """A network that runs in a thread of its own, as far as requested."""
 
     def __init__(
         self,
@@ -149,8 +144,8 @@ class Follower:
         self._held: dict[Key, Ran] = {}
         self._closed: set[tuple[Nesting, int]] = set()
         self._given_up: set[tuple[Nesting, int]] = set()
-        self.outputs: Any = None
-        self.error: Exception | None = None
+        self.outputs: Any = None  # the result of its run; None before its end, and after a failure
+        self.error: Exception | None = None  # the error that ended its run, None without one
 
     def _work(self) -> None:
         try:

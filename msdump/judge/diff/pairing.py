@@ -54,23 +54,17 @@ class ModelValues:
 
 @dataclass(frozen=True, slots=True)
 class ModelPairs:
-    """Paired graphs of two models; empty for one model.
+    """Paired graphs of two models; empty for one model."""
 
-    Attributes:
-        graphs: The graph and the bodies that have a counterpart, by the examined model's index.
-        missing: Golden operators without counterpart.
-        quantised: Scales of the examined model's quantised values, by graph index and name.
-        golden_quantised: The same of the other model.
-        facts: Differences of the graphs.
-        networks: Sentence that they are two networks, of which only outputs are compared; "" for one.
-    """
-
+    # the graph and the bodies that have a counterpart, by the examined model's index
     graphs: Mapping[int, ModelValues] = field(default_factory=dict)
-    missing: tuple[Node, ...] = ()
+    missing: tuple[Node, ...] = ()  # golden operators without counterpart
+    # scales of the examined model's quantised values, by graph index and name
     quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
+    # the same of the other model
     golden_quantised: Mapping[int, Mapping[str, Quantisation]] = field(default_factory=dict)
-    facts: tuple[Fact, ...] = ()
-    networks: str = ""
+    facts: tuple[Fact, ...] = ()  # differences of the graphs
+    networks: str = ""  # sentence that they are two networks, of which only outputs are compared; "" for one
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,21 +92,14 @@ Output = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class OperatorPair:
-    """Operators of two graphs that compute the same values: one to one, or group to group.
+    """Operators of two graphs that compute the same values: one to one, or group to group."""
 
-    Attributes:
-        mine: Full names in the first graph, in order.
-        golden: Full names in the second graph, in order.
-        certainty: 0 to 1.
-        outputs: Outputs that hold the same values.
-        is_folded: Whether each side has other operators and weights, as a Conv into which a BatchNorm is
-            folded, and the two: only their outputs can be compared.
-    """
-
-    mine: tuple[str, ...] = ()
-    golden: tuple[str, ...] = ()
-    certainty: float = 1.0
-    outputs: tuple[tuple[Output, Output], ...] = ()
+    mine: tuple[str, ...] = ()  # full names in the first graph, in order
+    golden: tuple[str, ...] = ()  # full names in the second graph, in order
+    certainty: float = 1.0  # 0 to 1
+    outputs: tuple[tuple[Output, Output], ...] = ()  # outputs that hold the same values
+    # whether each side has other operators and weights, as a Conv into which a BatchNorm is folded, and the
+    # two: only their outputs can be compared
     is_folded: bool = False
 
     @property
@@ -117,20 +110,14 @@ class OperatorPair:
 
 @dataclass(frozen=True)
 class Alignment:
-    """The pairs of operators of two graphs, and the operators without a partner.
+    """The pairs of operators of two graphs, and the operators without a partner."""
 
-    Attributes:
-        pairs: In the order of the first graph.
-        mine_alone: Operators of the first graph without a partner, in its order.
-        golden_alone: Operators of the second graph without a partner, in its order.
-        weights: Golden's weight for each one of the first graph: read in its place, or of the same elements.
-        is_one_network: Whether the graphs are forms of one network; if False, the pairs are coincidental.
-    """
-
-    pairs: tuple[OperatorPair, ...]
-    mine_alone: tuple[str, ...] = ()
-    golden_alone: tuple[str, ...] = ()
+    pairs: tuple[OperatorPair, ...]  # in the order of the first graph
+    mine_alone: tuple[str, ...] = ()  # operators of the first graph without a partner, in its order
+    golden_alone: tuple[str, ...] = ()  # operators of the second graph without a partner, in its order
+    # Golden's weight for each one of the first graph: read in its place, or of the same elements
     weights: Mapping[str, str] = field(default_factory=dict)
+    # whether the graphs are forms of one network; if False, the pairs are coincidental
     is_one_network: bool = True
 
     def describe_networks(self) -> str:

@@ -32,37 +32,26 @@ _IsWanted = Callable[[Sequence[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class FolderPair:
-    """Two directories of dumped operators that are compared.
+    """Two directories of dumped operators that are compared."""
 
-    Attributes:
-        label: Their path without the time of the dump, or their iteration; "" for the only pair.
-        dumped_inner: Directories of the iteration's other graphs, such as branches and loops.
-        golden_inner: The same on the golden side.
-        is_united: Whether the sides divide the network into different graphs, so that all directories of one
-            side are compared with all of the other one.
-    """
-
-    label: str
+    label: str  # their path without the time of the dump, or their iteration; "" for the only pair
     dumped: str
     golden: str
+    # directories of the iteration's other graphs, such as branches and loops
     dumped_inner: tuple[str, ...] = ()
-    golden_inner: tuple[str, ...] = ()
+    golden_inner: tuple[str, ...] = ()  # the same on the golden side
+    # whether the sides divide the network into different graphs, so that all directories of one side are
+    # compared with all of the other one
     is_united: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FolderPairs:
-    """Pairs of directories to compare, and directories without a counterpart.
+    """Pairs of directories to compare, and directories without a counterpart."""
 
-    Attributes:
-        pairs: Sorted by their labels, numbers by value.
-        alone: Directories without a counterpart.
-        executions: Number of the compared execution in the directories of each side, None: the last whole
-            one.
-    """
-
-    pairs: tuple[FolderPair, ...]
-    alone: tuple[str, ...]
+    pairs: tuple[FolderPair, ...]  # sorted by their labels, numbers by value
+    alone: tuple[str, ...]  # directories without a counterpart
+    # number of the compared execution in the directories of each side, None: the last whole one
     executions: Executions = (None, None)
 
 

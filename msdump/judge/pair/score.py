@@ -136,30 +136,19 @@ class Reader(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """An operator, a member of a fused one, or an integer product with its scaling.
+    """An operator, a member of a fused one, or an integer product with its scaling."""
 
-    Attributes:
-        names: Full names of the operators that it is, or that it is a part of.
-        onnx_names: Names of the ONNX nodes of the operator.
-        op_type: Its own type.
-        family: Type under which others may have it, in other systems or quantised.
-        swaps: Whether its inputs may change places, or their order in a fused operator is not known.
-        is_last: Whether its outputs are the operator's.
-        is_fixed: Whether a compiler can compute it beforehand, from weights, constants and shapes.
-        sources: Its inputs, behind casts and the like.
-        readers: Its readers, likewise; a commutative one reads at -1.
-        fields: Values of the properties, None for unknown.
-    """
-
-    names: tuple[str, ...]
-    onnx_names: tuple[str, ...]
-    op_type: str
-    family: str
-    swaps: bool
-    is_last: bool
-    is_fixed: bool = False
-    sources: list[Source] = field(default_factory=list)
+    names: tuple[str, ...]  # full names of the operators that it is, or that it is a part of
+    onnx_names: tuple[str, ...]  # names of the ONNX nodes of the operator
+    op_type: str  # its own type
+    family: str  # type under which others may have it, in other systems or quantised
+    swaps: bool  # whether its inputs may change places, or their order in a fused operator is not known
+    is_last: bool  # whether its outputs are the operator's
+    is_fixed: bool = False  # whether a compiler can compute it beforehand, from weights, constants and shapes
+    sources: list[Source] = field(default_factory=list)  # its inputs, behind casts and the like
+    # its readers, likewise; a commutative one reads at -1
     readers: list[Reader] = field(default_factory=list)
+    # values of the properties, None for unknown
     fields: dict[str, Hashable | None] = field(default_factory=dict)
 
 

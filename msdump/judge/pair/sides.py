@@ -32,17 +32,11 @@ _NEAR: Final = 2e-2
 
 @dataclass(frozen=True, slots=True)
 class TensorContent:
-    """Summary of a tensor that distinguishes it from others.
+    """Summary of a tensor that distinguishes it from others."""
 
-    Attributes:
-        digest: Hash over all of its elements, None if they are unknown.
-        count: Number of elements.
-        norm: Euclidean norm.
-    """
-
-    digest: Hashable | None = None
-    count: int = 0
-    norm: float = math.nan
+    digest: Hashable | None = None  # hash over all of its elements, None if they are unknown
+    count: int = 0  # number of elements
+    norm: float = math.nan  # euclidean norm
     largest: float = math.nan
     smallest: float = math.nan
 

@@ -72,50 +72,36 @@ def by_name(name: str, io: IO, slot: int) -> Identity | None:
 
 
 class RewiredInput(NamedTuple):
-    """An input of an operator that reads another value than in golden.
+    """An input of an operator that reads another value than in golden."""
 
-    Attributes:
-        operator: Full name of the operator.
-        slot: Number of the input.
-        source: Name of the value that it reads.
-        call: The call of the tree that computes it in golden.
-        is_missing: Whether no operator stands for the call.
-    """
-
-    operator: str
-    slot: int
-    source: str
-    call: str
-    is_missing: bool
+    operator: str  # full name of the operator
+    slot: int  # number of the input
+    source: str  # name of the value that it reads
+    call: str  # the call of the tree that computes it in golden
+    is_missing: bool  # whether no operator stands for the call
 
 
 @dataclass(frozen=True, slots=True)
 class MatchedNames:
-    """The pairs of operators of two dumps, by the names that files have.
+    """The pairs of operators of two dumps, by the names that files have."""
 
-    Attributes:
-        partners: Golden partner of each examined operator in a one-to-one pair; None: operators of one name.
-        replaced: The pairs of operators with different types.
-        golden: Golden operators in any pair, also as parts of a fused operator.
-        notes: Partner of an examined operator, if its name does not tell it.
-        casts: Full names of the casts that the other side lacks, of the examined side and of golden.
-        whole: Examined operators with the same parts as their golden ones.
-        folded: Examined operators in groups that have other operators and weights than golden's.
-        networks: Sentence that the graphs are of two networks, so that nothing is compared, or that golden
-            was in train mode; "" otherwise.
-        alone: Modules, calls and parameters of a tree without a counterpart, and the reason.
-        rewired: Operators with an input that another call of a tree computes in golden.
-    """
-
+    # golden partner of each examined operator in a one-to-one pair; None: operators of one name
     partners: Mapping[str, str] | None = None
-    replaced: Mapping[str, str] = field(default_factory=dict)
-    golden: frozenset[str] = frozenset()
+    replaced: Mapping[str, str] = field(default_factory=dict)  # the pairs of operators with different types
+    golden: frozenset[str] = frozenset()  # golden operators in any pair, also as parts of a fused operator
+    # partner of an examined operator, if its name does not tell it
     notes: Mapping[str, str] = field(default_factory=dict)
+    # full names of the casts that the other side lacks, of the examined side and of golden
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-    whole: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()  # examined operators with the same parts as their golden ones
+    # examined operators in groups that have other operators and weights than golden's
     folded: frozenset[str] = frozenset()
+    # sentence that the graphs are of two networks, so that nothing is compared, or that golden was in train
+    # mode; "" otherwise
     networks: str = ""
+    # modules, calls and parameters of a tree without a counterpart, and the reason
     alone: Mapping[str, str] = field(default_factory=dict)
+    # operators with an input that another call of a tree computes in golden
     rewired: tuple[RewiredInput, ...] = ()
 
     def partner(self, name: str) -> str:
@@ -125,15 +111,12 @@ class MatchedNames:
 
 @dataclass(frozen=True)
 class Identities:
-    """Functions that return the identities of both sides' tensors; tensors of one identity are a pair.
-
-    Attributes:
-        alignment: The aligned operators of the two graphs; None if the graphs were not aligned.
-    """
+    """Functions that return the identities of both sides' tensors; tensors of one identity are a pair."""
 
     dumped: Identify = by_name
     golden: Identify = by_name
     matched: MatchedNames = MatchedNames()
+    # the aligned operators of the two graphs; None if the graphs were not aligned
     alignment: Alignment | None = None
 
 
@@ -221,21 +204,13 @@ def read_identities(path: str, dumped: FolderKind, golden: FolderKind) -> Identi
 
 
 class _Compiled(NamedTuple):
-    """An operator of GE's graph file.
+    """An operator of GE's graph file."""
 
-    Attributes:
-        name: Its name in files.
-        originals: Operators of the original network that it stands for.
-        inputs: Producer and slot of each input.
-        outputs: The original network's output that it holds, by slot.
-        is_added: Whether it is a cast or change of format that the compiler added.
-    """
-
-    name: str
-    originals: tuple[str, ...]
-    inputs: list[tuple[str, int]]
-    outputs: dict[int, Identity]
-    is_added: bool
+    name: str  # its name in files
+    originals: tuple[str, ...]  # operators of the original network that it stands for
+    inputs: list[tuple[str, int]]  # producer and slot of each input
+    outputs: dict[int, Identity]  # the original network's output that it holds, by slot
+    is_added: bool  # whether it is a cast or change of format that the compiler added
 
 
 def _by_graph_file(path: str) -> Identify:

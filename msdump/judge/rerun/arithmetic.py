@@ -37,17 +37,12 @@ FLOORS: Final = {"float64": 0.0, "float32": 2.0**-150, "bfloat16": 2.0**-134, "f
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """The arithmetic of operators.
+    """The arithmetic of operators."""
 
-    Attributes:
-        precision: The precision mode of an Ascend; None: as the model says (CPU, GPU).
-        overflow: Result of float16 beyond the range on an Ascend.
-        is_wide: Whether every float32 operator computes in float64.
-    """
-
+    # the precision mode of an Ascend; None: as the model says (CPU, GPU)
     precision: PrecisionMode | None = None
-    overflow: OverflowMode = OverflowMode.INFNAN
-    is_wide: bool = False
+    overflow: OverflowMode = OverflowMode.INFNAN  # result of float16 beyond the range on an Ascend
+    is_wide: bool = False  # whether every float32 operator computes in float64
 
     @classmethod
     def of(cls, context: Context) -> Arithmetic:

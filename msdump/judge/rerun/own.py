@@ -95,21 +95,13 @@ def is_near(error: TensorError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RerunOutput:
-    """An output of an operator that runs again.
+    """An output of an operator that runs again."""
 
-    Attributes:
-        slot: Number of the output.
-        dumped: Its elements, in the model's type.
-        dtype: Element type on the device.
-        io: Output, or input if the dump has it as the input that the operator updates in place.
-        place: Number of the output or input in the dump.
-    """
-
-    slot: int
-    dumped: np.ndarray
-    dtype: dtypes.DType
-    io: IO
-    place: int
+    slot: int  # number of the output
+    dumped: np.ndarray  # its elements, in the model's type
+    dtype: dtypes.DType  # element type on the device
+    io: IO  # output, or input if the dump has it as the input that the operator updates in place
+    place: int  # number of the output or input in the dump
 
     def near(self, error: TensorError, arithmetic: Arithmetic) -> OwnError:
         """Return an own error, marked as explained if it is a few units of the last place."""

@@ -59,26 +59,18 @@ _MOST: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """The result of an operator that ran again.
+    """The result of an operator that ran again."""
 
-    Attributes:
-        own: Its own error, by output; empty if it did not run.
-        propagated: Relative distance from the golden output to the output of running again on the examined
-            side's inputs; None if equal to the distance of the dumped output, or if it did not run.
-        wiring: Sentence on an input that differs from its producer's output; "" for none.
-        weights: Names of weights and constants that the operator read with other contents, by input.
-        replaces: Names of the model's operators that it stands for, "" if it is the model's.
-        names: The model's names of its inputs.
-        note: Reason why it did not run again, "" where it did.
-    """
-
-    own: tuple[OwnError, ...] = ()
+    own: tuple[OwnError, ...] = ()  # its own error, by output; empty if it did not run
+    # relative distance from the golden output to the output of running again on the examined side's inputs;
+    # None if equal to the distance of the dumped output, or if it did not run
     propagated: float | None = None
-    wiring: str = ""
+    wiring: str = ""  # sentence on an input that differs from its producer's output; "" for none
+    # names of weights and constants that the operator read with other contents, by input
     weights: dict[int, str] = field(default_factory=dict)
-    replaces: str = ""
-    names: tuple[str, ...] = ()
-    note: str = ""
+    replaces: str = ""  # names of the model's operators that it stands for, "" if it is the model's
+    names: tuple[str, ...] = ()  # the model's names of its inputs
+    note: str = ""  # reason why it did not run again, "" where it did
 
     @property
     def is_suspect(self) -> bool:

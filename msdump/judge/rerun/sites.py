@@ -42,39 +42,24 @@ Result = tuple[int, tuple[Graph, str]]
 
 @dataclass(frozen=True, slots=True)
 class RerunOperator:
-    """One execution of a dumped operator, to be run again.
+    """One execution of a dumped operator, to be run again."""
 
-    Attributes:
-        name: Name in files.
-        op_type: Its type.
-        iteration: Number of the iteration; None if unknown.
-        tensors: Its tensors by slot; by the model's slot numbers once ``site`` is set.
-        golden: Returns golden's counterpart of a tensor, given by io and slot in the dump; None without one.
-        pair: The alignment with operators of the model, empty for none; None: the name finds the operator.
-        label: Label of its directory.
-        order: Place in the execution of its directory, from 1.
-        is_inserted: Whether the device inserted it, and numbered it with others of its kind.
-        is_in_golden: Whether golden has the same parts for it, in one operator or in several.
-        held: Element types of its tensors on the device, from the graph file.
-        site: The model's operator that it is, or that it replaces; None if unknown.
-        replaces: Names of the model's operators that it replaces, "" if it is the model's.
-        results: If the model lacks the operator: outputs that hold values of the model.
-    """
-
-    name: str
-    op_type: str
-    iteration: int | None
-    tensors: Mapping[Place, Record]
+    name: str  # name in files
+    op_type: str  # its type
+    iteration: int | None  # number of the iteration; None if unknown
+    tensors: Mapping[Place, Record]  # its tensors by slot; by the model's slot numbers once ``site`` is set
+    # returns golden's counterpart of a tensor, given by io and slot in the dump; None without one
     golden: Callable[[Place], Record | None] = lambda _: None
+    # the alignment with operators of the model, empty for none; None: the name finds the operator
     pair: OperatorPair | None = None
-    label: str = ""
-    order: int = 0
-    is_inserted: bool = False
-    is_in_golden: bool = False
-    held: frozenset[str] = frozenset()
-    site: ModelOperator | None = None
-    replaces: str = ""
-    results: tuple[Result, ...] = ()
+    label: str = ""  # label of its directory
+    order: int = 0  # place in the execution of its directory, from 1
+    is_inserted: bool = False  # whether the device inserted it, and numbered it with others of its kind
+    is_in_golden: bool = False  # whether golden has the same parts for it, in one operator or in several
+    held: frozenset[str] = frozenset()  # element types of its tensors on the device, from the graph file
+    site: ModelOperator | None = None  # the model's operator that it is, or that it replaces; None if unknown
+    replaces: str = ""  # names of the model's operators that it replaces, "" if it is the model's
+    results: tuple[Result, ...] = ()  # If the model lacks the operator: outputs that hold values of the model
 
     @property
     def is_of_model(self) -> bool:
@@ -92,24 +77,17 @@ _LAST_NUMBER: Final = re.compile(r"[0-9]+$")
 
 @dataclass(frozen=True, eq=False)
 class CompiledModel:
-    """A model in the form in which a device ran it.
+    """A model in the form in which a device ran it."""
 
-    Attributes:
-        graph: Its main graph.
-        fit: Share of the dump's operator names that the graph has, 0 to 1.
-        is_compiled: Whether the device compiled the graph as a whole; then operators that only pass tensors
-            on, such as reshapes, do not run and have no files.
-        source: Its main graph before a device compiled it.
-        models: The graphs of the model before a device compiled it, that of a training step among them.
-        is_other_form: Whether the dump is of another form of the network: of another exporter, simplified,
-            or quantised.
-    """
-
-    graph: Graph
-    source: Graph
-    fit: float = 1.0
+    graph: Graph  # its main graph
+    source: Graph  # its main graph before a device compiled it
+    fit: float = 1.0  # share of the dump's operator names that the graph has, 0 to 1
+    # whether the device compiled the graph as a whole; then operators that only pass tensors on, such as
+    # reshapes, do not run and have no files
     is_compiled: bool = False
+    # the graphs of the model before a device compiled it, that of a training step among them
     models: tuple[Graph, ...] = ()
+    # whether the dump is of another form of the network: of another exporter, simplified, or quantised
     is_other_form: bool = False
 
     @cached_property

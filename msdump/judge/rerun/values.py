@@ -92,14 +92,7 @@ def _states(graph: Graph) -> Iterator[tuple[tuple[int, str], _State]]:
 
 
 class DumpedValues:
-    """The dumped tensors that hold the values of a model in one run of it.
-
-    Attributes:
-        operators: The operators of the run with the model's operators, in execution order.
-        is_of_other_form: Whether the dump is of another form of the model.
-        rounded: By position of an operator: weights that it read as rounded by the device; running again
-            uses the dumped ones.
-    """
+    """The dumped tensors that hold the values of a model in one run of it."""
 
     def __init__(
         self,
@@ -112,9 +105,12 @@ class DumpedValues:
         ``before`` are the values of the run before, None where it was not dumped.
         """
         self._model = model
-        self.is_of_other_form = model.is_other_form
+        self.is_of_other_form = model.is_other_form  # whether the dump is of another form of the model
         self._before = before
+        # the operators of the run with the model's operators, in execution order
         self.operators = place_operators(model, operators)
+        # by position of an operator: weights that it read as rounded by the device; running again uses the
+        # dumped ones
         self.rounded: dict[int, set[str]] = {}
         self._keys: dict[tuple[int, str], tuple[int, str]] = {}
         self._written: dict[tuple[int, str], list[Holder]] = defaultdict(list)

@@ -24,23 +24,15 @@ _MOST_SHOWN: Final = 6  # operators or calls in a sentence
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The cause of a wrong function of the file.
+    """The cause of a wrong function of the file."""
 
-    Attributes:
-        at: The operator at fault.
-        notes: Its reason, in words.
-        lacking: Golden's name of the call that the file lacks, "" for none.
-        names: The operators, or the golden call, at fault: other functions with them are not accused.
-        within: All operators and golden calls of the function.
-        weights: The weights that differ.
-    """
-
-    at: Node
-    notes: tuple[str, ...]
-    lacking: str
+    at: Node  # the operator at fault
+    notes: tuple[str, ...]  # its reason, in words
+    lacking: str  # Golden's name of the call that the file lacks, "" for none
+    # the operators, or the golden call, at fault: other functions with them are not accused
     names: frozenset[str]
-    within: frozenset[str]
-    weights: tuple[TensorEvidence, ...]
+    within: frozenset[str]  # all operators and golden calls of the function
+    weights: tuple[TensorEvidence, ...]  # the weights that differ
 
     def accused_before(self, accused: dict[str, str], operator: str) -> str:
         """Return the operator accused of the same fault before, "" for none: then accuse ``operator``."""

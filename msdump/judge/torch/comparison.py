@@ -52,14 +52,10 @@ _GIVEN: Final = (SourceKind.INPUT, SourceKind.WEIGHT)
 
 @dataclass
 class TorchComparison(LockstepComparison):
-    """A model, with values that are compared with a module's values of the same names.
+    """A model, with values that are compared with a module's values of the same names."""
 
-    Attributes:
-        module: The module.
-        replaced: Names of values that golden's values replace in the file's run.
-    """
-
-    module: Golden = field(kw_only=True)
+    module: Golden = field(kw_only=True)  # the module
+    # names of values that golden's values replace in the file's run
     replaced: set[str] = field(default_factory=set, kw_only=True)
 
     def run(

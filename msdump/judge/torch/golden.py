@@ -29,24 +29,17 @@ PREFIX: Final = "torch:"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The call of a function in a module.
+    """The call of a function in a module."""
 
-    Attributes:
-        target: The function, ``aten.linear.default``.
-        module: Path of the module that calls it, "" for the outermost.
-        slot: Number of the result, of functions with several.
-        is_random: Whether it draws random numbers.
-        maker: Name of the call in the graph, also of the tuple of which a value is an item.
-        arguments: Its arguments in words, ``linear_1, 2``; equal calls may have different ones.
-        source: Line of the user's program, ``net.py:12: x = self.fc(x)``; "" if unknown.
-    """
-
-    target: str = ""
-    module: str = ""
-    slot: int = 0
-    is_random: bool = field(default=False, compare=False)
+    target: str = ""  # the function, ``aten.linear.default``
+    module: str = ""  # path of the module that calls it, "" for the outermost
+    slot: int = 0  # number of the result, of functions with several
+    is_random: bool = field(default=False, compare=False)  # whether it draws random numbers
+    # name of the call in the graph, also of the tuple of which a value is an item
     maker: str = field(default="", compare=False)
+    # its arguments in words, ``linear_1, 2``; equal calls may have different ones
     arguments: str = field(default="", compare=False)
+    # line of the user's program, ``net.py:12: x = self.fc(x)``; "" if unknown
     source: str = field(default="", compare=False)
 
     def __str__(self) -> str:
@@ -56,17 +49,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A module, and the arguments of its call if the program gives them.
+    """A module, and the arguments of its call if the program gives them."""
 
-    Attributes:
-        title: The name that the user gave.
-        module: The module, a ``torch.nn.Module``.
-        args: Arguments of its call, None: they come from files.
-    """
-
-    title: str
-    module: Any
-    args: tuple[Any, ...] | None = None
+    title: str  # the name that the user gave
+    module: Any  # the module, a ``torch.nn.Module``
+    args: tuple[Any, ...] | None = None  # arguments of its call, None: they come from files
 
     def named_inputs(self, graph: Graph) -> dict[str, np.ndarray] | None:
         """Return the tensors among the arguments by the names of a file's inputs, None without arguments."""
@@ -167,30 +154,19 @@ class Golden:
     """The values of golden by name, in the order in which they are computed.
 
     Functions between them have no values, unless a subclass finds them.
-
-    Attributes:
-        title: The name that the user gave.
-        names: Names of the values, in the order of their calls.
-        varying: Names of the values that depend on the inputs.
-        state: Names of the parameters, buffers and constants that golden reads.
-        inputs: Names of the values that stand for the file's inputs, in their order.
-        outputs: Names of the values that golden returns, in their order.
-        calls: The calls of functions.
-        texts: The calls as text, with the names of their inputs, by name.
-        partners: Golden's names by the file's, None: names and calls pair them.
-        values: The values in words.
     """
 
-    title = ""
-    names: tuple[str, ...] = ()
-    varying: Collection[str] = ()
-    state: frozenset[str] = frozenset()
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    calls: Sequence[Call] = ()
+    title = ""  # the name that the user gave
+    names: tuple[str, ...] = ()  # names of the values, in the order of their calls
+    varying: Collection[str] = ()  # names of the values that depend on the inputs
+    state: frozenset[str] = frozenset()  # names of the parameters, buffers and constants that golden reads
+    inputs: tuple[str, ...] = ()  # names of the values that stand for the file's inputs, in their order
+    outputs: tuple[str, ...] = ()  # names of the values that golden returns, in their order
+    calls: Sequence[Call] = ()  # the calls of functions
+    # the calls as text, with the names of their inputs, by name
     texts: Mapping[str, str] = MappingProxyType({})
-    partners: Mapping[str, str] | None = None
-    values = "PyTorch's values"
+    partners: Mapping[str, str] | None = None  # Golden's names by the file's, None: names and calls pair them
+    values = "PyTorch's values"  # the values in words
 
     @functools.cached_property
     def training(self) -> dict[str, str]:

@@ -27,15 +27,10 @@ _Border = tuple[frozenset[str], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Cone:
-    """The operators of a file that compute a value of golden values alone, in their order.
+    """The operators of a file that compute a value of golden values alone, in their order."""
 
-    Attributes:
-        nodes: The operators.
-        reads: The golden values that they read, by the file's names.
-    """
-
-    nodes: tuple[Node, ...] = ()
-    reads: tuple[str, ...] = ()
+    nodes: tuple[Node, ...] = ()  # the operators
+    reads: tuple[str, ...] = ()  # the golden values that they read, by the file's names
 
     def joined(self, other: Cone) -> Cone:
         """Return the operators and values of both."""

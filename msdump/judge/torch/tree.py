@@ -22,11 +22,7 @@ from msdump.store import PARAMETER, sanitize
 
 
 class TreeGolden(Golden):
-    """The tensors of one process in one step of a tree, in the order of the model's operators.
-
-    Attributes:
-        rewired: Nodes of the model with an input that is another value in the tree.
-    """
+    """The tensors of one process in one step of a tree, in the order of the model's operators."""
 
     values = "the tree's values"
 
@@ -50,6 +46,7 @@ class TreeGolden(Golden):
         self._tensors = {name: found[value] for value, name in named.items()}
         self._parameters = {each.op_name: each for each in folder.golden.tensors if each.op_type == PARAMETER}
         self.names = (*self._tensors,)
+        # nodes of the model with an input that is another value in the tree
         self.rewired = {
             node.name
             for node in graph.nodes

@@ -47,17 +47,11 @@ class Uneven:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An error that ended a run of a side.
+    """An error that ended a run of a side."""
 
-    Attributes:
-        side: The side, ``golden (float32)``.
-        operator: Full name of the operator that failed; "" for another cause.
-        error: The error's message.
-    """
-
-    side: str
-    operator: str
-    error: str
+    side: str  # the side, ``golden (float32)``
+    operator: str  # full name of the operator that failed; "" for another cause
+    error: str  # the error's message
 
     def __str__(self) -> str:
         """Return the side and its error."""

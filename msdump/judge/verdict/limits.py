@@ -21,18 +21,13 @@ from msdump.statistics import BY_CATEGORY
 
 @dataclass(frozen=True, slots=True)
 class TypeLimits:
-    """Limits of an element type.
+    """Limits of an element type."""
 
-    Attributes:
-        distance: Largest relative Euclidean distance.
-        ulps: Units of the last place; if no element differs by more, tensors agree whatever their distance,
-            which subnormal numbers make large.
-        source: Origin of the distance.
-    """
-
-    distance: float
+    distance: float  # largest relative Euclidean distance
+    # units of the last place; if no element differs by more, tensors agree whatever their distance, which
+    # subnormal numbers make large
     ulps: float
-    source: str
+    source: str  # origin of the distance
 
 
 _KIT: Final = "the vendor's Accuracy Test Kit, for a single operator"  # single_benchmark_config.py
@@ -153,29 +148,20 @@ DIFFERENCES: Final = frozenset({"Elu", "Selu", "SeLU", "Celu", "CeLU"})
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of agreement.
+    """Limits of agreement."""
 
-    Attributes:
-        cosine: Least cosine similarity.
-        distance: Largest relative Euclidean distance, None: by the element type.
-        explanation: Cause of that distance, "8 bits"; "" if the user set it.
-        precision: Coarsest element type that a side computes in, from the first operator on; "": the tensors
-            decide.
-        peak: Largest allowed difference of an element, in multiples of the allowed distance.
-        growth: Largest distance of an output that agreeing inputs explain, in multiples of their distance.
-        gain: Largest distance of an output that is inherited, in multiples of the inputs' distance.
-        types: Limits by element type.
-        statistics: Largest relative difference of a statistic by category; others are limited as tensors are.
-    """
-
-    cosine: float = COSINE
-    distance: float | None = None
-    explanation: str = ""
+    cosine: float = COSINE  # least cosine similarity
+    distance: float | None = None  # largest relative Euclidean distance, None: by the element type
+    explanation: str = ""  # cause of that distance, "8 bits"; "" if the user set it
+    # coarsest element type that a side computes in, from the first operator on; "": the tensors decide
     precision: str = ""
-    peak: float = PEAK
+    peak: float = PEAK  # largest allowed difference of an element, in multiples of the allowed distance
+    # largest distance of an output that agreeing inputs explain, in multiples of their distance
     growth: float = GROWTH
+    # largest distance of an output that is inherited, in multiples of the inputs' distance
     gain: float = GAIN
-    types: Mapping[str, TypeLimits] = field(default_factory=lambda: TYPES)
+    types: Mapping[str, TypeLimits] = field(default_factory=lambda: TYPES)  # limits by element type
+    # largest relative difference of a statistic by category; others are limited as tensors are
     statistics: Mapping[str, float] = field(default_factory=dict)
 
     @property

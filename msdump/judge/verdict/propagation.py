@@ -65,58 +65,36 @@ _FOLDED: Final = 2.0**-22
 
 
 class Before(NamedTuple):
-    """The operators before one, in a run of the network.
+    """The operators before one, in a run of the network."""
 
-    Attributes:
-        is_continued: Whether earlier runs differed, so that the weights that they trained may differ, too.
-        is_first: Whether there are none.
-        differs: Whether an output differs, or there is evidence of a fault.
-        is_suspect: Whether there is evidence of a fault.
-        is_exact: Whether all outputs have golden's bits.
-        is_whole: Whether all outputs were compared.
-        is_uneven: Whether one ran more often on one side.
-        is_noisy: Whether one hands on tensors that are rounding alone.
-    """
-
+    # whether earlier runs differed, so that the weights that they trained may differ, too
     is_continued: bool = False
-    is_first: bool = True
-    differs: bool = False
-    is_suspect: bool = False
-    is_exact: bool = True
-    is_whole: bool = True
-    is_uneven: bool = False
-    is_noisy: bool = False
+    is_first: bool = True  # whether there are none
+    differs: bool = False  # whether an output differs, or there is evidence of a fault
+    is_suspect: bool = False  # whether there is evidence of a fault
+    is_exact: bool = True  # whether all outputs have golden's bits
+    is_whole: bool = True  # whether all outputs were compared
+    is_uneven: bool = False  # whether one ran more often on one side
+    is_noisy: bool = False  # whether one hands on tensors that are rounding alone
 
 
 @dataclass(frozen=True)
 class Operator:
-    """A row with all that the conditions of a verdict ask for.
+    """A row with all that the conditions of a verdict ask for."""
 
-    Attributes:
-        row: The evidence, with verdicts and limits of the tensors.
-        before: The operators before it.
-        limits: The limits of agreement.
-        producers: The latest operators before it, by name.
-        moved: The largest distance of flipped elements that its inputs carry.
-        facts: Differences of the graphs in this operator.
-        excuse: Difference of the graphs in an earlier operator that shows in this one, in words.
-        wrong_scale: Sentence on a scale that does not fit the tensor; "" for none.
-        is_one_arithmetic: Whether both sides compute alike, so that no rounding explains another result.
-        coarsest: The coarsest type that rounded a tensor so far.
-        is_held: Whether its outputs differ or were not compared, and all that reads them agrees.
-    """
-
-    row: Finding
-    before: Before
-    limits: Limits
+    row: Finding  # the evidence, with verdicts and limits of the tensors
+    before: Before  # the operators before it
+    limits: Limits  # the limits of agreement
+    # the latest operators before it, by name
     producers: Mapping[str, Operator] = field(repr=False, default_factory=dict)
-    moved: float = 0.0
-    facts: tuple[Fact, ...] = ()
-    excuse: str = ""
-    wrong_scale: str = ""
+    moved: float = 0.0  # the largest distance of flipped elements that its inputs carry
+    facts: tuple[Fact, ...] = ()  # differences of the graphs in this operator
+    excuse: str = ""  # difference of the graphs in an earlier operator that shows in this one, in words
+    wrong_scale: str = ""  # sentence on a scale that does not fit the tensor; "" for none
+    # whether both sides compute alike, so that no rounding explains another result
     is_one_arithmetic: bool = False
-    coarsest: str = ""
-    is_held: bool = False
+    coarsest: str = ""  # the coarsest type that rounded a tensor so far
+    is_held: bool = False  # whether its outputs differ or were not compared, and all that reads them agrees
 
     def told(self, kind: FactKind) -> str | None:
         """Return a difference of the graphs of a kind in words, None without any."""

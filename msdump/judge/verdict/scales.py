@@ -127,39 +127,24 @@ def unlike_numbers(quantised: Sequence[bool], several: Sequence[AbstractSet[bool
 
 
 class ScaledOperator(NamedTuple):
-    """An operator that may read or write quantised tensors.
+    """An operator that may read or write quantised tensors."""
 
-    Attributes:
-        name: Its name.
-        full_name: Its scoped name.
-        op_type: Its type, in ONNX.
-        inputs: Keys of the values that it reads.
-        outputs: Keys of the values that it writes.
-        constant: Returns the elements of a constant input by number; None where they are not known.
-    """
-
-    name: str
-    full_name: str
-    op_type: str
-    inputs: Sequence[Hashable]
-    outputs: Sequence[Hashable]
+    name: str  # its name
+    full_name: str  # its scoped name
+    op_type: str  # its type, in ONNX
+    inputs: Sequence[Hashable]  # keys of the values that it reads
+    outputs: Sequence[Hashable]  # keys of the values that it writes
+    # returns the elements of a constant input by number; None where they are not known
     constant: Callable[[int], np.ndarray | None]
 
 
 class UnlikeScale(NamedTuple):
-    """Integers that one operator reads by another scale than another one wrote them with.
+    """Integers that one operator reads by another scale than another one wrote them with."""
 
-    Attributes:
-        reader: Name of the operator that reads them, and a sentence on it.
-        writer: Name of the operator that writes them, and a sentence on it.
-        scales: The scale by which they are read, and by which they are written.
-        zero: The zero point by which they are written.
-    """
-
-    reader: tuple[str, str]
-    writer: tuple[str, str]
-    scales: tuple[float, float]
-    zero: float
+    reader: tuple[str, str]  # name of the operator that reads them, and a sentence on it
+    writer: tuple[str, str]  # name of the operator that writes them, and a sentence on it
+    scales: tuple[float, float]  # the scale by which they are read, and by which they are written
+    zero: float  # the zero point by which they are written
 
     def at_fault(self, numbers: np.ndarray, dtype: np.dtype) -> tuple[str, str]:
         """Return the operator with the scale that fits the range of the numbers less, else the reader."""
