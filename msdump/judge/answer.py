@@ -43,7 +43,6 @@ _MEANINGS: Final = {
     Verdict.INHERITED: "no operator is at fault: the inputs of the first operator already differ",
     Verdict.HEALED: "inner tensors differ, but the tensors computed from them agree",
     Verdict.UNREADABLE: "all readable tensors agree",
-    Verdict.UNCHECKED: "an output was not compared: its file is missing, or only one side has it",
 }
 """Meanings of verdicts without an operator at fault."""
 
@@ -51,6 +50,7 @@ _RERUN: Final = (
     "add --model MODEL.onnx to run each operator again and separate own errors from inherited errors"
 )
 _SEED: Final = "give {name} a `seed` attribute, as msdump run --seed does: two runs then draw equal numbers"
+_DUMP: Final = "dump these outputs on both sides; a tree of msprobe has the results of functions at level mix"
 _ALONE: Final = "run msdump extract {dump} {name} -o DIRECTORY{model} to write it as a model"
 _BOUND: Final = 0.01  # of the outputs' error: a usual goal in half precision
 _NUMERIC: Final = frozenset({Verdict.OWN, Verdict.ACCUMULATED, Verdict.AMPLIFIED, Verdict.INHERITED})
@@ -203,7 +203,16 @@ def meaning(report: Report) -> str:
         return "a branch or loop ran more often on one side"
     if report.verdict is Verdict.UNCHECKED and (drawing := _drawing(report)):
         return f"{drawing} draws other random numbers on each side: results of these are not compared"
+    if report.verdict is Verdict.UNCHECKED:
+        missed = _missed(report)
+        who = f"{first_of(missed)} {'was' if len(missed) == 1 else 'were'}" if missed else "an output was"
+        return f"{who} not compared: a file is missing, or only one side has it"
     return "" if report.accused else _MEANINGS.get(report.verdict, "")
+
+
+def _missed(report: Report) -> list[str]:
+    """Return the outputs of the network that were not compared."""
+    return [*dict.fromkeys(_output(each) for each in report.outputs if each.error is None)]
 
 
 def _drawing(report: Report) -> str:
@@ -227,6 +236,8 @@ def next_step(report: Report, compared: Compared) -> str:  # noqa: PLR0911 - one
         return keep_step(compared, largest_distance(report.outputs))
     if verdict is Verdict.UNCHECKED and (drawing := _drawing(report)):
         return _SEED.format(name=drawing)
+    if verdict is Verdict.UNCHECKED and compared.dump and _missed(report) and not report.uneven:
+        return _DUMP
     if verdict is Verdict.WEIGHT and compared.are_models:
         return "give both models the same weights"
     return _RERUN if verdict in _SPREAD else _STEPS.get(verdict, "")
@@ -354,7 +365,8 @@ def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
         op_type = f" ({place.op_type})" if place.op_type else ""
         outputs = {True: ", reaches an output", False: ", reaches no output", None: ""}[first.reaches_output]
         reason = f", {first.note}" if first.note else ""
-        yield f"fault     {place.shown_name}{op_type}: {first.verdict}{reason}{outputs}"
+        whose = " of golden" * (first.verdict is Verdict.MISSING)
+        yield f"fault     {place.shown_name}{op_type}{whose}: {first.verdict}{reason}{outputs}"
         same = [each for each in group if each.place.shown_name == place.shown_name]
         names = list(dict.fromkeys(each.place.shown_name for each in group))[1:]
         where = [f"rank {place.rank}"] if place.rank else []

@@ -168,6 +168,32 @@ def test_what_a_verdict_means_and_what_to_do(verdict, has_rerun, means, step):
     assert step in told[1]
 
 
+def test_outputs_that_were_not_compared_are_named():
+    """The outputs of the network without a counterpart are named, and the next step is to dump them."""
+    report = Report()
+    report.add(finding("Default/Pow-op0", Verdict.AGREES))
+    report.outputs = [
+        output(0.0, TensorVerdict.EQUAL),
+        replace(output(0.0, TensorVerdict.UNCHECKED), error=None, name="boxes"),
+    ]
+
+    assert answer.meaning(report) == (
+        "output boxes was not compared: a file is missing, or only one side has it"
+    )
+    assert "at level mix" in answer.next_step(report, answer.Compared(dump="dump"))
+
+
+def test_a_missing_operator_is_one_of_golden():
+    """An operator that golden alone has is named as golden's: mine may have another one of the name."""
+    report = Report()
+    report.add(finding("Default/Add-op0", Verdict.MISSING))
+
+    (line,) = (each for each in answer.summary_lines(report, answer.Compared()) if each.startswith("fault"))
+
+    assert line.endswith("of golden: missing")
+    assert "Default/Add-op0" in line
+
+
 def test_random_numbers_need_a_seed():
     """The first operator that draws random numbers is named, and the next step is a seed for it."""
     report = Report()

@@ -19,7 +19,7 @@ from msdump.judge.torch.pairing import Cone, call_name
 from msdump.judge.verdict import TensorEvidence, joined
 from msdump.record import IO
 
-_MOST_SHOWN: Final = 6  # operators or calls in a sentence
+_MOST_SHOWN: Final = 3  # operators or calls in a sentence
 
 
 @dataclass(frozen=True, slots=True)
