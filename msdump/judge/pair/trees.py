@@ -130,6 +130,7 @@ class _Pairing:
         for name, (is_backward, path) in self._places.items():
             for inner in itertools.accumulate(path.split("."), "{}.{}".format):
                 self._inside[is_backward, inner].append(graph.operators[name])
+        self._order = {name: place for place, name in enumerate(graph.operators)}
         self._sums = [each for each in graph.operators.values() if each.op_type == "AddN"]
         self._numbers: dict[tuple[bool, str], set[int]] = defaultdict(set)
         for call in self._calls.values():
@@ -234,8 +235,13 @@ class _Pairing:
         side = call.is_backward, call.module
         inside, numbers = self._inside[side], self._numbers[side]
         size, rest = divmod(len(inside), len(numbers))
-        place = sorted(numbers, reverse=call.is_backward).index(call.number)
-        return () if rest else inside[place * size : (place + 1) * size]
+        parts = [] if rest else [inside[at : at + size] for at in range(0, len(inside), size or 1)]
+        if len(numbers) > 1 and len({(*(each.op_type for each in part),) for part in parts}) != 1:
+            # a tool dropped or folded operators of one call: take the rows without others between them
+            rows = itertools.groupby(enumerate(inside), lambda at: self._order[at[1].full_name] - at[0])
+            runs = [[each for _, each in row] for _, row in rows]
+            parts = runs if len(runs) == len(numbers) else parts
+        return parts[sorted(numbers, reverse=call.is_backward).index(call.number)] if parts else ()
 
     def _leaving(self, operators: Sequence[GraphOperator]) -> list[ValueSource]:
         names = {each.full_name for each in operators}
@@ -285,10 +291,12 @@ class _Pairing:
                 found[ValueSource(SourceKind.OPERATOR, each.full_name)] = None
         return [*found]
 
-    def _pair_outputs(self, name: str) -> None:
-        values = self._leaving(self._operators(name))
-        for key, value in self._matched(self._keys_of(name, IO.OUTPUT), values, is_one=True):
-            self._claim(value, key)
+    def _pair_outputs(self, name: str, *, is_sure: bool) -> None:
+        keys, values = self._keys_of(name, IO.OUTPUT), self._leaving(self._operators(name))
+        is_one = len(keys) == len(values) == 1
+        for key, value in self._matched(keys, values, is_one=True):
+            if is_one or not is_sure or self._likeness(key, value):
+                self._claim(value, key)
 
     def _pair_inputs(self, name: str) -> None:
         operators = self._operators(name)
@@ -432,7 +440,7 @@ class _Pairing:
             if self._calls[name].is_backward:
                 self._pair_gradients(name)
             else:
-                self._pair_outputs(name)
+                self._pair_outputs(name, is_sure=True)
         for name in modules:
             self._fold(name)
         groups: dict[tuple[str | None, bool], list[str]] = defaultdict(list)
@@ -441,9 +449,11 @@ class _Pairing:
                 groups[self._parents.get(name), call.is_backward].append(name)
         for (around, is_backward), names in groups.items():
             self._pair_functions(around, names, is_backward=is_backward)
-        for name in by_depth:
-            if not self._calls[name].is_backward:
-                self._pair_inputs(name)
+        forward = [name for name in by_depth if not self._calls[name].is_backward]
+        for name in forward:
+            self._pair_outputs(name, is_sure=False)
+        for name in forward:
+            self._pair_inputs(name)
         weights = {self._key(each) for each in self._parameters.values()} if self._functions else set[_Key]()
         for name, operator in self._functions.items():
             self._pair_arguments(name, operator, weights)
@@ -635,7 +645,12 @@ def _results(operators: Iterable[GraphOperator]) -> Iterator[ValueSource]:
 
 
 def _is_named(kind: str, op_type: str) -> bool:
-    """Return whether an operator has the type of a function, ``BatchMatMul`` of ``__matmul__``."""
+    """Return whether an operator has the type of a function, ``BatchMatMul`` of ``__matmul__``.
+
+    A function in place has none: its input may hold its result.
+    """
+    if kind.endswith("_") and not kind.startswith("__"):
+        return False
     name = kind.strip("_").lower().replace("_", "")
     types = {op_type.lower(), canonical_type(op_type).lower()}
     return any(

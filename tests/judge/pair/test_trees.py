@@ -224,6 +224,7 @@ def test_a_sound_export_agrees(compare, way, level):
 
 
 GAIN = np.random.default_rng(5).normal(size=5).astype(np.float32)
+KEPT = np.random.default_rng(6).normal(size=(2, 5)).astype(np.float32)
 MASK = np.array([[True, *[False] * 4]] * 2)
 
 
@@ -234,6 +235,13 @@ def masked(relu):
     soft = powers / powers.sum(-1, keepdims=True)
     fill, softmax = ([relu], [hidden], {}), ([hidden], [soft], {})
     return {"Tensor.masked_fill.0.forward": fill, "Tensor.softmax.0.forward": softmax}, soft
+
+
+def counted(relu):
+    """Return calls that change a buffer in place, and the buffer; the input of each holds its result."""
+    total = KEPT + np.float32(0.1) * relu
+    scale, add = ([KEPT], [KEPT], {}), ([total, relu], [total], {})
+    return {"Tensor.mul_.0.forward": scale, "Tensor.add_.0.forward": add}, total
 
 
 def reading(name):
@@ -270,11 +278,35 @@ def reading(name):
             ),
             lambda: golden(gain=GAIN),
         ),
+        (
+            lambda: model(
+                reading("sum"),
+                {
+                    "part": ("Mul", ["relu", "tenth"], "part", ""),
+                    "sum": ("Add", ["kept", "part"], "sum", ""),
+                },
+                tenth=np.array(0.1, np.float32),
+                kept=KEPT,
+            ),
+            lambda: golden(between=counted),
+        ),
+        (
+            lambda: model(
+                {"fc_0": ("Add", ["val_2", "half"], *NODES["fc_0"][2:])},
+                {
+                    "fc_m": ("MatMul", ["relu", "val_fc"], "val_1", "fc"),
+                    "fc_h": ("Add", ["val_1", "half"], "val_2", "fc"),
+                },
+                val_fc=np.ascontiguousarray(W["fc.weight"].T),
+                half=W["fc.bias"] / 2,
+            ),
+            golden,
+        ),
     ],
-    ids=["transposed value", "infinities", "constant of a parameter"],
+    ids=["transposed value", "infinities", "constant of a parameter", "in place", "calls of other lengths"],
 )
 def test_other_values_are_not_taken_for_those_of_the_tree(compare, network, calls):
-    """Equal statistics in another order, finite ones for infinite ones and constants are no counterparts."""
+    """Equal statistics in another order, constants, and inputs that hold a result are no counterparts."""
     code, document = compare(network(), calls())
     assert (0, []) == (code, accused(document))
 
