@@ -236,9 +236,7 @@ def command(
     if not (report.compared or report.unreadable):
         messages.say(f"error: nothing was compared: {next(iter(report.networks), '') or why_nothing()}")
         leave(REFUSED)
-    _print_verdicts(
-        *(report, output), alone=alone, view=view, compared=compared, is_interrupted=is_interrupted
-    )
+    _print_verdicts(report, output, alone=alone, view=view, compared=compared, is_interrupted=is_interrupted)
 
 
 def _warn_of_executions(path: str, side: Folder) -> None:

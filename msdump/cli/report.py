@@ -135,7 +135,7 @@ def _gather(request: ReportRequest) -> DumpReport:
         golden = open_dump(request.golden, request.golden_execution)
     with messages.bar("directories", len(opened.iterations)) as advance:
         report = ReportCollector(
-            *(opened, golden, compared, alone, plan, rules, request.histograms), *(request.executor, advance)
+            opened, golden, compared, alone, plan, rules, request.histograms, request.executor, advance
         ).report()
     return report if request.has_source else collecting.redact(report)
 

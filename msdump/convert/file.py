@@ -316,7 +316,7 @@ class _Converter:
 
     def _save(self, block: DataSpan, elements: ConvertedTensor, *, is_converted: bool) -> None:
         kind, place = self.target.kind, f"{block.section}.{block.index}"
-        name = _name_tensor(*(self.name, self.op_name, place, elements, kind), is_converted=is_converted)
+        name = _name_tensor(self.name, self.op_name, place, elements, kind, is_converted=is_converted)
         match kind:
             case OutputKind.BIN:
                 self._write(name, elements.pieces)

@@ -28,7 +28,7 @@ class Cause:
 
     at: Node  # the operator at fault
     notes: tuple[str, ...]  # its reason, in words
-    lacking: str  # Golden's name of the call that the file lacks, "" for none
+    lacking: str  # golden's name of the call that the file lacks, "" for none
     # the operators, or the golden call, at fault: other functions with them are not accused
     names: frozenset[str]
     within: frozenset[str]  # all operators and golden calls of the function

@@ -165,7 +165,7 @@ class Golden:
     calls: Sequence[Call] = ()  # the calls of functions
     # the calls as text, with the names of their inputs, by name
     texts: Mapping[str, str] = MappingProxyType({})
-    partners: Mapping[str, str] | None = None  # Golden's names by the file's, None: names and calls pair them
+    partners: Mapping[str, str] | None = None  # golden's names by the file's, None: names and calls pair them
     values = "PyTorch's values"  # the values in words
 
     @functools.cached_property
