@@ -198,7 +198,7 @@ class Capture(Observer):
     def starting(self, position: int, inputs: Arrays) -> None:
         """Write the inputs of a collective before it runs: it may never return."""
         if self._trigger is None:  # a trigger decides by the results, after the run
-            self._take(self._directory_of(position), (NodeRun(position, inputs, ()),), is_screened=False)
+            self.ran((NodeRun(position, inputs, ()),))
             self._started = position
 
     def _directory_of(self, position: int) -> str:
@@ -209,27 +209,60 @@ class Capture(Observer):
         if found is not None:
             self._write_measured(batch, found)
             return
+        watch, now = self._watch, self._clock.now
         by_graph = groupby(batch, lambda run: self._parts[run.position])
         for part in [[*runs] for _, runs in by_graph] if self._is_cut else (batch,):
-            shown = part
-            if self._trigger is not None:
-                shown = [run for run in part if self._is_triggered(self._trigger, run)]
+            shown = self._shown(part)
             if not shown:
                 continue
-            if self._graph.declared:
-                shown = [self._as_declared(run) for run in shown]
-            if self._useless:
-                count = len(tensors_of(shown))
-                shown = [self._without_useless(run) for run in shown]
-                self._skip(Reason.USELESS, count - len(tensors_of(shown)))
-            directory = self._directory_of(shown[0].position)
-            sheet = self._sheet_of(shown) if self._has_sheets and self._started is None else None
-            if sheet is None:
-                is_screened = self._watch is not None and self._trigger is None and self._started is None
-                self._take(directory, shown, is_screened=is_screened)
-            else:
+            directory, is_whole = self._directory_of(shown[0].position), self._started is None
+            sheet = self._sheet_of(shown) if self._has_sheets and is_whole else None
+            if sheet is not None:
                 self._skip(Reason.NO_TENSOR, sum(self._no_tensors[run.position] for run in shown))
                 self._write_rows(directory, sheet, sheet.rows(tensors_of(shown), self._clock))
+                continue
+            is_screened = watch is not None and self._trigger is None and is_whole
+            screened = self._screened(watch, shown) if watch is not None and is_screened else ()
+            try:
+                for place, (position, inputs, outputs, saturated) in enumerate(shown):
+                    operator = self._operators[position]
+                    is_begun = self._started == position  # ``starting`` has written the inputs
+                    if is_begun:
+                        self._started = None
+                    elif self._plan.what.saves_kernel_args:
+                        self._write_arguments(position)
+                    if self._no_tensors[position] and not is_begun:
+                        self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
+                    hits_none = bool(screened) and screened[place] and not saturated
+                    if hits_none and watch is not None and watch.dumps_hits_alone:
+                        self._skip(Reason.NO_HIT, len(tensors_of((shown[place],))))
+                        continue
+                    records = self._records.of(operator, position, () if is_begun else inputs, outputs, now)
+                    self._writer.take(
+                        directory, operator, _NO_TASK, records, is_saturated=saturated, hits_none=hits_none
+                    )
+            finally:  # also after an error: earlier operators keep their rows
+                self._writer.finish()
+
+    def _shown(self, part: Sequence[NodeRun]) -> Sequence[NodeRun]:
+        """Return the operators that are dumped, with the outputs and in the types that files have."""
+        shown = part
+        if self._trigger is not None:
+            shown = [run for run in part if self._is_triggered(self._trigger, run)]
+        if self._graph.declared:
+            shown = [self._as_declared(run) for run in shown]
+        if self._useless:
+            count = len(tensors_of(shown))
+            shown = [self._without_useless(run) for run in shown]
+            self._skip(Reason.USELESS, count - len(tensors_of(shown)))
+        return shown
+
+    def _write_arguments(self, position: int) -> None:
+        """Write the file of an operator's arguments."""
+        node = self._graph.nodes[position]
+        # vendor: the name has no time, so that an operator that runs again replaces its file
+        name, data = operator_names.kernel_args(node.operator), arguments.kernel_args_json(node, self._graph)
+        self._sink.replace(Artifact(self._directory_of(position), name, (data,)))
 
     def _as_declared(self, run: NodeRun) -> NodeRun:
         """Return tensors in the element types that the model declares, where kernels hold others."""
@@ -299,35 +332,6 @@ class Capture(Observer):
             self._skip(Reason.NO_HIT, len(tensors_of(together.shown)))
         for reason, count in together.skipped.items():
             self._sink.skip(reason, count)
-
-    def _take(self, directory: str, shown: Sequence[NodeRun], *, is_screened: bool) -> None:
-        """Write the tensors of operators; count sequences and maps, and write files of arguments first."""
-        watch, now = self._watch, self._clock.now
-        screened = self._screened(watch, shown) if watch is not None and is_screened else ()
-        try:
-            for place, (position, inputs, outputs, saturated) in enumerate(shown):
-                operator = self._operators[position]
-                is_begun = self._started == position  # ``starting`` has written the inputs
-                if is_begun:
-                    self._started = None
-                elif self._plan.what.saves_kernel_args:
-                    # vendor: the name has no time, so that an operator that runs again replaces its file
-                    node = self._graph.nodes[position]
-                    data = arguments.kernel_args_json(node, self._graph)
-                    folder, name = self._directory_of(position), operator_names.kernel_args(node.operator)
-                    self._sink.replace(Artifact(folder, name, (data,)))
-                if self._no_tensors[position] and not is_begun:
-                    self._sink.skip(Reason.NO_TENSOR, self._no_tensors[position])
-                hits_none = bool(screened) and screened[place] and not saturated
-                if hits_none and watch is not None and watch.dumps_hits_alone:
-                    self._skip(Reason.NO_HIT, len(tensors_of((shown[place],))))
-                    continue
-                records = self._records.of(operator, position, () if is_begun else inputs, outputs, now)
-                self._writer.take(
-                    directory, operator, _NO_TASK, records, is_saturated=saturated, hits_none=hits_none
-                )
-        finally:  # also after an error: earlier operators keep their rows
-            self._writer.finish()
 
     def _screened(
         self, watch: GraphWatch, shown: Sequence[NodeRun], found: TotalsArray | None = None

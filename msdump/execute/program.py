@@ -316,14 +316,31 @@ class Program:
         plan = self._planner.plan_for(observer, frame, replaced)
         segments, index = plan.segments, 0
         while index < len(segments):
-            segment = segments[index]
+            segment, done = segments[index], 1
             if segment.single is not None:
                 self._step(segment.single, frame, observer, replaced)
-                index += 1
-            elif segment.run is not None or self._planner.compile(plan, index, frame):
-                index += self._run(plan, segment, frame, observer)
-            else:
+            elif segment.run is None and not self._planner.compile(plan, index, frame):
                 continue  # smaller segments have replaced it in the plan
+            else:
+                assert segment.run is not None
+                try:
+                    outputs = segment.run(segment.fed(frame, self._frames), segment.names, None)
+                except Exception as error:  # noqa: BLE001 - the runtime's classes vary
+                    done = self._run_one_by_one(plan, segment, frame, observer, error)
+                else:
+                    for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
+                        frame[slot] = value
+                    try:
+                        if observer is not None and segment.shown:
+                            batch, found = segment.runs(frame, self._frames, observer.interest)
+                            if batch:
+                                observer.ran(batch, found)
+                    except ElementsNeededError:
+                        self._planner.give(plan, segment)  # its inputs are kept, so that it runs again
+                        continue
+                    for slot in segment.dead:
+                        frame[slot] = None
+            index += done
             if not self.keeps_sessions:
                 self._planner.forget(segment)
             if observer is not None and observer.interest is not interest:
@@ -332,35 +349,18 @@ class Program:
                     self._step(operator, frame, observer, replaced)
                 return
 
-    def _run(self, plan: SegmentPlan, segment: Segment, frame: Frame, observer: Observer | None) -> int:
-        """Run a segment, show its operators; return how many segments are done (0: it must run again)."""
-        assert segment.run is not None
-        try:
-            outputs = segment.run(segment.fed(frame, self._frames), segment.names, None)
-        except Exception as error:
-            if is_foreign(error):
-                raise
-            # run its operators one by one: one of them fails and is named, or runs by a fallback
-            for operator in segment.operators:
-                self._step(operator, frame, observer)
-            return self._planner.part(plan, segment, error)
-        for slot, value in zip(segment.results, outputs):  # noqa: B905 - see the class
-            frame[slot] = value
-        if observer is not None and observer.interest.need is not None and segment.measuring is not None:
-            try:
-                segment.measuring.show(segment, frame, self._frames, observer)
-            except ElementsNeededError:
-                self._planner.give(plan, segment)  # its inputs are kept, so it can run again
-                return 0
-        elif (
-            observer is not None
-            and segment.shown
-            and (batch := node_runs(segment.shown, frame, self._frames, observer.interest))
-        ):
-            observer.ran(batch)
-        for slot in segment.dead:
-            frame[slot] = None
-        return 1
+    def _run_one_by_one(
+        self, plan: SegmentPlan, segment: Segment, frame: Frame, observer: Observer | None, error: Exception
+    ) -> int:
+        """Run the operators of a segment that failed; return how many segments replace it in the plan.
+
+        One of the operators fails and is named, or runs by a fallback.
+        """
+        if is_foreign(error):
+            raise error
+        for operator in segment.operators:
+            self._step(operator, frame, observer)
+        return self._planner.part(plan, segment, error)
 
     def _step(
         self,

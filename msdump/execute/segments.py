@@ -131,23 +131,23 @@ class Measuring:
         self._places = np.zeros(0, np.int64)
         self._counts = np.zeros(0)
 
-    def show(self, segment: Segment, frame: Frame, frames: Frames, observer: Observer) -> None:
-        """Show the operators of a segment that has run; ElementsNeededError if statistics do not suffice."""
-        kinds = self._found.kinds, observer.interest
+    def runs(
+        self, segment: Segment, frame: Frame, frames: Frames, interest: Interest
+    ) -> tuple[Sequence[NodeRun], TotalsArray]:
+        """Return the operators that are shown and their statistics; see ``Segment.runs``."""
+        kinds = self._found.kinds, interest
         if self._kinds != kinds:
             arrays = stand_ins(kinds[0])
             if arrays is None:
                 raise ElementsNeededError
             known = dict(zip(segment.looks.measured, arrays, strict=True))
-            batch = node_runs(segment.shown, frame, frames, observer.interest, known)
+            batch = node_runs(segment.shown, frame, frames, interest, known)
             tensors = tensors_of(batch)
             if not {*map(id, tensors)} <= {*map(id, arrays)}:
-                observer.ran(batch, _found(self._found, arrays, tensors, segment.looks.need))
-                return
+                return batch, _found(self._found, arrays, tensors, segment.looks.need)
             self._batch, self._places = batch, np.array(places_of(tensors, arrays))
             self._counts, self._kinds = np.array([array.size for array in tensors]), kinds
-        if self._batch:
-            observer.ran(self._batch, self._found.together(self._places, self._counts))
+        return self._batch, self._found.together(self._places, self._counts)
 
 
 @dataclass(slots=True, eq=False)
@@ -180,6 +180,18 @@ class Segment:
         if self.measuring is not None:
             feeds[ADDRESSES] = self.measuring.addresses
         return feeds
+
+    def runs(
+        self, frame: Frame, frames: Frames, interest: Interest
+    ) -> tuple[Sequence[NodeRun], TotalsArray | None]:
+        """Return its operators that are shown, after a run; their statistics if its session measured them.
+
+        Raises:
+            ElementsNeededError: The session has not measured all that is wanted.
+        """
+        if interest.need is not None and self.measuring is not None:
+            return self.measuring.runs(self, frame, frames, interest)
+        return node_runs(self.shown, frame, frames, interest), None
 
     @property
     def positions(self) -> range:

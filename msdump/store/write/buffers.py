@@ -14,23 +14,22 @@ from msdump import reading
 from msdump.errors import DumpReadError, passing_over
 from msdump.record import Buffer
 
-_MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # per call of writev; more are an error (EINVAL)
+MOST_BUFFERS: Final[int] = os.sysconf("SC_IOV_MAX")  # per call of writev; more are an error (EINVAL)
 
 
-def write_all(fd: int, buffers: Sequence[Buffer], size: int | None = None) -> int:
-    """Write buffers of a size one after the other, however little each call of the system takes.
+def write_all(fd: int, buffers: Sequence[Buffer], written: int = 0) -> int:
+    """Write buffers behind their first ``written`` bytes, however little each call of the system takes.
 
     Returns:
-        The size.
+        The size of the buffers.
 
     Raises:
         OSError: They could not be written as a whole.
     """
-    size = size_of(buffers) if size is None else size
-    written = os.writev(fd, buffers[:_MOST_BUFFERS]) if size else 0
+    size = size_of(buffers)
     # Linux writes 2 GiB at most in one call, and less where the disk is about to be full
     while written < size:
-        step = os.writev(fd, _unwritten(buffers, written)[:_MOST_BUFFERS])
+        step = os.writev(fd, (_unwritten(buffers, written) if written else buffers)[:MOST_BUFFERS])
         if step == 0:
             raise OSError(errno.EIO, "the file system takes no more bytes")
         written += step

@@ -25,7 +25,7 @@ from msdump import reading
 from msdump.errors import cause_of, passing_over
 from msdump.record import Buffer
 from msdump.store.write import rows
-from msdump.store.write.buffers import size_of, write_all
+from msdump.store.write.buffers import MOST_BUFFERS, size_of, write_all
 from msdump.store.write.directories import LOOK, Root, enter, lock, open_directory
 from msdump.store.write.rows import RowFile
 
@@ -102,7 +102,7 @@ class OpenDirectory:
         size = size_of(buffers)
         if not self._is_nameless:
             self._check_free(name)
-            self._rename(name, partial(write_all, buffers=buffers, size=size), mode)
+            self._rename(name, partial(write_all, buffers=buffers), mode)
             return size
         fd = os.open(".", _WRITE | _NAMELESS, mode, dir_fd=self._fd)
         try:
@@ -111,7 +111,10 @@ class OpenDirectory:
             if self._reserves and size >= _RESERVED:
                 # a disk without that much room is found out before a byte is written
                 os.posix_fallocate(fd, 0, size)
-            write_all(fd, buffers, size)
+            # most files are written by one call of the system
+            written = os.writev(fd, buffers[:MOST_BUFFERS]) if size else 0
+            if written < size:
+                write_all(fd, buffers, written)
             # as ``_name`` and ``reading.close``, without a call for each file
             os.close(os.dup(fd))
             os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=self._fd, follow_symlinks=True)
