@@ -182,8 +182,10 @@ class Network:
             InputError: No operator has the name, or the array does not have the type or shape of the output.
             MsdumpError: As for a call.
         """
-        by_name = {key if isinstance(key, str) else key.full_name: item for key, item in replace.items()}
-        replaced = Replaceable(self.graph, self._device).checked(by_name)
+        replaced = NONE_REPLACED
+        if replace:
+            by_name = {key if isinstance(key, str) else key.full_name: item for key, item in replace.items()}
+            replaced = Replaceable(self.graph, self._device).checked(by_name)
         return self._execute(values.bind_inputs(self.graph, (), inputs or {}), replaced)
 
     @keeping_stops()
