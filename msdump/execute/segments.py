@@ -134,7 +134,7 @@ class Measuring:
     def runs(
         self, segment: Segment, frame: Frame, frames: Frames, interest: Interest
     ) -> tuple[Sequence[NodeRun], TotalsArray]:
-        """Return the operators that are shown and their statistics; see ``Segment.runs``."""
+        """Return the operators that are shown and their statistics; ElementsNeededError if some are missing."""
         kinds = self._found.kinds, interest
         if self._kinds != kinds:
             arrays = stand_ins(kinds[0])
@@ -184,11 +184,7 @@ class Segment:
     def runs(
         self, frame: Frame, frames: Frames, interest: Interest
     ) -> tuple[Sequence[NodeRun], TotalsArray | None]:
-        """Return its operators that are shown, after a run; their statistics if its session measured them.
-
-        Raises:
-            ElementsNeededError: The session has not measured all that is wanted.
-        """
+        """Return its operators that are shown, after a run; their statistics if its session measured them."""
         if interest.need is not None and self.measuring is not None:
             return self.measuring.runs(self, frame, frames, interest)
         return node_runs(self.shown, frame, frames, interest), None
