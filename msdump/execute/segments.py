@@ -134,7 +134,7 @@ class Measuring:
     def runs(
         self, segment: Segment, frame: Frame, frames: Frames, interest: Interest
     ) -> tuple[Sequence[NodeRun], TotalsArray]:
-        """Return the operators that are shown and their statistics; ElementsNeededError if some are missing."""
+        """Return the shown operators and their statistics; ElementsNeededError if some are missing."""
         kinds = self._found.kinds, interest
         if self._kinds != kinds:
             arrays = stand_ins(kinds[0])
