@@ -58,7 +58,6 @@ from .records import OperatorRecord as OperatorRecord
 from .records import Record as Record
 from .records import TensorlessFile as TensorlessFile
 from .records import check_whole as check_whole
-from .records import has_name as has_name
 from .records import of_rows as of_rows
 from .records import read_overflow as read_overflow
 from .statistic_table import Cell as Cell

@@ -12,6 +12,7 @@ iterations. An iteration lists its files at first use, and a tensor reads its fi
 
 from __future__ import annotations
 
+import copyreg
 import logging
 import os
 from collections import Counter
@@ -36,7 +37,8 @@ from msdump.read.ir import (
 )
 from msdump.read.iteration import DumpProblem, GraphFacts, Iteration, Timeline
 from msdump.read.operator_graph import OperatorGraph, connected, named_as_files
-from msdump.read.records import OperatorFile, Record, SelectableTensors, TensorSelection
+from msdump.read.records import OperatorFile, Record
+from msdump.read.selection import SelectableTensors, TensorSelection
 from msdump.read.tree import (
     DumpedRun,
     TreeListing,
@@ -302,7 +304,7 @@ class RankGraph:
         key = Key(PathKind.CONSTANTS, self._rank.number, self.network, self.number)
         path = self._tree.paths.get(key)
         facts = GraphFacts(loaded=self._loaded, reported=self._rank.reported)
-        return None if path is None else Iteration(key, path, lambda name: name.op_name, lambda: facts)
+        return None if path is None else Iteration(key, path, lambda name: name.op_name, _facts=lambda: facts)
 
     @cached_property
     def main(self) -> int | None:
@@ -397,7 +399,7 @@ class RankGraph:
         """Return the iteration that lies in a directory."""
         number = key.iteration or 0
         return Iteration(
-            *(key, path, self.full_name, lambda: self._facts(number), lambda: self.operator_graph),
+            *(key, path, self.full_name, lambda: self.operator_graph, lambda: self._facts(number)),
             chosen=self._tree.execution,
         )
 
@@ -505,7 +507,7 @@ def open_iteration(path: str, run: int = 0, chosen: int | None = None) -> Iterat
 
 
 def reopened(key: Key, path: str, run: int, chosen: int | None) -> Iteration:
-    """Return an unpickled Iteration; its dump is opened when names, graph or times are needed."""
+    """Return an iteration in another process; its dump is opened when names, graph or times are needed."""
     bare = Iteration(key, path, run=run, chosen=chosen)
 
     @cache
@@ -521,6 +523,10 @@ def reopened(key: Key, path: str, run: int, chosen: int | None) -> Iteration:
         _facts=lambda: found().facts,
         _graph=lambda: found().operator_graph,
     )
+
+
+# the place alone is pickled
+copyreg.pickle(Iteration, lambda each: (reopened, (each.key, each.path, each.run, each.chosen)))
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from typing import Any, Final
 from msdump.errors import DAMAGED, DumpReadError, cause_of, passing_over
 from msdump.read import msprobe
 from msdump.read.files import HALF_A_ROW, ends_in_half_a_row, read_bytes, read_json
-from msdump.read.operator_graph import OperatorGraph
 from msdump.read.records import (
+    Directory,
     MeasuredRecord,
     OperatorFile,
     Record,
@@ -36,13 +36,12 @@ from msdump.read.records import (
     of_rows,
     read_overflow,
 )
-from msdump.read.statistic_table import Cell, Row, read_whole_rows
+from msdump.read.statistic_table import Row, read_whole_rows
 from msdump.record import IO
 from msdump.store import (
     MAPPING,
     STATISTICS,
     CapturedTensorName,
-    Key,
     OperatorFileKind,
     OperatorName,
     PathKind,
@@ -332,10 +331,6 @@ def _placed(record: Record, execution: int, pass_number: int) -> Record:
     return replace(record, execution=execution, pass_number=pass_number)
 
 
-FullName = Callable[[names.TensorName], str | None]
-"""Gives the full scoped name of a tensor's operator where it is known."""
-
-
 @dataclass(frozen=True, slots=True)
 class DumpProblem:
     """A fault of a dump on disk."""
@@ -354,7 +349,7 @@ class Overflow:
 
 
 @dataclass(frozen=True)
-class Iteration:
+class Iteration(Directory):
     """The tensors of one iteration, or the constants of a graph.
 
     In the trees of Ascend O2, GE and acl, an iteration is one execution of a model, or all single operators.
@@ -362,33 +357,17 @@ class Iteration:
     ``records`` and ``statistics`` are of one execution, ``executions`` has all.
     """
 
-    key: Key  # the fields of the path: rank, network and graph, or step, time, device and model; the number
-    path: str
-    # a compiled graph has no list of its operators beside its tensors
-    _full_name: FullName = field(default=lambda _: None, repr=False, compare=False)
     _facts: Callable[[], GraphFacts] = field(default=GraphFacts, repr=False, compare=False)
-    _graph: Callable[[], OperatorGraph | None] = field(default=lambda: None, repr=False, compare=False)
     # number of the run that wrote the directory, in trees of compiled graphs; the only execution in the
     # directory has the same number
     run: int = field(default=0, repr=False, compare=False, kw_only=True)
     # number of the selected execution, None: the last complete one
     chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
 
-    def __reduce__(self) -> tuple[Callable[..., Iteration], tuple[object, ...]]:
-        """Pickle the place alone; the other process opens the dump again when it needs graph or names."""
-        from msdump.read.dump import reopened  # not above: dump.py imports this module
-
-        return reopened, (self.key, self.path, self.run, self.chosen)
-
     @property
     def facts(self) -> GraphFacts:
         """The facts that separate executions, from other files of the dump."""
         return self._facts()
-
-    @property
-    def number(self) -> int:
-        """Number of the iteration."""
-        return self.key.iteration or 0
 
     @property
     def step(self) -> int:
@@ -399,12 +378,6 @@ class Iteration:
     def network(self) -> str | None:
         """Name of the network or model, "" or None for single operators."""
         return self.key.net if self.key.model is None else self.key.model
-
-    @property
-    def rank(self) -> int:
-        """Number of the rank, or of the device in trees of compiled graphs."""
-        key = self.key
-        return next((number for number in (key.rank, key.device) if number is not None), 0)
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -609,42 +582,6 @@ class Iteration:
                 _ = each.raw if isinstance(each, Record) else each.records
             except DumpReadError as error:
                 yield DumpProblem(error.path, str(error))
-
-    @property
-    def operator_graph(self) -> OperatorGraph | None:
-        """The operators of the graph, None without a graph file in the dump."""
-        return self._graph()
-
-    def tensors_of(self, full_name: str) -> Sequence[Record]:
-        """Return the tensors of an operator or parameter; ``classic`` names have only the last component."""
-        by_name = self._tensors_by_name
-        names_in_files = map(names.sanitize, (full_name, full_name.rpartition("/")[2]))
-        return next((by_name[name] for name in names_in_files if name in by_name), ())
-
-    @cached_property
-    def _tensors_by_name(self) -> Mapping[str, list[Record]]:
-        tensors: dict[str, list[Record]] = {}
-        for record in self.tensors:
-            tensors.setdefault(record.op_name, []).append(record)
-        return tensors
-
-    def full_name(self, name: names.TensorName) -> str | None:
-        """Return the full scoped name of a tensor's operator, None if the dump does not have the name."""
-        return self._full_name(name)
-
-    def row_of(self, record: Record) -> Row | None:
-        """Return the row of ``statistic.csv`` of a tensor, None without a row."""
-        rows = self._rows_by_tensor.get((record.op_type, record.op_name, record.io, record.slot), ())
-        # writers other than msdump may measure a tensor at another moment than they save it
-        same = (row for row in rows if row.get("Timestamp") == record.timestamp or len(rows) == 1)
-        return next(same, None)
-
-    @cached_property
-    def _rows_by_tensor(self) -> Mapping[tuple[Cell, ...], list[Row]]:
-        rows: dict[tuple[Cell, ...], list[Row]] = {}
-        for row in self.rows:
-            rows.setdefault(identity(row), []).append(row)
-        return rows
 
     @cached_property
     def _files(self) -> _Files:

@@ -22,7 +22,7 @@ from msdump import dtypes
 from msdump.encode import npy
 from msdump.errors import DAMAGED, DumpReadError, cause_of
 from msdump.read import files
-from msdump.read.records import MeasuredRecord, Record
+from msdump.read.records import Directory, MeasuredRecord, Record
 from msdump.read.tree import TreeListing
 from msdump.record import IO
 from msdump.statistics import BY_CATEGORY
@@ -31,7 +31,6 @@ from msdump.store import PARAMETER, Key, PathKind, TensorName
 if TYPE_CHECKING:
     import numpy as np
 
-    from msdump.read.iteration import Iteration
     from msdump.read.statistic_table import Row
 
 _log = logging.getLogger("msdump.store")
@@ -203,7 +202,7 @@ def is_process(folder: str) -> bool:
     return os.path.isfile(f"{folder}/{INDEX}") or os.path.isdir(f"{folder}/{TENSORS}")
 
 
-def list_tensors(directory: Iteration) -> tuple[tuple[Record, ...], tuple[Row, ...]]:
+def list_tensors(directory: Directory) -> tuple[tuple[Record, ...], tuple[Row, ...]]:
     """Return the tensors with files and the statistics of a step of one process, in execution order.
 
     Raises:
