@@ -16,7 +16,7 @@ import copyreg
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from html import escape
@@ -35,7 +35,7 @@ from msdump.read.ir import (
     read_pb,
     restore_graph,
 )
-from msdump.read.iteration import DumpProblem, GraphFacts, Iteration, Timeline
+from msdump.read.iteration import DumpProblem, Execution, GraphFacts, Iteration
 from msdump.read.operator_graph import OperatorGraph, connected, named_as_files
 from msdump.read.records import OperatorFile, Record
 from msdump.read.selection import SelectableTensors, TensorSelection
@@ -323,7 +323,7 @@ class RankGraph:
             self._place_of,
             lambda op_name: max(1, self._bearers[op_name]),
             self._loaded,
-            self._main_timeline(iteration),
+            self._main_executions(iteration),
             self._listed_passes(iteration),
             self._newest is not None and iteration not in self._newest,
             self._rank.reported,
@@ -339,16 +339,17 @@ class RankGraph:
         begins = [place for place in range(1, len(numbers)) if numbers[place] <= numbers[place - 1]]
         return frozenset(numbers[begins[-1] :]) if begins else None
 
-    def _main_timeline(self, iteration: int) -> Timeline | None:
+    def _main_executions(self, iteration: int) -> Sequence[Execution] | None:
         if self.main is None:
             return None
         graph = RankGraph(self.main, self.network, self._rank, self._tree)
         place = Path(self._tree.paths[Key(PathKind.GRAPH, self._rank.number, self.network, self.number)])
         path = place.parent / str(self.main) / str(iteration)
         if not os.path.isdir(path):
-            return Timeline((), ())
+            return ()
         key = Key(PathKind.ITERATION, self._rank.number, self.network, self.main, iteration)
-        return graph.iteration_at(key, str(path)).timeline
+        found = graph.iteration_at(key, str(path)).executions
+        return [replace(each, records=(), statistics=()) for each in found]
 
     def _listed_passes(self, iteration: int) -> int | None:
         """Return how often an iteration ran if an execution may run the graph several times, else None."""

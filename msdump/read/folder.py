@@ -131,10 +131,9 @@ def read_folder(path: str, execution: int | None = None, iteration: Iteration | 
     is_compiled = not listed.key.net and all(each.format != DEFAULT_FORMAT for each in listed.tensor_files)
     kind = FolderKind.COMPILED if is_compiled else FolderKind.TENSORS
     listed = iteration or open_iteration(path) or listed
-    last = listed.run if listed.is_compiled else listed.timeline.last_whole
-    number = last if execution is None else execution
+    number = listed.last_whole if execution is None else execution
     operators = by_operator(listed.execution(number).records)
-    return Folder(path, kind, operators, number, len(listed.timeline.spans))
+    return Folder(path, kind, operators, number, len(listed.all_executions))
 
 
 def read_tree(path: str, iteration: Iteration | None = None, *, is_measured: bool = False) -> Folder:

@@ -175,8 +175,11 @@ class Execution:
 
     number: int  # its number in the directory, from 0, in the order of time
     is_whole: bool  # whether it reached the last operator that any execution reached; else it was broken off
-    records: tuple[Record, ...] = field(repr=False)  # its tensors by timestamp
-    statistics: tuple[Row, ...] = field(repr=False)  # its rows of ``statistic.csv``, in their order
+    span: Span = (0, 0)  # of a branch or a body the main graph's
+    records: tuple[Record, ...] = field(default=(), repr=False)  # its tensors by timestamp
+    statistics: tuple[Row, ...] = field(
+        default=(), repr=False
+    )  # its rows of ``statistic.csv``, in their order
 
 
 @dataclass(frozen=True)
@@ -190,8 +193,8 @@ class GraphFacts:
     bearers_of: Callable[[str], int] = lambda _name: 1
     # when a program last loaded the graph, microseconds since the epoch; None: not known
     loaded: int | None = None
-    # for a branch or a body: when the main graph ran in the same iteration; else None
-    main: Timeline | None = None
+    # for a branch or a body: the main graph's executions in the same iteration, without tensors; else None
+    main: Sequence[Execution] | None = None
     # how often the list of iterations contains the iteration, if the graph may have several passes in one
     # execution (MindSpore's own conditions of loops); else None
     listed_passes: int | None = None
@@ -206,24 +209,7 @@ class GraphFacts:
         return self.loaded is not None and first[0] < self.loaded <= later[0]
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """When the executions in a directory took place."""
-
-    spans: tuple[Span, ...]
-    whole: tuple[bool, ...]
-
-    @property
-    def last_whole(self) -> int:
-        """Number of the last whole execution, 0 if none is whole."""
-        return max((number for number, is_whole in enumerate(self.whole) if is_whole), default=0)
-
-
-Separated = tuple[Timeline, tuple[Execution, ...]]
-"""When executions took place, and the executions with files or rows in one directory."""
-
-
-def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> Separated:
+def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> tuple[Execution, ...]:
     """Divide the tensors in a directory of MindSpore's tree, by timestamp, among executions and passes.
 
     A second program that dumps into the same path adds its files to the same directories. The main graph's
@@ -235,8 +221,7 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
         span = records[0].timestamp, records[-1].timestamp
         is_one = facts.loaded is None or not span[0] < facts.loaded <= span[1]
         if is_one and len({_identity(record.name) for record in records}) == len(records):
-            only = Execution(0, is_whole=True, records=(*records,), statistics=())
-            return Timeline((span,), (True,)), (only,)
+            return (Execution(0, is_whole=True, span=span, records=(*records,)),)
     # files and rows together: with saved_data "statistic" there are rows alone
     moments: list[Moment] = []
     for record in records:
@@ -258,16 +243,15 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     spans = [(inside[0].time, inside[-1].time) for inside in passes]
     whole = whole_passes(passes)
     owners = _execution_of_each(spans, facts)
-    times = facts.main
-    if times is None or not times.spans:  # from the start of an execution's first pass to the end of its last
+    executions = facts.main
+    if not executions:  # from the start of an execution's first pass to the end of its last
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for number, owner in enumerate(owners):
             groups[owner].append(number)
-        in_order = [groups[owner] for owner in sorted(groups)]
-        times = Timeline(
-            tuple((spans[group[0]][0], spans[group[-1]][1]) for group in in_order),
-            tuple(any(whole[number] for number in group) for group in in_order),
-        )
+        executions = [
+            Execution(owner, any(whole[each] for each in group), (spans[group[0]][0], spans[group[-1]][1]))
+            for owner, group in sorted(groups.items())
+        ] or [Execution(0, is_whole=False)]
     records_of: defaultdict[int, list[Record]] = defaultdict(list)
     # a row without a time, of a foreign tool, is taken for the last pass's
     owner_of = dict.fromkeys(range(len(rows)), owners[-1] if owners else 0)
@@ -282,18 +266,13 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     rows_of: defaultdict[int, list[Row]] = defaultdict(list)
     for place, owner in owner_of.items():
         rows_of[owner].append(rows[place])
-    return times, tuple(
-        Execution(
-            number,
-            is_whole=number < len(times.whole) and times.whole[number],
-            records=tuple(records_of[number]),
-            statistics=tuple(rows_of[number]),
-        )
-        for number in sorted(records_of.keys() | rows_of.keys())
+    return tuple(
+        replace(each, records=tuple(records_of[each.number]), statistics=tuple(rows_of[each.number]))
+        for each in executions
     )
 
 
-def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> Separated:
+def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> Execution:
     """Return the one execution in a directory of a compiled graph; operators count their passes."""
     passes = ordinals(_identity(record.name) for record in records)
     numbered = (
@@ -301,8 +280,7 @@ def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0)
         _placed(record, number, record.pass_number or ordinal)
         for record, ordinal in zip(records, passes, strict=True)
     )
-    only = Execution(number, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
-    return Timeline(((0, 0),), (True,)), (only,)
+    return Execution(number, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
 
 
 def _identity(name: TensorName) -> Hashable:
@@ -312,8 +290,8 @@ def _identity(name: TensorName) -> Hashable:
 
 def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
     """Return the number of the execution of each pass."""
-    if facts.main is not None and facts.main.spans:
-        return [nearest_span(facts.main.spans, span, facts.loaded) for span in spans]
+    if facts.main:
+        return [nearest_span([each.span for each in facts.main], span, facts.loaded) for span in spans]
     if facts.main is not None:  # nothing of the main graph was dumped: a load begins a second execution
         return [int(facts.was_loaded_between(spans[0], span)) for span in spans]
     if facts.listed_passes is not None and facts.listed_passes < len(spans):
@@ -364,7 +342,7 @@ class Iteration(Directory):
     # number of the selected execution, None: the last complete one
     chosen: int | None = field(default=None, repr=False, compare=False, kw_only=True)
 
-    @property
+    @cached_property
     def facts(self) -> GraphFacts:
         """The facts that separate executions, from other files of the dump."""
         return self._facts()
@@ -417,10 +395,20 @@ class Iteration(Directory):
         """
         return self._taken.statistics
 
-    @cached_property
+    @property
     def executions(self) -> tuple[Execution, ...]:
         """The executions with files or rows in the directory, by time; DumpReadError as in ``records``."""
-        return self._separated[1]
+        return tuple(each for each in self.all_executions if each.records or each.statistics)
+
+    @cached_property
+    def all_executions(self) -> tuple[Execution, ...]:
+        """As ``executions``, also those in which a branch has no pass; at least one."""
+        return self._separate(self.rows)
+
+    @property
+    def last_whole(self) -> int:
+        """Number of the last whole execution, of the first where none is whole."""
+        return max((each.number for each in self.all_executions if each.is_whole), default=self.run)
 
     def execution(self, number: int | None = None) -> Execution:
         """Return the tensors and rows of an execution by number; None: of the selected execution.
@@ -432,26 +420,23 @@ class Iteration(Directory):
         """
         if number is None:
             return self._taken
-        count = max(len(self._separated[0].spans), 1)
-        if not 0 <= number - self.run < count:
+        found = next((each for each in self.all_executions if each.number == number), None)
+        if found is None:
+            count = len(self.all_executions)
             raise DumpReadError(
                 self.path, f"no execution {number}: there are {count}, numbers from {self.run}"
             )
-        return self._execution(number)
-
-    @property
-    def timeline(self) -> Timeline:
-        """Times of the executions with files or rows in the directory; DumpReadError as in ``records``."""
-        return self._separated[0]
+        return found
 
     @cached_property
     def _taken(self) -> Execution:
         if self.is_compiled:
-            return self._separated[1][0]
+            return self.all_executions[0]
         if self.chosen is not None:
-            return self._execution(self.chosen)
-        number, count = self._separated[0].last_whole, len(self._separated[0].spans)
-        facts = self._facts()
+            chosen = (each for each in self.all_executions if each.number == self.chosen)
+            return next(chosen, Execution(self.chosen, is_whole=False))
+        number, count = self.last_whole, len(self.all_executions)
+        facts = self.facts
         if count > 1 and (count, number) not in facts.reported:
             facts.reported.add((count, number))
             _log.warning(
@@ -464,29 +449,21 @@ class Iteration(Directory):
                 "%s: is of an earlier run; the last run did not dump this iteration, and possibly others",
                 self.path,
             )
-        return self._execution(number)
+        return self.all_executions[number]
 
-    def _execution(self, number: int) -> Execution:
-        candidates = (each for each in self._separated[1] if each.number == number)
-        return next(candidates, Execution(number, is_whole=False, records=(), statistics=()))
-
-    @cached_property
+    @property
     def file_executions(self) -> tuple[Execution, ...]:
         """The executions by tensor files alone, not by ``statistic.csv``; DumpReadError as in ``records``."""
-        return self._separate(())[1]
+        return tuple(each for each in self._separate(()) if each.records)
 
-    @cached_property
-    def _separated(self) -> Separated:
-        return self._separate(self.rows)
-
-    def _separate(self, rows: Sequence[Row]) -> Separated:
+    def _separate(self, rows: Sequence[Row]) -> tuple[Execution, ...]:
         records = [*self._files.records]
         for file in self.files:
             records += file.records
         records.sort(key=_order)
         if self.is_compiled:
-            return of_compiled(records, rows, self.run)
-        return of_graph(records, rows, self._facts())
+            return (of_compiled(records, rows, self.run),)
+        return of_graph(records, rows, self.facts)
 
     @property
     def is_compiled(self) -> bool:

@@ -79,16 +79,15 @@ def read_rows(path: str, execution: int | None = None) -> Folder:
         raise
     if iteration is None:
         return Folder(path, FolderKind.TENSORS, {}, is_measured=True)
-    number = iteration.timeline.last_whole if execution is None else execution
+    number = iteration.last_whole if execution is None else execution
     rows = of_rows(iteration.execution(number).statistics, iteration)
     return _folder(iteration, [*rows, *iteration.measured_operators], number)
 
 
 def _folder(iteration: Iteration, records: list[Record], number: int) -> Folder:
     kind = FolderKind.COMPILED if iteration.key.model is not None else FolderKind.TENSORS
-    count = max(len(iteration.timeline.spans), 1)
     operators = by_operator(with_passes(records))
-    return Folder(iteration.path, kind, operators, number, count, is_measured=True)
+    return Folder(iteration.path, kind, operators, number, len(iteration.all_executions), is_measured=True)
 
 
 _STYLE: Final = STYLES[Naming.V2_5, DeviceTarget.ASCEND]  # any style: rows have the names of files
@@ -117,7 +116,7 @@ def measure_tensors(
     iteration = open_iteration(path)
     if iteration is None:
         return Folder(path, FolderKind.TENSORS, {}, is_measured=True)
-    number = iteration.timeline.last_whole if execution is None else execution
+    number = iteration.last_whole if execution is None else execution
     statistics, known = Statistics(spec, _STYLE), {} if like is None else _placed(like)
     measured: list[Record] = []
     for each in with_passes(iteration.execution(number).records):
