@@ -1,12 +1,13 @@
 """Operator graphs read from .ir files: msdump's and MindSpore's."""
 
+import onnx.parser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from msdump.errors import DumpReadError
-from msdump.graph import SourceLine, loader
-from msdump.graph.files import ir_text
+from msdump.graph import SourceLine, fuse_elementwise, loader
+from msdump.graph.files import ir_proto, ir_text
 from msdump.read import (
     GraphOperator,
     SourceKind,
@@ -15,6 +16,7 @@ from msdump.read import (
     open_dump,
     read_ir,
     read_listed_operators,
+    read_pb,
 )
 from msdump.read.ir import parse_operands
 from msdump.read.operator_graph import OperatorGraph, named_as_files
@@ -269,3 +271,46 @@ def test_operators_have_the_names_of_their_files():
     assert ["Default/Cast-op2"] == [*named[1].operators]
     ours = graph("Default/Cast-op3", is_ours=True)
     assert [ours] == [*named_as_files([ours])]
+
+
+@pytest.mark.parametrize("model", ["transformer", "if", "loop", "functions"])
+def test_message_and_text_of_mindspore(tmp_path, model):
+    """A .pb file gives the operators of the .ir file, and the readers of outputs."""
+    for number, inner in enumerate(loader.load(f"graphs/{model}.onnx").walk()):
+        text = read_ir(put(tmp_path / f"{number}.ir", ir_text.text(inner, number)))
+        (tmp_path / f"{number}.pb").write_bytes(ir_proto.encode(inner, number))
+
+        message = read_pb(str(tmp_path / f"{number}.pb"))
+
+        assert [*text.operators] == [*message.operators]
+        for name, operator in text.operators.items():
+            found = message.operators[name]
+            assert operator.op_type == found.op_type
+            assert operator.source == found.source
+            assert text.inputs_from(name) == tuple(
+                text.operators[e.full_name] for e in message.inputs_from(name)
+            )
+        assert [each.name for each in text.outputs] == [each.name for each in message.outputs]
+
+
+@pytest.mark.parametrize(
+    ("name", "break_line", "expected"),
+    [
+        ("plain", False, ("first", "plain")),
+        ('a "b", c]\\', False, ("first", 'a "b", c]\\')),
+        ("plain", True, ("plain",)),
+    ],
+    ids=["plain", "quotes", "torn"],
+)
+def test_a_kernel_names_its_nodes(tmp_path, name, break_line, expected):
+    """The .ir file of a fused graph has the nodes of each kernel; a torn line its last node."""
+    head = '<ir_version: 10, opset_import: ["" : 20]> net (float[N] x) => (float[N] y)'
+    model = onnx.parser.parse_model(f"{head} {{ [first] a = Abs(x) [last] y = Exp(a) }}")
+    model.graph.node[1].name = name
+    text = ir_text.text(fuse_elementwise(loader.load(model)), graph_id=0)
+    path = tmp_path / "graph.ir"
+    path.write_text(text.replace('"plain"]', '"pl') if break_line else text, encoding="utf-8")
+
+    (kernel,) = read_ir(str(path)).operators.values()
+
+    assert expected == kernel.onnx_names

@@ -1,28 +1,23 @@
-"""Operator graphs read from GE's files and from .pb files."""
+"""Operator graphs read from GE's files; files of graphs that have none."""
 
 import errno
 import os
 from pathlib import Path
 
-import onnx.parser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from msdump.cli.compile import write_graph_file
 from msdump.errors import DumpReadError
-from msdump.graph import fuse_elementwise, loader
-from msdump.graph.files import ir_proto, ir_text
+from msdump.graph import loader
 from msdump.plan import Context, DeviceTarget, JitLevel
 from msdump.read import (
-    GraphOperator,
-    OperatorGraph,
     SourceKind,
     ValueForm,
     ValueSource,
     open_dump,
     read_ge,
-    read_ir,
     read_pb,
 )
 from tests.read.written import put
@@ -116,26 +111,6 @@ def test_both_forms_of_ge(tmp_path, model):
     assert all(graph.caller in graphs[0].operators for number, graph in graphs.items() if number)
 
 
-@pytest.mark.parametrize("model", ["transformer", "if", "loop", "functions"])
-def test_message_and_text_of_mindspore(tmp_path, model):
-    """A .pb file gives the operators of the .ir file, and the readers of outputs."""
-    for number, inner in enumerate(loader.load(f"graphs/{model}.onnx").walk()):
-        text = read_ir(put(tmp_path / f"{number}.ir", ir_text.text(inner, number)))
-        (tmp_path / f"{number}.pb").write_bytes(ir_proto.encode(inner, number))
-
-        message = read_pb(str(tmp_path / f"{number}.pb"))
-
-        assert [*text.operators] == [*message.operators]
-        for name, operator in text.operators.items():
-            found = message.operators[name]
-            assert operator.op_type == found.op_type
-            assert operator.source == found.source
-            assert text.inputs_from(name) == tuple(
-                text.operators[e.full_name] for e in message.inputs_from(name)
-            )
-        assert [each.name for each in text.outputs] == [each.name for each in message.outputs]
-
-
 def test_graph_of_a_compiled_model(tmp_path):
     """Where GE's last stage lies in a dump of compiled models, it has their graphs, by their names."""
     place = tmp_path / "0/20260101000000/0/net/1/0"
@@ -203,43 +178,3 @@ def outcome(reader, path):
     except DumpReadError as error:
         return "refused" if Path(path).name in str(error) else None
     return sum(len(graph.operators) for graph in (read.values() if isinstance(read, dict) else [read]))
-
-
-@pytest.mark.parametrize(
-    ("name", "break_line", "expected"),
-    [
-        ("plain", False, ("first", "plain")),
-        ('a "b", c]\\', False, ("first", 'a "b", c]\\')),
-        ("plain", True, ("plain",)),
-    ],
-    ids=["plain", "quotes", "torn"],
-)
-def test_a_kernel_names_its_nodes(tmp_path, name, break_line, expected):
-    """The .ir file of a fused graph has the nodes of each kernel; a torn line its last node."""
-    head = '<ir_version: 10, opset_import: ["" : 20]> net (float[N] x) => (float[N] y)'
-    model = onnx.parser.parse_model(f"{head} {{ [first] a = Abs(x) [last] y = Exp(a) }}")
-    model.graph.node[1].name = name
-    text = ir_text.text(fuse_elementwise(loader.load(model)), graph_id=0)
-    path = tmp_path / "graph.ir"
-    path.write_text(text.replace('"plain"]', '"pl') if break_line else text, encoding="utf-8")
-
-    (kernel,) = read_ir(str(path)).operators.values()
-
-    assert expected == kernel.onnx_names
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("Fill", True), ("Add", True), ("Neg", False), ("Shape", True)]
-)
-def test_what_follows_from_shapes_is_fixed(name, expected):
-    """An operator that reads weights, or shapes of anything, gives the same in every run."""
-    x, weight = ValueSource(SourceKind.INPUT, "x"), ValueSource(SourceKind.WEIGHT, "w")
-    operators = {
-        "Neg": ("Neg", (x,)),
-        "Shape": ("TensorShape", (ValueSource(SourceKind.OPERATOR, "Neg"),)),
-        "Fill": ("FillV2", (ValueSource(SourceKind.OPERATOR, "Shape"),)),
-        "Add": ("Add", (ValueSource(SourceKind.OPERATOR, "Fill"), weight)),
-    }
-    graph = OperatorGraph({each: GraphOperator(each, *rest) for each, rest in operators.items()})
-
-    assert expected == graph.is_fixed(name)

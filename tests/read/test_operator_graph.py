@@ -1,8 +1,8 @@
-"""Operators by the names that users write."""
+"""Operators by the names that users write; operators that give the same in every run."""
 
 import pytest
 
-from msdump.read import describe_miss, find_operators
+from msdump.read import GraphOperator, OperatorGraph, SourceKind, ValueSource, describe_miss, find_operators
 
 GATES = [
     f"Default/layers-CellList/{number}-Block/gate_proj-Dense/BatchMatMul-op{number}" for number in (0, 1)
@@ -53,3 +53,20 @@ def test_several():
     assert f"2 operators match 'gate'; give a full name:\n  {GATES[0]}\n  {GATES[1]}" == describe_miss(
         "gate", OPERATORS, GATES
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("Fill", True), ("Add", True), ("Neg", False), ("Shape", True)]
+)
+def test_what_follows_from_shapes_is_fixed(name, expected):
+    """An operator that reads weights, or shapes of anything, gives the same in every run."""
+    x, weight = ValueSource(SourceKind.INPUT, "x"), ValueSource(SourceKind.WEIGHT, "w")
+    operators = {
+        "Neg": ("Neg", (x,)),
+        "Shape": ("TensorShape", (ValueSource(SourceKind.OPERATOR, "Neg"),)),
+        "Fill": ("FillV2", (ValueSource(SourceKind.OPERATOR, "Shape"),)),
+        "Add": ("Add", (ValueSource(SourceKind.OPERATOR, "Fill"), weight)),
+    }
+    graph = OperatorGraph({each: GraphOperator(each, *rest) for each, rest in operators.items()})
+
+    assert expected == graph.is_fixed(name)
