@@ -1,7 +1,5 @@
 from .dump import Dump as Dump
-from .dump import DumpedModel as DumpedModel
 from .dump import Rank as Rank
-from .dump import RankGraph as RankGraph
 from .dump import open_dump as open_dump
 from .dump import open_iteration as open_iteration
 from .files import load_file as load_file
@@ -9,7 +7,6 @@ from .files import read_bytes as read_bytes
 from .files import read_execution_order as read_execution_order
 from .files import read_iterations_run as read_iterations_run
 from .files import read_json as read_json
-from .files import read_npy_header as read_npy_header
 from .folder import Folder as Folder
 from .folder import FolderKind as FolderKind
 from .folder import by_operator as by_operator
@@ -25,11 +22,9 @@ from .ir import read_ir as read_ir
 from .ir import read_listed_operators as read_listed_operators
 from .ir import read_parameters as read_parameters
 from .ir import read_pb as read_pb
-from .iteration import DumpProblem as DumpProblem
 from .iteration import Execution as Execution
 from .iteration import Iteration as Iteration
 from .iteration import Overflow as Overflow
-from .iteration import ordinals as ordinals
 from .msprobe import CallName as CallName
 from .msprobe import is_process as is_process
 from .msprobe import is_tree as is_tree
@@ -68,4 +63,3 @@ from .statistic_table import read_cell as read_cell
 from .statistic_table import read_shape as read_shape
 from .statistic_table import read_statistics as read_statistics
 from .tree import locate as locate
-from .tree import locate_below as locate_below

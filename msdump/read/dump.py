@@ -44,7 +44,6 @@ from msdump.read.tree import (
     TreeListing,
     choose_run,
     locate,
-    locate_below,
     scan,
     separate_runs,
     warn_of_several,
@@ -281,14 +280,6 @@ class RankGraph:
         """Iterations in the order of their runs, None without a list; may raise DumpReadError."""
         return self._rank.iterations_run(self.number)
 
-    @property
-    def ignored(self) -> list[str]:
-        """Paths in the directories of tensors that belong to no dump."""
-        folders = [*self.iterations.values()]
-        if self.constants_folder is not None:
-            folders.append(self.constants_folder)
-        return [path for folder in folders for path in folder.ignored]
-
     def full_name(self, name: names.TensorName) -> str | None:
         """Return the full scoped name of a tensor's operator, or a parameter's plain name.
 
@@ -478,7 +469,7 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
     # the root is the directory, one above or one below; else the directory may hold copied tensor files
     place, tree = None, msprobe.scan(folder) if os.path.isdir(folder) else None
     if tree is None:
-        place = locate(folder) or locate_below(folder)
+        place = locate(folder)
         tree = _loose(folder, execution) if place is None else scan(*place, execution)
     dump = Dump(folder, tree)
     choose_run(folder, dump.runs, execution)  # raises if the dump has no such run
@@ -656,12 +647,8 @@ class Dump(SelectableTensors):
     @cached_property
     def ignored(self) -> tuple[str, ...]:
         """Paths of files and directories that belong to no dump; lists every iteration."""
-        paths = [*self._tree.ignored]
-        for _, graph in self._by_rank:
-            paths += graph.ignored
-        for model in (*self.all_models, *self.captured):
-            paths += [path for iteration in model.iterations for path in iteration.ignored]
-        return tuple(sorted(paths))
+        inside = (folder.ignored for folder in (*self.all_iterations, *self.constants))
+        return tuple(sorted(chain(self._tree.ignored, *inside)))
 
     @property
     def problems(self) -> tuple[DumpProblem, ...]:

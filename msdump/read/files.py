@@ -47,9 +47,12 @@ def modified(path: str) -> int:
 
 def read_json(path: str) -> Any:
     """Return the value of a JSON file; DumpReadError, with the byte, if it cannot be read or is not JSON."""
-    text = _decode(path, read_bytes(path))
+    data = read_bytes(path)
     try:
+        text = data.decode()
         return json.loads(text)
+    except UnicodeDecodeError as error:
+        raise DumpReadError(path, "not UTF-8 text", error.start) from error
     except json.JSONDecodeError as error:
         offset = len(text[: error.pos].encode())  # the library counts characters
         raise DumpReadError(path, f"not JSON: {error.msg}", offset) from error
@@ -130,13 +133,6 @@ def _split(path: str, data: bytes) -> Iterator[tuple[int, str]]:
         if text:
             yield offset, text
         offset += len(line)
-
-
-def _decode(path: str, data: bytes, offset: int = 0) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise DumpReadError(path, "not UTF-8 text", offset + error.start) from error
 
 
 _MAPPED: Final = 1 << 20  # bytes; reading a smaller file costs less than mapping

@@ -451,7 +451,7 @@ class Iteration(Directory):
             )
         return self.all_executions[number]
 
-    @property
+    @cached_property
     def file_executions(self) -> tuple[Execution, ...]:
         """The executions by tensor files alone, not by ``statistic.csv``; DumpReadError as in ``records``."""
         return tuple(each for each in self._separate(()) if each.records)

@@ -85,10 +85,11 @@ class TreeListing:
 def locate(folder: str) -> tuple[str, Key | None] | None:
     """Return the root of the dump that a directory belongs to, and the directory's own key.
 
-    The key is None where the directory is the root; without a dump the result is None.
+    The key is None where the directory is the root, or the root is the only one below it; without a dump the
+    result is None.
 
     Raises:
-        DumpReadError: The directory does not exist or cannot be listed.
+        DumpReadError: The directory does not exist, cannot be listed, or has several dumps below it.
     """
     if _is_root(folder):
         return folder, None
@@ -98,11 +99,6 @@ def locate(folder: str) -> tuple[str, Key | None] | None:
         key = layouts.parse("/".join(parts[-depth:]), is_directory=True)
         if key is not None and key.kind in _OPENABLE:
             return "/".join(parts[:-depth]) or "/", key
-    return None
-
-
-def locate_below(folder: str) -> tuple[str, None] | None:
-    """Return the root of the only dump below a directory, None without; DumpReadError for several."""
     level = [folder]
     for _ in range(_MOST_LEVELS):
         below = (

@@ -16,7 +16,7 @@ from msdump.executors import ExecutorChoice, directory_size, map_items
 from msdump.look.query import engine
 from msdump.look.query.columns import column_of
 from msdump.look.query.engine import Table, first_names, tables_of
-from msdump.read import Dump, Execution, Iteration, OperatorGraph, Record, locate, locate_below, read_json
+from msdump.read import Dump, Execution, Iteration, OperatorGraph, Record, locate, read_json
 from msdump.statistics import STATISTICS
 from msdump.store import Key, OperatorName, PathKind, TensorName, layouts, names
 
@@ -157,7 +157,7 @@ def moment(microseconds: int) -> str:
 def file_rows(opened: OpenedDump) -> Iterator[Row]:
     """Yield a row for each file below a dump, sorted by directory and name."""
     top = opened.dump.path
-    place = locate(top) or locate_below(top)
+    place = locate(top)
     root = top if place is None else place[0]
 
     def note(error: OSError) -> None:
