@@ -46,7 +46,7 @@ SHOWN_BY_EXAMPLE = (
     "msdump.read.ir",
     "msdump.read.iteration",
     "msdump.read.operator_graph",
-    "msdump.read.records",
+    "msdump.read.selection",
     "msdump.read.statistic_table",
     "msdump.selector",
     "msdump.store.graph_names",
