@@ -117,7 +117,9 @@ class Network:
             for node, reason in opaque_control_flow(graph):
                 _log.warning(
                     "%s: %s runs as one operator (%s): the operators inside are neither dumped nor rounded",
-                    *(graph.source, node.operator.full_name, reason),
+                    graph.source,
+                    node.operator.full_name,
+                    reason,
                 )
         if state is None and (mixed := [*mixed_types(graph)]):
             more = f" (so {plural(len(mixed) - 1, 'more operator')}: msdump check --model lists them)"

@@ -67,7 +67,11 @@ def test_dump_of_the_sample(tmp_path, forks):
     build_ranks("tensor_parallel", tmp_path)
 
     done = completed(
-        *(forks / "msdump", "run", "tensor_parallel_rank{rank}.onnx", "--ranks", "2"),
+        forks / "msdump",
+        "run",
+        "tensor_parallel_rank{rank}.onnx",
+        "--ranks",
+        "2",
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "MINDSPORE_DUMP_CONFIG": "dump.json", "DEVICE_TARGET": "Ascend"},
     )

@@ -190,7 +190,10 @@ PYTHONPATH={clone} exec "$python" "$@"
     def run(*arguments, script="dump_sync_dump.sh", launcher=(), **variables):
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = completed(
-            *(*launcher, "bash", clone / "scripts" / script, *arguments),
+            *launcher,
+            "bash",
+            clone / "scripts" / script,
+            *arguments,
             cwd=tmp_path,
             env=environment | variables,
         )

@@ -196,18 +196,12 @@ def _sink(plan: DumpPlan) -> Sink:
     from msdump.store.write import AsyncSink
 
     hashing_threads = thread_count() - 1 if hashes else 0  # the calling thread hashes, too, when it waits
+    sink = partial(AsyncSink, plan.files.on_write_error, budget, files)
     if plan.writes_behind:
-        return AsyncSink(
-            *(plan.files.on_write_error, budget, files),
-            queue_bytes=plan.files.queue_bytes,
-            writer_threads=max(plan.files.writer_threads, hashing_threads),
-        )
-    return AsyncSink(
-        *(plan.files.on_write_error, budget, files),
-        queue_bytes=min(_HASHED_BYTES, plan.files.queue_bytes),
-        writer_threads=hashing_threads,
-        inline_bytes=None,
-    )
+        threads = max(plan.files.writer_threads, hashing_threads)
+        return sink(queue_bytes=plan.files.queue_bytes, writer_threads=threads)
+    queue_bytes = min(_HASHED_BYTES, plan.files.queue_bytes)
+    return sink(queue_bytes=queue_bytes, writer_threads=hashing_threads, inline_bytes=None)
 
 
 def _files(plan: DumpPlan) -> Callable[[], DiskFiles]:
@@ -305,7 +299,8 @@ def _settle_earlier(plan: DumpPlan, place: RunPlace) -> None:
     _log.warning(
         "%s: %s; this run adds files, and readers keep the executions apart"
         ' ("msdump": {"existing": "replace"} removes the earlier files, "refuse" is an error)',
-        *(plan.source, found),
+        plan.source,
+        found,
     )
 
 

@@ -230,7 +230,11 @@ class NetworkDump(DumpWriter):
         ids = [next(process.counters.graph_ids) for _ in range(graph.kernel_graphs)]
         self._graphs = tuple(
             GraphDump(
-                *(inner, plan, process, self._layout, devices.get(inner.index)),
+                inner,
+                plan,
+                process,
+                self._layout,
+                devices.get(inner.index),
                 first_id=min(ids, default=None),
             )
             for inner in graph.walk()

@@ -333,7 +333,9 @@ class _OnDevice:
             self._warned.add((name, statistic.category))
             _log.warning(
                 "in the '%s' platform, '%s' is not supported for '%s' statistic dump",
-                *(_PLATFORM, name, statistic.category),
+                _PLATFORM,
+                name,
+                statistic.category,
             )
         return None
 

@@ -280,7 +280,10 @@ def sample(count: int) -> Step:
             warned.add(record.dtype.name)
             _log.warning(
                 "sample_num %d: %d elements of %s share a byte; %d are kept",
-                *(count, record.dtype.per_byte, record.dtype.name, length),
+                count,
+                record.dtype.per_byte,
+                record.dtype.name,
+                length,
             )
         # vendor: the first elements, though MindSpore calls the mode "head and tail". A view: large tensors
         # are sampled so that they need not be copied.

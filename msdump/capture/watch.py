@@ -255,7 +255,10 @@ class RunWatch:
                 if sum(counts) > self._lines[rule]:  # more hits than warnings
                     _log.warning(
                         "%s: watch rule %r hit %d times at %d operators",
-                        *(self._source, rule, sum(counts), len(counts)),
+                        self._source,
+                        rule,
+                        sum(counts),
+                        len(counts),
                     )
             self._hits.clear()
         self.sink.close()

@@ -58,7 +58,10 @@ _conversion: Final = sections.Section("Conversion")
 )
 @sections.selection(
     # vendor: -d, --dump_file and commas. Positional paths exist because a shell expands patterns to them.
-    *("-d", "--dump-file", "--dump_file", "dumps"),
+    "-d",
+    "--dump-file",
+    "--dump_file",
+    "dumps",
     multiple=True,
     metavar="PATH[,PATH]...",
     callback=lambda _ctx, _option, texts: tuple(path for text in texts for path in text.split(",") if path),
@@ -73,14 +76,17 @@ _conversion: Final = sections.Section("Conversion")
 @sections.selection("-v", "--version", type=click.IntRange(1, 2), default=2, help="Version of the files.")
 @_conversion("-f", "--format", "form", metavar="FORMAT", help="Memory format of the results, such as NCHW.")
 @_conversion(
-    *("-s", "--shape"),
+    "-s",
+    "--shape",
     metavar="N,N,...",
     callback=_parse_shape,
     show_default="the original shape",
     help="Shape in that format, for a single file.",
 )
 @_conversion(
-    *("-c", "--custom", "scripts"),
+    "-c",
+    "--custom",
+    "scripts",
     default="",
     type=click.Path(),
     metavar="DIR",
@@ -88,7 +94,9 @@ _conversion: Final = sections.Section("Conversion")
 )
 @sections.output("-out", "--output", default=".", type=click.Path(), help="Directory of the results.")
 @sections.output(
-    *("-t", "--type", "kind"),
+    "-t",
+    "--type",
+    "kind",
     type=click.Choice([*map(str, OutputKind), _ONNX]),
     default="npy",
     help="File type of the results.",

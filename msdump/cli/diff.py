@@ -251,7 +251,8 @@ def command(
         _refuse(train or steps > 1 or other is not None, _ADVISED)
         graph, kept = mindspore.load_graph(model, device=_device(sides)), to or "float32"
         advise(
-            *(graph, *sides),
+            graph,
+            *sides,
             bound=bound,
             to=kept,
             output=output,

@@ -24,7 +24,8 @@ _LONGEST_SHOWN: Final = 80  # characters of a value in a message
 
 _EXECUTOR: Final = (
     sections.speed(
-        *("-j", "--jobs"),
+        "-j",
+        "--jobs",
         type=click.IntRange(min=1),
         show_default="one for each core",
         help="Number of processes.",

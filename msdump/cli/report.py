@@ -127,7 +127,10 @@ def _gather(request: ReportRequest) -> DumpReport:
     if request.golden is not None:
         executions = request.execution, request.golden_execution
         compared, alone = problems.compare_dumps(
-            *(request.dump, request.golden, request.limits, executions),
+            request.dump,
+            request.golden,
+            request.limits,
+            executions,
             graph=request.graph,
             executor=request.executor,
             explain=None if request.model is None else rerun,

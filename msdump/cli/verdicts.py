@@ -69,8 +69,12 @@ def _print_groups(groups: Sequence[FindingGroup], arrangement: Arrangement) -> N
         worst = group.worst
         verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in group.verdicts.items())
         table.add_row(
-            *(group.name or "(none)", f"{len(group.findings):,}", f"{group.accused:,}"),
-            *(f"{worst.own_error:.3g}", worst.place.shown_name, verdicts),
+            group.name or "(none)",
+            f"{len(group.findings):,}",
+            f"{group.accused:,}",
+            f"{worst.own_error:.3g}",
+            worst.place.shown_name,
+            verdicts,
             style=_style(worst),
         )
     streams.print_table(table)

@@ -99,8 +99,10 @@ def _settled(answers: tuple[_Answer, ...]) -> Identity:
             if mine is not None and theirs is not None and env.number(theirs[1], _MOST) != value:
                 _log.warning(
                     "%s = %r of %s and %s = %r of %s contradict each other; %s is used",
-                    *(*mine, first.launcher.name),
-                    *(*theirs, other.launcher.name),
+                    *mine,
+                    first.launcher.name,
+                    *theirs,
+                    other.launcher.name,
                     mine[0],
                 )
     if first.local_rank is None:

@@ -92,7 +92,8 @@ def plan(options: Mapping[str, str], context: Context) -> DumpPlan | None:
             _log.warning(
                 "%s: dump_config_path = %r: is ignored, since enable_dump is set too; set only "
                 "one of the two",
-                *(SOURCE, options[ACL_CONFIG]),
+                SOURCE,
+                options[ACL_CONFIG],
             )
         is_overflow = values[ENABLE_DEBUG] == "1"
         # the engine's overflow detection has no modes, layers, steps and statistics

@@ -309,7 +309,10 @@ class _Converter:
             return ConvertedTensor(converted.shape, target.format, converted.dtype.name, descr, pieces)
         plan = convert_format.plan(info, dtype, target.format, target.shape)
         return ConvertedTensor(
-            *(plan.shape, plan.format, dtypes.written(dtype).name, dtype.descr),
+            plan.shape,
+            plan.format,
+            dtypes.written(dtype).name,
+            dtype.descr,
             _widened(plan.parts(array), dtype),
             plan.is_kept,
         )

@@ -391,7 +391,11 @@ class RankGraph:
         """Return the iteration that lies in a directory."""
         number = key.iteration or 0
         return Iteration(
-            *(key, path, self.full_name, lambda: self.operator_graph, lambda: self._facts(number)),
+            key,
+            path,
+            self.full_name,
+            lambda: self.operator_graph,
+            lambda: self._facts(number),
             chosen=self._tree.execution,
         )
 
@@ -557,7 +561,8 @@ class Dump(SelectableTensors):
             (
                 (key.device or 0, key.model or "", key.model_id),
                 Iteration(
-                    *(key, self._tree.paths[key]),
+                    key,
+                    self._tree.paths[key],
                     _graph=partial(graph_of, key.model or ""),
                     run=run_of.get(key, 0),
                 ),

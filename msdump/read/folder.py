@@ -171,7 +171,9 @@ def _foreign(path: str, listed: Iteration) -> tuple[list[Record], list[OperatorF
     if foreign:
         _log.warning(
             "%s: left out %d files with names that are not of dump files, such as %r",
-            *(path, len(foreign), min(foreign)),
+            path,
+            len(foreign),
+            min(foreign),
         )
     return golden, dumps
 

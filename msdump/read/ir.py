@@ -233,7 +233,11 @@ class _Program:
         if not (self._values or self._parameters or self.returned):
             raise DumpReadError(path, "the file has no graph: neither parameters nor statements")
         return OperatorGraph(
-            *(self.operators, self.inputs, self.weights, self.returned, self.number),
+            self.operators,
+            self.inputs,
+            self.weights,
+            self.returned,
+            self.number,
             is_whole=self.is_whole,
             is_ours=self.is_ours,
         )

@@ -441,7 +441,10 @@ class Iteration(Directory):
             facts.reported.add((count, number))
             _log.warning(
                 "%s: holds files of %d executions (numbers 0-%d); the last complete one, %d, is read",
-                *(self.path, count, count - 1, number),
+                self.path,
+                count,
+                count - 1,
+                number,
             )
         if facts.is_older and None not in facts.reported:
             facts.reported.add(None)

@@ -583,20 +583,18 @@ def of_rows(
         tensor = identity(row)
         if tensor not in filed:
             yield MeasuredRecord(
-                *(
-                    TensorName(
-                        op_type=str(row.get("Op Type")),
-                        op_name=str(row.get("Op Name")),
-                        timestamp=_number(row.get("Timestamp")),
-                        io=IO.INPUT if str(row.get("IO")).lower() == IO.INPUT else IO.OUTPUT,
-                        slot=_number(row.get("Slot")),
-                        dtype=str(row.get("Data Type")),
-                        task_id=_number(row.get("Task ID")),
-                        stream_id=_number(row.get("Stream ID")),
-                    ),
-                    directory.path,
-                    directory,
+                TensorName(
+                    op_type=str(row.get("Op Type")),
+                    op_name=str(row.get("Op Name")),
+                    timestamp=_number(row.get("Timestamp")),
+                    io=IO.INPUT if str(row.get("IO")).lower() == IO.INPUT else IO.OUTPUT,
+                    slot=_number(row.get("Slot")),
+                    dtype=str(row.get("Data Type")),
+                    task_id=_number(row.get("Task ID")),
+                    stream_id=_number(row.get("Stream ID")),
                 ),
+                directory.path,
+                directory,
                 execution=execution,
                 pass_number=passes[tensor],
                 row=row,

@@ -168,7 +168,10 @@ class ForwardWriter:
             )
         tensors = tuple(self.tensor(name) if name else None for name in inputs)
         return StepOperator(
-            *(node.name, node.op_type, node.domain, node.operator.op_type),
+            node.name,
+            node.op_type,
+            node.domain,
+            node.operator.op_type,
             tensors,
             self._outputs(node, tensors),
             node.attributes,
@@ -243,7 +246,9 @@ class ForwardWriter:
         read = set(_names_read(op.nodes))
         constants = [
             helper.make_node(
-                *("Constant", [], [name]),
+                "Constant",
+                [],
+                [name],
                 name=name,
                 value=numpy_helper.from_array(np.ascontiguousarray(item.value).reshape(item.value.shape)),
             )

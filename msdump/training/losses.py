@@ -47,7 +47,11 @@ def _write_nll_loss(node: StepOperator, x: StepTensor) -> None:
     total = x.shaped(())
     op.call(
         "NLLLoss",
-        *(x, node.input(1), weight, reduction, -100 if ignored is None else ignored),
+        x,
+        node.input(1),
+        weight,
+        reduction,
+        -100 if ignored is None else ignored,
         like=[node.y, total],
         outputs=[node.y],
         reduction=reduction,

@@ -529,7 +529,13 @@ class StepWriter(Tape):
             self.declare(tensor)
         self.operators.append(
             StepOperator(
-                *(node.name, node.op_type, node.domain, primitive, inputs, outputs, dict(attributes)),
+                node.name,
+                node.op_type,
+                node.domain,
+                primitive,
+                inputs,
+                outputs,
+                dict(attributes),
                 self.place,
                 absent_slots(node.output),
             )

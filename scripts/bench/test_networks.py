@@ -137,6 +137,6 @@ def test_commands_take_a_decoder(decoder, level, tmp_path):
         ["check", config, "--model", path, *sizes],
         ["run", path, "--config", config, "--inputs", tmp_path / "inputs.npz"],
     ):
-        done = cli(*(*command, *device))
+        done = cli(*command, *device)
         assert not done.exit_code, done.output
     assert list((tmp_path / "dump").rglob("*SkipSimplified*" if decoder == "int4" else "*BatchMatMul*"))

@@ -98,7 +98,7 @@ def test_what_is_wrong(tmp_path, dump):
     assert "holds files already" in call("baseline", dump, "-out", dump)[2]
     assert (
         "no statistic 'maxx' (did you mean 'max'?)"
-        in call(*("baseline", dump, "-out", tmp_path / "base", "--stat", "maxx"))[2]
+        in call("baseline", dump, "-out", tmp_path / "base", "--stat", "maxx")[2]
     )
     shutil.rmtree(dump)
     dump.mkdir()

@@ -373,9 +373,7 @@ def test_failed_operator_of_acl(tmp_path, scene):
     with pytest.raises(ExecutionError):
         dumped_by_acl(tmp_path, network, feeds, dump_scene=scene, dump_list=[])
 
-    told = cli(
-        *("explain", tmp_path / "dump", "gather", "--model", network, "--config", tmp_path / "acl.json")
-    )
+    told = cli("explain", tmp_path / "dump", "gather", "--model", network, "--config", tmp_path / "acl.json")
 
     assert ["x", "i", "y"] == [words.split()[0] for words in slots(told).values()]
     assert all("extra-info/data-dump/0/" in words for words in slots(told).values())

@@ -89,10 +89,8 @@ def test_a_state_is_loaded_for_inference(model, batch, tmp_path):
     np.savez(tmp_path / "state.npz", **state)
     write_config(tmp_path / "dump.json", tmp_path / "dump")
 
-    done = call(
-        *(model, "--inputs", batch, "--load-state", tmp_path / "state.npz"),
-        *("--config", tmp_path / "dump.json"),
-    )
+    files = ["--inputs", batch, "--load-state", tmp_path / "state.npz", "--config", tmp_path / "dump.json"]
+    done = call(model, *files)
 
     assert 0 == done.exit_code, done.stderr
     (weight,) = (tmp_path / "dump").rglob("Parameter.w.*.npy")

@@ -47,11 +47,10 @@ def test_options_reach_the_graph(tmp_path, model):
     """Types, scale, size, device, ranks, accumulation and clipping decide about operators and shapes."""
     output = tmp_path / "step.onnx"
 
-    done = call(
-        *(model, "-o", output, "--precision", "fc1=float16", "--loss-scale", "dynamic:1024"),
-        *("--dim", "N=3", "--device-target", "Ascend", "--data-parallel", "2"),
-        *("--accumulate", "4", "--clip-gradients", "value:-1,1"),
-    )
+    options = ["--precision", "fc1=float16", "--loss-scale", "dynamic:1024", "--dim", "N=3"]
+    options += ["--device-target", "Ascend", "--data-parallel", "2"]
+    options += ["--accumulate", "4", "--clip-gradients", "value:-1,1"]
+    done = call(model, "-o", output, *options)
 
     assert done.exit_code == 0, done.output
     graph = onnx.load(output).graph
@@ -72,10 +71,9 @@ def test_optimizers_and_groups_by_patterns(tmp_path, model):
     """Patterns stand in front of an optimizer or of a group's options; the one without takes the others."""
     output = tmp_path / "step.onnx"
 
-    done = call(
-        *(model, "-o", output, "--optimizer", "momentum:learning_rate=0.1 0.2"),
-        *("--optimizer", "fc1*=sgd:0.1", "--group", "*.bias=weight_decay=0,learning_rate=0.5"),
-    )
+    optimizers = ["--optimizer", "momentum:learning_rate=0.1 0.2", "--optimizer", "fc1*=sgd:0.1"]
+    groups = ["--group", "*.bias=weight_decay=0,learning_rate=0.5"]
+    done = call(model, "-o", output, *optimizers, *groups)
 
     assert done.exit_code == 0, done.output
     written = msdump.training.step_graph(

@@ -212,7 +212,9 @@ def test_ranks_without_mpis_launcher(tmp_path):
     variables = {name: text for name, text in os.environ.items() if not name.startswith(("OMPI", "PMI"))}
 
     done = completed(
-        *(sys.executable, "-c", code),
+        sys.executable,
+        "-c",
+        code,
         cwd=tmp_path,
         env=variables | {"RANK": "0", "WORLD_SIZE": "2", "PYTHONPATH": str(launching.ROOT)},
         timeout=launching.LONGEST,

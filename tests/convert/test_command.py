@@ -55,10 +55,8 @@ class TestCommand:
 
     def test_msaccucmps_options(self, tmp_path, image):
         """The options have msaccucmp's spelling, commas between files and one index."""
-        done = self.call(
-            *("-d", f"{image},", "-out", tmp_path / "out", "-f", "NHWC", "-s", "2,5,4,20"),
-            *("-i", "0", "-v", "2", "-t", "bin", "-j", "1"),
-        )
+        options = ["-f", "NHWC", "-s", "2,5,4,20", "-i", "0", "-v", "2", "-t", "bin", "-j", "1"]
+        done = self.call("-d", f"{image},", "-out", tmp_path / "out", *options)
 
         assert (0, "") == (done.exit_code, done.stderr)
         assert [f"{NAME}.input.0.2_5_4_20.float16.NHWC.bin"] == names(tmp_path / "out")

@@ -172,7 +172,10 @@ def outcome(tmp_path_factory):
         data = model if isinstance(model, bytes) else model.SerializeToString()
         (folder / f"{name}.onnx").write_bytes(data)
     done = completed(
-        *(sys.executable, "-c", RUNNER, *(folder / f"{name}.onnx" for name in models)),
+        sys.executable,
+        "-c",
+        RUNNER,
+        *(folder / f"{name}.onnx" for name in models),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         timeout=100,
         check=True,

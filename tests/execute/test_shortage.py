@@ -139,7 +139,9 @@ def test_process_with_little_memory(tmp_path):
     (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
 
     done = completed(
-        *(sys.executable, "-c", LIMITED),
+        sys.executable,
+        "-c",
+        LIMITED,
         cwd=tmp_path,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "MSDUMP_THREADS": "1"},
         timeout=100,

@@ -141,7 +141,12 @@ def test_a_region_with_one_operator_more():
 
     mine = row("Softmax-op0", "Add-op1Elu-op0", "Sqrt-op0")
     golden = row(
-        *("Softmax-op0", "Add-op1", "trans_TransData_0", "InstanceNorm-op0", "Elu-op0", "trans_TransData_1"),
+        "Softmax-op0",
+        "Add-op1",
+        "trans_TransData_0",
+        "InstanceNorm-op0",
+        "Elu-op0",
+        "trans_TransData_1",
         "Sqrt-op0",
     )
 

@@ -71,12 +71,15 @@ class Configuration:
         if self.names and unmet:
             _log.warning(
                 "%s: model_name %s: no such model was loaded; the loaded models are %s",
-                *(self.plan.source, *(", ".join(map(repr, names)) for names in (unmet, self.names))),
+                self.plan.source,
+                *(", ".join(map(repr, names)) for names in (unmet, self.names)),
             )
         if self.runs and not self.has_dumped:
             _log.warning(
                 "%s: dump_step %s was not reached: no model ran beyond step %d, counted from 0",
-                *(self.plan.source, self.plan.when.iterations, self.runs - 1),
+                self.plan.source,
+                self.plan.when.iterations,
+                self.runs - 1,
             )
         self.names, self.runs = {}, 0
 
@@ -121,7 +124,9 @@ class Dumps:
         if plan.when.trigger is Trigger.EXCEPTION and self._exceptions is not None:
             _log.warning(
                 "%s: dump_scene %s is not turned on: exception dump %s is on already",
-                *(plan.source, plan.compiled.scene, self._exceptions.plan.compiled.scene),
+                plan.source,
+                plan.compiled.scene,
+                self._exceptions.plan.compiled.scene,
             )
             return
         if plan.when.trigger is Trigger.EXCEPTION:

@@ -306,7 +306,10 @@ class TranslatedModel:
             outputs += [scope.current[each] for each in written]
         head = [_info(self._unique("pass"), _NUMBER), _info(self._unique("goes_on"), _FLAG)]
         graph = helper.make_graph(
-            *(scope.nodes, "body", [*head, *map(self._output, own)], [*map(self._output, outputs)]),
+            scope.nodes,
+            "body",
+            [*head, *map(self._output, own)],
+            [*map(self._output, outputs)],
             value_info=self._infos(scope.nodes),
         )
         results = self._add_control("Loop", ["", "", *initial], kinds, {"body": graph})

@@ -201,7 +201,11 @@ def function(
         results = [value.name for value in entry.results(slots, structure, computed)]
     outputs = [f"o{slot}" for slot in range(len(results))]
     return helper.make_function(
-        *(MINDSPORE_DOMAIN, entry.name, inputs, outputs, _returning(body, results, outputs)),
+        MINDSPORE_DOMAIN,
+        entry.name,
+        inputs,
+        outputs,
+        _returning(body, results, outputs),
         [helper.make_opsetid("", opset)],
         list(structure),
         overload=entry.overload(structure, element),

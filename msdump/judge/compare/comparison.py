@@ -487,7 +487,7 @@ def control_evidence(folders: Sequence[ComparedFolder], evidence: Sequence[Findi
                 )
             time = min(each.place.time for each in inside)
             place = folder.mine.place(
-                *(sanitize(caller.full_name), caller.op_type), label=folder.label, order=number, time=time
+                sanitize(caller.full_name), caller.op_type, label=folder.label, order=number, time=time
             )
             yield Finding(described(place, caller), tensors=tuple(tensors), reads=caller.inputs)
 

@@ -583,7 +583,8 @@ class ComparedFolder:
 
     def _place(self, number: int, execution: OperatorExecution) -> OperatorPlace:
         place = self.mine.place(
-            *(execution.name, execution.op_type),
+            execution.name,
+            execution.op_type,
             pass_number=execution.number,
             execution=self.dumped.execution if self.dumped.executions > 1 else None,
             label=self.label,

@@ -499,7 +499,10 @@ def propagate(
         own = tuple(each for each in row.own if each.io is not IO.OUTPUT or each.slot not in row.unread)
         operator = Operator(
             replace(row, tensors=tuple(tensors), own=own),
-            *(before, limits, producers, moved),
+            before,
+            limits,
+            producers,
+            moved,
             is_one_arithmetic=is_one_arithmetic,
             coarsest=coarsest,
         )

@@ -385,7 +385,11 @@ def verdict_problems(
             continue
         iterations = {each.place.iteration for each in bad if each.place.iteration is not None}
         problem = _problem_of(
-            *(ProblemKind.VERDICT, number, operators, iterations, fault_words(worst)),
+            ProblemKind.VERDICT,
+            number,
+            operators,
+            iterations,
+            fault_words(worst),
             is_accused=worst.is_accused,
             own_error=verdicts[number].own_error,
         )

@@ -490,8 +490,15 @@ def operator_histograms(
                 for each in (finite, golden_finite)
             )
             yield TensorHistogram(
-                *(operator, f"{record.io}:{record.slot}", directory.number, *span, counts),
-                *(() if other is None else in_golden, values.size, size, values.size - finite.size),
+                operator,
+                f"{record.io}:{record.slot}",
+                directory.number,
+                *span,
+                counts,
+                () if other is None else in_golden,
+                values.size,
+                size,
+                values.size - finite.size,
             )
     except (DumpReadError, FormatError) as error:
         fault(str(error))

@@ -31,9 +31,10 @@ def _lower_attention(node: StepOperator) -> None:
     (width,), (value_width,) = query.sizes_from(-1), value.sizes_from(-1)
     size = width if is_split else width // heads
     statistics = query.shaped((query.shape[0], heads, query.shape[-2], ROW_COPIES))
+    slots = (query, key, value, shift, None, None, mask)
     op.call(
         "FlashAttentionScore",
-        *(query, key, value, shift, None, None, mask),
+        *slots,
         like=[statistics, statistics, query.shaped((1,)), node.y],
         outputs=[None, None, None, node.y],
         scale_value=float(node.attribute("scale", 0.0) or 1 / math.sqrt(size)),
@@ -60,9 +61,10 @@ def _attention(back: Backward) -> Gradients:
     if shift is not None:
         places = (query.shape[0], back.attributes["head_num"], query.shape[-2], key.shape[-2])
         likes.append(query.shaped(places))
+    slots = (query, key, value, dy, shift, None, None, mask, highest, total, rest, attention)
     dq, dk, dv, *dshift = op.call(
         "FlashAttentionScoreGrad",
-        *(query, key, value, dy, shift, None, None, mask, highest, total, rest, attention),
+        *slots,
         like=likes,
         **back.attributes,
     )

@@ -100,7 +100,10 @@ def matmul(
     rows, columns = a.shape[1 if ta else 0], b.shape[0 if tb else 1]
     return op.call(
         "MatMul",
-        *(a, b, ta, tb),
+        a,
+        b,
+        ta,
+        tb,
         like=a.shaped((rows, columns)),
         outputs=[out],
         transpose_a=int(ta),

@@ -310,7 +310,10 @@ def _lower_dropout(node: StepOperator) -> None:
     seed = node.attribute("seed", None)
     _, mask = op.call(
         "Dropout",
-        *(x, kept, 1, 0),
+        x,
+        kept,
+        1,
+        0,
         like=[y, x],
         outputs=[y],
         generator_seed=op.next_seed() if seed is None else seed,

@@ -22,9 +22,10 @@ def _lower_batch_norm(node: StepOperator) -> None:
     # MindSpore's momentum is the new value's share, ONNX's the old one's; rounded: 0.1, not 0.10000002
     momentum = round(1.0 - node.attribute("momentum", 0.9), 7)
     is_training = op.batch_statistics
+    slots = (x, gamma, beta, mean, variance, is_training, epsilon, momentum)
     *_, new_mean, new_variance = op.call(
         "BatchNorm",
-        *(x, gamma, beta, mean, variance, is_training, epsilon, momentum),
+        *slots,
         like=[node.y, *[mean] * 6],
         outputs=[node.y],
         rank=x.rank,
@@ -57,7 +58,10 @@ def _lower_layer_norm(node: StepOperator) -> None:
     statistic = kept_shape(x, range(axis % x.rank, x.rank))
     normal, *statistics = op.call(
         "LayerNorm" if is_layer else "RmsNorm",
-        *(x, *parameters, *((axis, axis) if is_layer else ()), epsilon),
+        x,
+        *parameters,
+        *((axis, axis) if is_layer else ()),
+        epsilon,
         like=[x, *(statistic for _ in given)],
         outputs=[y] if is_plain else (),
         begin_norm_axis=axis,
@@ -83,7 +87,11 @@ def _lower_group_norm(node: StepOperator) -> None:
     statistics = x.shaped((x.shape[0], groups))
     op.call(
         "GroupNorm",
-        *(x, groups, gamma, beta, node.attribute("epsilon", _EPSILON)),
+        x,
+        groups,
+        gamma,
+        beta,
+        node.attribute("epsilon", _EPSILON),
         like=[y, statistics, statistics],
         outputs=[y],
         num_groups=groups,
@@ -106,7 +114,9 @@ def _lower_instance_norm(node: StepOperator) -> None:
     statistics = x.shaped(x.shape[:2])
     op.call(
         "InstanceNorm",
-        *(x, node.input(1), node.input(2)),
+        x,
+        node.input(1),
+        node.input(2),
         like=[y, statistics, statistics],
         outputs=[y],
         epsilon=float(node.attribute("epsilon", _EPSILON)),
@@ -141,9 +151,10 @@ def _layer_norm(back: Backward) -> Gradients:
     x, gamma, axis, epsilon = back.x, back.input(1), back.input(3), back.constant(5)
     assert epsilon is not None, "the lowering gives a constant"
     _, mean, variance = back.outputs
+    slots = (x, dy, variance, mean, gamma, axis, axis)
     return op.call(
         "LayerNormGrad",
-        *(x, dy, variance, mean, gamma, axis, axis),
+        *slots,
         like=[x, gamma, gamma],
         **back.attributes,
         epsilon=float(epsilon),
@@ -164,7 +175,7 @@ def _group_norm(back: Backward) -> Gradients:
     _, mean, rstd = back.outputs
     wants = (back.wants[0], back.wants[2], back.wants[3])
     dx, dgamma, dbeta = op.call(
-        "GroupNormGrad", *(dy, x, mean, rstd, gamma, count, *wants), like=[x, gamma, gamma], **back.attributes
+        "GroupNormGrad", dy, x, mean, rstd, gamma, count, *wants, like=[x, gamma, gamma], **back.attributes
     )
     return dx, None, dgamma, dbeta
 
@@ -174,7 +185,7 @@ def _instance_norm(back: Backward) -> Gradients:
     dy = _only(back)
     x, gamma, (_, mean, variance) = back.x, back.input(1), back.outputs
     return op.call(
-        "InstanceNormGrad", *(dy, x, gamma, mean, variance), like=[x, gamma, gamma], **back.attributes
+        "InstanceNormGrad", dy, x, gamma, mean, variance, like=[x, gamma, gamma], **back.attributes
     )
 
 

@@ -106,9 +106,10 @@ def _grid_sample(back: Backward) -> Gradients:
         name = back.attributes["mode"]
         raise GraphError(f"{back.place.path}/{back.primitive}: the interpolation {name!r} has no gradient")
     x, grid, wants = back.x, back.input(1), np.array(back.wants[:2], np.int64)
+    slots = (back.dy, x, grid, mode, padding, is_aligned, wants)
     return op.call(
         f"{back.primitive}Grad",
-        *(back.dy, x, grid, mode, padding, is_aligned, wants),
+        *slots,
         like=[x, grid],
         mode=mode,
         padding_mode=padding,

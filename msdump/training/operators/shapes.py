@@ -302,9 +302,7 @@ def cut(
     """Write a slice of each size along an axis, one behind the other."""
     ends = list(accumulate(sizes))
     return [
-        op.Slice(
-            *(x, [end - size], [end], [axis % x.rank]), outputs=outputs[part : part + 1] if outputs else 1
-        )
+        op.Slice(x, [end - size], [end], [axis % x.rank], outputs=outputs[part : part + 1] if outputs else 1)
         for part, (size, end) in enumerate(zip(sizes, ends, strict=True))
     ]
 

@@ -337,8 +337,15 @@ class _Int4(_Decoder):
         name = f"{scope}/GroupQueryAttention"
         context = self.node(
             name,
-            *(packed, "", "", f"past_key_values.{layer}.key", f"past_key_values.{layer}.value"),
-            *(self.seqlens, self.total, "cos_cache", "sin_cache"),
+            packed,
+            "",
+            "",
+            f"past_key_values.{layer}.key",
+            f"past_key_values.{layer}.value",
+            self.seqlens,
+            self.total,
+            "cos_cache",
+            "sin_cache",
             outputs=[f"{name}_output_0", f"present.{layer}.key", f"present.{layer}.value"],
             do_rotary=1,
             kv_num_heads=config.key_heads,

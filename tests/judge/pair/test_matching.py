@@ -373,12 +373,21 @@ def test_a_name_on_the_other_side_of_what_it_reads():
     """An operator is not paired with a namesake that ran before its inputs."""
     between = ("Softmax-op0", "MatMul-op0"), ("Sqrt-op0", "Softmax-op0"), ("Neg-op0", "Sqrt-op0")
     mine = _graph(
-        *(("Exp-op0", "x"), ("MatMul-op0", "Exp-op0"), *between, ("Add-op0", "Neg-op0", "Exp-op0")),
-        *(("ReduceMax-op0", "Add-op0"), ("Tanh-op0", "ReduceMax-op0")),
+        ("Exp-op0", "x"),
+        ("MatMul-op0", "Exp-op0"),
+        *between,
+        ("Add-op0", "Neg-op0", "Exp-op0"),
+        ("ReduceMax-op0", "Add-op0"),
+        ("Tanh-op0", "ReduceMax-op0"),
     )
     golden = _graph(
-        *(("Exp-op0", "x"), ("Add-op0", "Exp-op0", "x"), ("MatMul-op0", "Add-op0"), *between),
-        *(("Add-op1", "Neg-op0", "Add-op0"), ("ReduceMean-op0", "Add-op1"), ("Tanh-op0", "ReduceMean-op0")),
+        ("Exp-op0", "x"),
+        ("Add-op0", "Exp-op0", "x"),
+        ("MatMul-op0", "Add-op0"),
+        *between,
+        ("Add-op1", "Neg-op0", "Add-op0"),
+        ("ReduceMean-op0", "Add-op1"),
+        ("Tanh-op0", "ReduceMean-op0"),
     )
 
     found = align(mine, golden)

@@ -384,7 +384,9 @@ CASES = {
     # 3. an operator's input is its producer's output
     "an input that changed": case(
         "own",
-        *(A, B, operator("X", [FAR, 0], [FAR], order=3, reads=(of("A"), of("B")))),
+        A,
+        B,
+        operator("X", [FAR, 0], [FAR], order=3, reads=(of("A"), of("B"))),
         words="^input 0 is not the output of A: the tensor changed in between$",
     ),
     "an input that its producer wrote so": case(
@@ -435,7 +437,9 @@ CASES = {
     # branches and loops: a value handed in is an input like any other
     "a state that differs in a pass": case(
         "own",
-        *(A, B, operator("X", [0, FAR], [FAR], order=3, reads=(of("B"), ABSENT), number=1)),
+        A,
+        B,
+        operator("X", [0, FAR], [FAR], order=3, reads=(of("B"), ABSENT), number=1),
         words="^input 1 differs .* although all earlier operators agree$",
     ),
     "a state behind a difference": case(
