@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
@@ -27,7 +26,7 @@ from msdump.judge.compare import (
     measure_files,
     missing_operators,
 )
-from msdump.judge.pair import FolderPair, is_measured_alone, pair_folders
+from msdump.judge.pair import Executions, FolderPair, FolderPairs, is_measured_alone, pair_folders
 from msdump.judge.verdict import Finding, Limits, OperatorPlace, Report, TensorVerdict, Verdict
 from msdump.plan import Context
 from msdump.read import Folder, FolderKind, is_tree, open_dump, read_folder
@@ -43,24 +42,26 @@ _NAMED: Final = 3  # names of a tree without a counterpart that a line shows
 DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"), *SHAPES)
 
 
-def _print_verdicts(
-    report: Report,
-    folder: str,
-    *,
-    alone: Sequence[str],
-    view: ComparisonView,
-    compared: answer.Compared,
-    is_interrupted: bool = False,
-) -> None:
+class _JudgedDumps(NamedTuple):
+    """The verdicts on two dumps, with what their summary names."""
+
+    report: Report
+    alone: Sequence[str]  # directories without a counterpart
+    sources: answer.Compared
+    is_interrupted: bool = False
+
+
+def _print_verdicts(judged: _JudgedDumps, folder: str, view: ComparisonView) -> None:
     """Print the verdicts, write the table into a folder, and exit with 1 where something differs."""
+    report = judged.report
     if not documents.wanted():
-        for line in answer.summary_lines(report, compared):
+        for line in answer.summary_lines(report, judged.sources):
             print(line)
         shown = verdicts.print_listing(report, view)
         for line in answer.lines_below(report, shown):
             print(line)
     # Warnings come after the table: a long table would scroll them away.
-    for path in alone:
+    for path in judged.alone:
         messages.say(f"warning: {path} has no counterpart")
     messages.say_each("warning", report.networks + report.unreadable)
     unpaired: dict[str, list[str]] = {}
@@ -72,10 +73,10 @@ def _print_verdicts(
     text = "".join(reports.csv_lines(findings_table(report), "\r\n"))
     path = reports.write(folder, reports.stamped("compare", ".csv"), [text])
     if documents.wanted():
-        documents.put(DOCUMENT, ComparedDumps(report, alone, path))
+        documents.put(DOCUMENT, ComparedDumps(report, judged.alone, path))
     else:
         print(f"written   {path}")
-    if is_interrupted:
+    if judged.is_interrupted:
         leave(INTERRUPTED)
     if not report.agrees:
         leave(FAILED)
@@ -206,37 +207,60 @@ def command(
     if os.path.isfile(dumped) and os.path.isfile(golden):
         _print_scores(dumped, golden, limits)
         return
-    executions, compared, is_interrupted = (execution, golden_execution), answer.Compared(dump=dumped), False
+    executions = execution, golden_execution
     if is_measured_alone(dumped, golden):
         if model:
             messages.say("warning: --model is not used: a side has statistics alone")
-        report, alone = compare_statistics(dumped, golden, limits, executions, _warn_of_executions)
-        why_nothing = partial(str, f"no row of {dumped} has a counterpart in {golden}")
+        judged = _compare_statistics(dumped, golden, executions, limits)
     else:
         # One pair of directories for each iteration, rank and graph that both dumps have.
         pairs = pair_folders(dumped, golden, executions)
         comparison = DumpComparison(
             dumped, golden, limits, graph, *pairs.executions, executor, is_strict=is_strict
         )
-        why_nothing, rerunning = partial(_why_unpaired, comparison, pairs.pairs), None
-        try:
-            with messages.bar("operators", 0) as bar:
-                comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
-            if model:
-                rerunning = rerun(comparison, model, arithmetic)
-        except KeyboardInterrupt:
-            is_interrupted = True
-            messages.say("interrupted: partial results follow")
-        report = comparison.report()
-        if is_interrupted and not report.compared:
-            leave(INTERRUPTED)
-        alone = [path for path in pairs.alone if path not in comparison.joined]
-        ran_in = "" if rerunning is None else str(rerunning.mine or "")
-        compared = answer.Compared(model or "", ran_in, dump=dumped, has_rerun=bool(model))
+        judged = _compare_tensors(comparison, pairs, model or "", arithmetic)
+    _print_verdicts(judged, output, view)
+
+
+def _compare_statistics(dumped: str, golden: str, executions: Executions, limits: Limits) -> _JudgedDumps:
+    """Compare two dumps by their rows of statistics; exit with 2 if no row has a counterpart."""
+    report, alone = compare_statistics(dumped, golden, limits, executions, _warn_of_executions)
     if not (report.compared or report.unreadable):
-        messages.say(f"error: nothing was compared: {next(iter(report.networks), '') or why_nothing()}")
-        leave(REFUSED)
-    _print_verdicts(report, output, alone=alone, view=view, compared=compared, is_interrupted=is_interrupted)
+        _refuse(report, f"no row of {dumped} has a counterpart in {golden}")
+    return _JudgedDumps(report, alone, answer.Compared(dump=dumped))
+
+
+def _compare_tensors(
+    comparison: DumpComparison, pairs: FolderPairs, model: str, arithmetic: str
+) -> _JudgedDumps:
+    """Compare two dumps by their tensors, also by operators that run again if there is a model.
+
+    Exits with 2 if no tensor has a counterpart.
+    """
+    rerunning, is_interrupted = None, False
+    try:
+        with messages.bar("operators", 0) as bar:
+            comparison.measure(_matched(comparison, pairs.pairs, bar), bar)
+        if model:
+            rerunning = rerun(comparison, model, arithmetic)
+    except KeyboardInterrupt:
+        is_interrupted = True
+        messages.say("interrupted: partial results follow")
+    report = comparison.report()
+    if is_interrupted and not report.compared:
+        leave(INTERRUPTED)
+    if not (report.compared or report.unreadable):
+        _refuse(report, _why_unpaired(comparison, pairs.pairs))
+    alone = [path for path in pairs.alone if path not in comparison.joined]
+    variant = "" if rerunning is None else str(rerunning.mine or "")
+    sources = answer.Compared(model, variant, dump=comparison.dumped, has_rerun=bool(model))
+    return _JudgedDumps(report, alone, sources, is_interrupted)
+
+
+def _refuse(report: Report, why: str) -> NoReturn:
+    """Print why nothing was compared, and exit with 2."""
+    messages.say(f"error: nothing was compared: {next(iter(report.networks), why)}")
+    leave(REFUSED)
 
 
 def _warn_of_executions(path: str, side: Folder) -> None:
