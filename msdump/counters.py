@@ -12,7 +12,7 @@ run, execution
     torchair it is the iteration, too.
 pass
     The runs of an operator inside a branch or loop within one execution, from 0. No name holds it:
-    readers tell passes apart by the times of files (``read/iteration.py``).
+    readers distinguish passes by the times of files (``read/iteration.py``).
 graph id
     The graphs of MindSpore's tree, each branch and loop body with one of its own, from 0; each network
     that is loaded advances it. Seen in ``{net_name}/{graph_id}``, ``ms_output_trace_code_graph_{graph_id}``.

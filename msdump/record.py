@@ -128,7 +128,7 @@ class TensorRecord(NamedTuple):
 
     operator: OperatorRef
     io: IO
-    slot: int  # index among the operator's inputs or outputs, as file names tell it
+    slot: int  # index among the operator's inputs or outputs, as in file names
     # element type of ``array``, packed ones included: the host's, or after ``shown`` the device's
     dtype: DType
     array: np.ndarray  # its elements; a view that is valid while the operator's step runs

@@ -28,20 +28,20 @@ class Expression:
         # std::regex has classes such as \d and \w for ASCII only
         compiled = regex.compile(text, regex.ASCII)
         self._match = compiled.search if searches else compiled.fullmatch
-        self._left = _ADVANCE
+        self._time_left = _ADVANCE
 
     def matches(self, name: str) -> bool:
         """Return whether a name matches; TimeoutError once the time for all names so far is spent."""
         # processor time: a busy machine, or a suspended one, must not make a good expression fail
         started = time.process_time()
         try:
-            match = self._match(name, timeout=self._left)
+            match = self._match(name, timeout=self._time_left)
         except TimeoutError:
-            self._left = _ADVANCE
+            self._time_left = _ADVANCE
             raise
         spent = time.process_time() - started
         # time that fast matches leave over is kept for slow ones, up to the limit _ADVANCE
-        self._left = max(_PER_NAME, min(_ADVANCE, self._left - spent + _PER_NAME))
+        self._time_left = max(_PER_NAME, min(_ADVANCE, self._time_left - spent + _PER_NAME))
         return match is not None
 
 

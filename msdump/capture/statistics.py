@@ -135,7 +135,7 @@ _CONVERSIONS: Final = {
 """How the host's statistics are written: real numbers, whole ones and digits."""
 
 _Described = tuple[OperatorRef, DType, tuple[int, ...], int, Task]
-"""What a row tells of a tensor beside its slot and its statistics: operator, type, shape, bytes, task."""
+"""The cells of a row beside slot and statistics: operator, type, shape, bytes, task."""
 
 Cells = tuple[Cell, ...]
 
@@ -256,7 +256,7 @@ def _has_row(record: TensorRecord) -> bool:
 
 
 def need_of(statistics: Iterable[Statistic]) -> StatisticNeed:
-    """Return the needs of some statistics."""
+    """Return the sums, extremes and counts from which some statistics follow."""
     return functools.reduce(operator.or_, (statistic.need for statistic in statistics), NOTHING)
 
 

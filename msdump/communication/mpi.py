@@ -38,7 +38,7 @@ _FIRST_TAG: Final = 16
 _BUSY: Final = 0.005  # first seconds of a wait, in which the rank yields its core but does not sleep
 _SLEEP: Final = 0.0005
 _LOOK_AROUND: Final = 0.02  # seconds between two looks at the other ranks
-_TELL_AFTER: Final = 1.0  # seconds of a wait, at most half of the limit, until the others get a notice
+_ANNOUNCE_AFTER: Final = 1.0  # seconds of a wait, at most half of the limit, until the others get a notice
 _GRACE: Final = 10.0  # seconds, at most the limit, that others have to end after a failure by themselves
 
 _FAILED, _ENDED, _WAITS, _GOES_ON = "failed", "ended", "waits", "goes on"
@@ -259,7 +259,7 @@ class MpiTransport(Transport):
     def _settle(self, pending: Sequence[tuple[int, Any]], wait: Wait) -> None:
         """Wait until requests are done; look at the other ranks in between."""
         requests = [request for _, request in pending]
-        busy_until, look_at, is_told = wait.began + _BUSY, wait.began + _LOOK_AROUND, False
+        busy_until, look_at, is_announced = wait.began + _BUSY, wait.began + _LOOK_AROUND, False
         self._activity = f"waits in {wait.place}"
         try:
             while not self._are_done(requests):
@@ -269,8 +269,8 @@ class MpiTransport(Transport):
                     self._look_around(
                         [rank for rank, request in pending if not self._are_done([request])], wait
                     )
-                    if not is_told and now - wait.began > min(_TELL_AFTER, self._limit / 2):
-                        is_told = True
+                    if not is_announced and now - wait.began > min(_ANNOUNCE_AFTER, self._limit / 2):
+                        is_announced = True
                         self._notify(_WAITS, str(wait.place))
                 if now < busy_until:
                     os.sched_yield()
@@ -278,7 +278,7 @@ class MpiTransport(Transport):
                     time.sleep(_SLEEP)
         finally:
             self._activity = ""
-            if is_told:
+            if is_announced:
                 self._notify(_GOES_ON, "")
 
     def _are_done(self, requests: list[Any]) -> bool:

@@ -140,7 +140,7 @@ class RunContext:
         """Return whether a callback has requested the end."""
         return self._is_stopping
 
-    def tell(self, moment: str) -> None:
+    def notify(self, moment: str) -> None:
         """Call every callback's method for an event: "begin", "epoch_begin", "step_end", ..."""
         name = f"on_{self._arguments.mode}_{moment}"
         for callback in self._callbacks:  # older callbacks have no prefix on_train_
@@ -305,17 +305,17 @@ class Model:
         steps, sinks = _epoch_of(network, train_dataset, sink_size if dataset_sink_mode else None)
         arguments = CallbackArguments("train", network, epoch, steps)
         with RunContext(arguments, callbacks) as context:
-            context.tell("begin")
+            context.notify("begin")
             for number in range(1, epoch + 1):
                 arguments.cur_epoch_num = number
-                context.tell("epoch_begin")
+                context.notify("epoch_begin")
                 before = arguments.cur_step_num
                 for sink in sinks():
-                    context.tell("step_begin")
+                    context.notify("step_begin")
                     for element in sink:
                         arguments.net_outputs = fed(self._network.train_step, element)
                         arguments.cur_step_num += 1
-                    context.tell("step_end")
+                    context.notify("step_end")
                     if context.get_stop_requested():
                         break
                 if arguments.cur_step_num == before:
@@ -323,10 +323,10 @@ class Model:
                         "Model.train: the dataset has no batches left; give one that can be iterated over"
                         " again"
                     )
-                context.tell("epoch_end")
+                context.notify("epoch_end")
                 if context.get_stop_requested():
                     break
-            context.tell("end")
+            context.notify("end")
 
     def eval(
         self,
@@ -353,9 +353,9 @@ class Model:
         for metric in self._metrics.values():
             metric.clear()
         with RunContext(arguments, callbacks) as context:
-            context.tell("begin")
+            context.notify("begin")
             for element in valid_dataset:
-                context.tell("step_begin")
+                context.notify("step_begin")
                 arguments.net_outputs = fed(network, element)
                 arguments.cur_step_num += 1
                 results = arguments.net_outputs
@@ -364,11 +364,11 @@ class Model:
                 for name, metric in self._metrics.items():
                     values = (loss,) if name == LOSS else (others[0] if others else loss, labels)
                     metric.update(*values)
-                context.tell("step_end")
+                context.notify("step_end")
             if not arguments.cur_step_num:
                 raise InputError("Model.eval: the dataset has no batches")
             arguments.metrics = {name: metric.eval() for name, metric in self._metrics.items()}
-            context.tell("end")
+            context.notify("end")
             return arguments.metrics
 
 

@@ -96,10 +96,10 @@ def keep_step(compared: Compared, error: float = 0.0) -> str:
     return f"run {shlex.join(command)} to find the operators to keep"
 
 
-def tell(report: Report) -> str:
+def outputs_sentence(report: Report) -> str:
     """Return a sentence on the differences of the network's outputs, and why the verdict is worse than these.
 
-    >>> tell(Report())
+    >>> outputs_sentence(Report())
     ''
     """
     sides = [*dict.fromkeys(each.side for each in report.stops)]
@@ -353,7 +353,7 @@ def _times(count: int) -> str:
 
 def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
     """Yield the verdict on the outputs, operators at fault with reasons, counts of others, the next step."""
-    said = tell(report)
+    said = outputs_sentence(report)
     yield f"verdict   {report.verdict}{f': {said}' if said else ''}"
     groups = group_alike(
         report.accused,
@@ -380,8 +380,8 @@ def summary_lines(report: Report, compared: Compared) -> Iterator[str]:
             yield f"          {line}"
     if len(groups) > _MOST:
         yield f"          and {plural(len(groups) - _MOST, 'more operator')}"
-    told = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
-    facts = [each for each in report.facts if (each.operator, each.text) not in told]
+    noted = {(each.place.full_name, text) for each in report.accused for text in each.note.split("; ")}
+    facts = [each for each in report.facts if (each.operator, each.text) not in noted]
     for fact in facts[:_MOST]:
         yield f"fact      {fact.operator} ({fact.op_type}): {fact.kind}, {fact.text}"
     if len(facts) > _MOST:

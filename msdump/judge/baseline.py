@@ -119,8 +119,8 @@ _KEPT: Final = (PathKind.IR, PathKind.EXECUTION_ORDER, PathKind.ITERATIONS_RUN)
 
 
 def _measured(spec: StatisticSpec, execution: int | None, path: str) -> Folder:
-    told = read_rows(path, execution)
-    return told if told.operators else measure_tensors(path, execution, spec)
+    rows = read_rows(path, execution)
+    return rows if rows.operators else measure_tensors(path, execution, spec)
 
 
 def _cells(row: MeasuredRecord, categories: Sequence[str]) -> tuple[object, ...]:

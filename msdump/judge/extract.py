@@ -404,7 +404,7 @@ def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, 
     """Write the tensors of an operator and the reason why it has no model; return the paths of the files."""
     arrays = [{each.name: each.array for each in tensors if each.io is io} for io in IO]
     paths = _write_arrays(folder, *arrays)
-    told = {
+    description = {
         "operator": run.name,
         "type": run.first.op_type,
         "run": run.place,
@@ -416,7 +416,7 @@ def write_tensors(run: OperatorRun, tensors: Sequence[KeptTensor], reason: str, 
             for each in tensors
         },
     }
-    paths.append(reports.write(folder, DESCRIPTION, [json.dumps(told, indent=2), "\n"]))
+    paths.append(reports.write(folder, DESCRIPTION, [json.dumps(description, indent=2), "\n"]))
     return paths
 
 

@@ -411,13 +411,13 @@ class _Comparison:
 
     def _wiring(self, edges: Sequence[_Edge]) -> Iterator[Fact]:
         """Yield one fact for each operator that explains differing inputs."""
-        told: dict[Hashable, Fact] = {}
+        found: dict[Hashable, Fact] = {}
         for edge in edges:
             fact = self._of_edge(edge, edges)
             key = fact.kind, fact.operator, fact.kind is FactKind.WIRING and fact.text
-            known = told.setdefault(key, fact)
-            told[key] = replace(known, readers=tuple(dict.fromkeys(known.readers + fact.readers)))
-        yield from told.values()
+            known = found.setdefault(key, fact)
+            found[key] = replace(known, readers=tuple(dict.fromkeys(known.readers + fact.readers)))
+        yield from found.values()
 
     def _of_edge(self, edge: _Edge, edges: Sequence[_Edge]) -> Fact:
         """Return the fact that explains a differing input."""

@@ -30,7 +30,7 @@ def in_one_type(dumped: Record, golden: Record) -> tuple[Record, Record]:
 
 
 def host_arrays(
-    dumped: Record, golden: Record, *, is_handed_on: bool = False
+    dumped: Record, golden: Record, *, may_be_reshaped: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the arrays of two dumped tensors in the host's layout.
 
@@ -40,8 +40,8 @@ def host_arrays(
     Args:
         dumped: The tensor.
         golden: Its counterpart.
-        is_handed_on: Whether one side's compiler removed operators between the two values, perhaps a reshape:
-            then equal sizes suffice.
+        may_be_reshaped: Whether one side's compiler removed operators between the two values, perhaps a
+            reshape: then equal sizes suffice.
 
     Raises:
         ToolError: Their shapes differ, or a format has no conversion.
@@ -51,7 +51,7 @@ def host_arrays(
     if not (dumped.is_converted or golden.is_converted):
         straight = dumped.elements, golden.elements
         is_fitting = straight[0].shape == straight[1].shape
-        is_fitting |= is_handed_on and straight[0].size == straight[1].size
+        is_fitting |= may_be_reshaped and straight[0].size == straight[1].size
         return straight if is_fitting else _checked(dumped, golden, *straight)
     # A dump file may lack the host shape; the counterpart's serves both.
     shape = dumped.host_shape or golden.host_shape or _plain_shape(dumped) or _plain_shape(golden)
@@ -65,7 +65,7 @@ def host_arrays(
         if is_same:  # no conversion, but both sides have the same layout: compare as they are
             return dumped.elements, golden.elements
         raise ToolError(ReturnCode.FORMAT, str(error)) from error
-    if is_handed_on and arrays[0].size == arrays[1].size:
+    if may_be_reshaped and arrays[0].size == arrays[1].size:
         return arrays
     return _checked(dumped, golden, *arrays)
 

@@ -251,9 +251,9 @@ def list_tensors(directory: Directory) -> tuple[tuple[Record, ...], tuple[Row, .
                 records.append(TreeRecord(known, f"{folder}/{file}", directory))
             elif file is not None:  # also a path that leads out of the tree
                 (gone if isinstance(file, str) and "/" not in file else strange).append(file)
-    for told, why in ((strange, "are no names of files"), (gone, f"have no file in {TENSORS}")):
-        if told:
-            _log.log(DAMAGED, "%s: %d tensors %s, such as %r", index, len(told), why, told[0])
+    for names, why in ((strange, "are no names of files"), (gone, f"have no file in {TENSORS}")):
+        if names:
+            _log.log(DAMAGED, "%s: %d tensors %s, such as %r", index, len(names), why, names[0])
     return tuple(records), tuple(rows)
 
 

@@ -419,7 +419,11 @@ def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
     them as an attribute. Other readers of the weight, such as an optimizer, hold the weight and their other
     tensors in the same layout.
     """
-    own = {name: groups for name, each in graph.operators.items() if (groups := _told(each)) is not None}
+    own = {
+        name: groups
+        for name, each in graph.operators.items()
+        if (groups := _declared_groups(each)) is not None
+    }
     weights: dict[ValueSource, int] = {}
     for name, groups in own.items():
         if groups > 1:
@@ -432,12 +436,12 @@ def convolution_groups(graph: OperatorGraph) -> Mapping[str, int]:
     return {name: groups for name, groups in {**own, **others}.items() if groups > 1}
 
 
-def _told(operator: GraphOperator) -> int | None:
+def _declared_groups(operator: GraphOperator) -> int | None:
     if not any(name in operator.attributes for name in _NAMES):  # most operators: nothing is parsed
         return None
     attributes = parse_attributes(operator.attributes)
-    told = (attributes.get(name) for name in _NAMES)
-    return next((groups for groups in told if isinstance(groups, int) and groups > 0), None)
+    values = (attributes.get(name) for name in _NAMES)
+    return next((groups for groups in values if isinstance(groups, int) and groups > 0), None)
 
 
 _LISTED: Final = 8  # most names in a message

@@ -674,7 +674,7 @@ class OperatorFile:
             self.directory,
             info,
             block.offset,
-            told_name=data.op_name,
+            header_name=data.op_name,
             pass_number=self.pass_number,
             groups=info.sub_format,
         )
@@ -732,12 +732,12 @@ class OperatorRecord(Record):
 
     info: TensorInfo  # its message in the header: element type, format, shapes, size
     offset: int
-    told_name: str = ""  # full name of its operator in the header, "" if the header has none
+    header_name: str = ""  # full name of its operator in the header, "" if the header has none
 
     @property
     def full_name(self) -> str | None:
         """Full name of the operator in the file's header, None if the header has none."""
-        return self.told_name or None
+        return self.header_name or None
 
     @property
     def dtype(self) -> str:

@@ -72,9 +72,9 @@ def later_names(name: str) -> Iterator[str]:
     >>> list(later_names("statistic.csv"))
     []
     """
-    for told in _TIME.finditer(name):
+    for match in _TIME.finditer(name):
         for later in range(1, _MOST_LATER):
-            yield f"{name[: told.start()]}{int(told[0]) + later}{name[told.end() :]}"
+            yield f"{name[: match.start()]}{int(match[0]) + later}{name[match.end() :]}"
 
 
 def local_time(microseconds: int) -> str:

@@ -22,7 +22,7 @@ from msdump.store.names import DIGITS, Style
 from msdump.store.templates import TEXT, Field, Template
 
 OP_DEBUG: Final = OperatorRef(op_debug.OP_TYPE, op_debug.NODE)
-"""The identity of the file that tells of an overflow (``op_debug_mode`` 3 under O2, acl ``dump_debug``)."""
+"""The identity of the file that reports an overflow (``op_debug_mode`` 3 under O2, acl ``dump_debug``)."""
 
 OVERFLOW_JSON: Final = ".output.0.json"
 """What the name of the JSON form of an overflow's file adds to the name of the file."""

@@ -116,8 +116,8 @@ def built(kind: Callable[..., Any], values: str | Mapping[str, Any], title: str)
         return kind(**{name: _value(name, value, allowed) for name, value in named.items()})
     except InputError as error:
         example = ", ".join(f"{option}={_shown(default)}" for option, default in allowed.items())
-        told = f"the options are {example}" if allowed else "there are no options"
-        raise InputError(f"{title}: {error}; {told}") from None
+        allowed_text = f"the options are {example}" if allowed else "there are no options"
+        raise InputError(f"{title}: {error}; {allowed_text}") from None
 
 
 def _named(text: str, allowed: Iterable[str]) -> dict[str, str]:

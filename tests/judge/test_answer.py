@@ -68,7 +68,7 @@ def test_what_the_outputs_do(outputs, told):
     """A sentence says which outputs differ and by how much, or how much of the allowance they take."""
     made = Report(outputs=outputs)
 
-    assert told == answer.tell(made)
+    assert told == answer.outputs_sentence(made)
     assert ("agree" in told or "equal" in told) == made.agrees
 
 
@@ -94,7 +94,7 @@ def test_exit_code_and_sentence_agree(parts):
     for each in findings:
         made.add(each)
 
-    told = answer.tell(made)
+    told = answer.outputs_sentence(made)
 
     assert made.agrees == (made.verdict in {"equal", "agrees"})
     assert made.agrees or not re.search("outputs (agree|are equal)", told)

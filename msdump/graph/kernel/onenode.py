@@ -206,7 +206,7 @@ def _element_types(
     graph: Graph, node: Node, bindings: Bindings, names: Mapping[str, str]
 ) -> dict[str, DType | None]:
     types = {names[value]: graph.type_of(value).dtype for value in names if value}
-    # the type of the actual value outranks the declared one; a map has no text and no element type
+    # the actual value's type outranks the declared one; a value that is a map has no element type
     types |= {names[value]: _tensor_dtype(text) for value, text in bindings.types.items() if text}
     arrays = {**bindings.embedded, **bindings.shared}
     # an array that was rounded and widened before keeps the half type of the model

@@ -385,9 +385,9 @@ def _straight_or_turned(
         arrays = in_golden_layout(dumped, golden)
     else:
         is_other = (golden.name.op_name, golden.name.io) != (execution.name, io)
-        is_handed_on = is_other and measured.kinds[0].is_compiled != measured.kinds[1].is_compiled
-        is_handed_on |= (dumped.io, dumped.slot) in measured.reshaped
-        arrays = host_arrays(dumped, golden, is_handed_on=is_handed_on)
+        may_be_reshaped = is_other and measured.kinds[0].is_compiled != measured.kinds[1].is_compiled
+        may_be_reshaped |= (dumped.io, dumped.slot) in measured.reshaped
+        arrays = host_arrays(dumped, golden, may_be_reshaped=may_be_reshaped)
     straight = compare(*arrays)
     if may_turn and straight["error"].distance > _FAR and is_square(dumped):
         other = turned()

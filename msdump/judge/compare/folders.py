@@ -124,13 +124,13 @@ class Losses:
         self._by_graphs = folder.matched.by_graphs
         self._mine = _Side("mine", folder.dumped, folder.mine)
         self._golden = _Side("golden", folder.golden, folder.theirs)
-        self._is_told = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
-        self._is_told &= not folder.dumped.is_measured  # a row that is missing is no lost file
+        self._lists_all = {folder.dumped.kind, folder.golden.kind} <= _ONE_BY_ONE
+        self._lists_all &= not folder.dumped.is_measured  # a row that is missing is no lost file
 
     def of(self, execution: OperatorExecution) -> dict[_Slot, TensorEvidence]:
         """Return evidence on the tensors of an execution with a file that either side has lost."""
         partner = self._partners.get(execution.name)
-        if not self._is_told or partner is None or execution.replaces:
+        if not self._lists_all or partner is None or execution.replaces:
             return {}
         pass_number = execution.tensors[-1].pass_number
         own, other = self._mine.run(execution.name, pass_number), self._golden.run(partner, pass_number)
@@ -156,7 +156,7 @@ class Losses:
         """Evidence on the tensors of golden operators of which the examined side has lost all files."""
         own_names = {golden: own for own, golden in self._partners.items()}
         lost: dict[str, tuple[TensorEvidence, ...]] = {}
-        for name in self._golden.folder.operators if self._is_told else ():
+        for name in self._golden.folder.operators if self._lists_all else ():
             own = own_names.get(name)
             if (
                 own is not None
@@ -345,7 +345,7 @@ class ComparedFolder:
                     is_weight=each.is_weight and not is_outer,
                     is_folded=each.slot in folded,
                 )
-            known.append(self._told(tensor, execution, source))
+            known.append(self._as_checked(tensor, execution, source))
         return Finding(
             self._place(number, execution),
             tensors=tuple(known),
@@ -362,7 +362,7 @@ class ComparedFolder:
 
     @cached_property
     def unlike(self) -> str:
-        """Why the integers of both sides stand for other numbers, in words; "" where they may be the same."""
+        """Why equal integers of both sides are other real numbers; "" if they may be the same ones."""
         sides = (self.mine, self.theirs)
         if any(each.graph is None for each in sides):
             return ""
@@ -522,7 +522,7 @@ class ComparedFolder:
         is_vendors = leftover and any(side is not None and not side.onnx_names for side in sides)
         return leftover if leftover and is_vendors else frozenset()
 
-    def _told(
+    def _as_checked(
         self, tensor: TensorEvidence, execution: OperatorExecution, source: ValueSource
     ) -> TensorEvidence:
         """Return a tensor, as unchecked if the kernel does not write it, or integers are other numbers."""

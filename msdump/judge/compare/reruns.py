@@ -347,10 +347,10 @@ def _pairs(
         # the graphs of both dumps show which operators replace others, and groups that compute the same
         groups = ((name, pair) for name, pair in pairs.items() if not pair.is_single)
         pairs |= {name: OperatorPair(outputs=pair.outputs) for name, pair in groups}
-    told = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
-    if not is_unlike and _unlike_reads(graph, whole, told):
+    golden_names = {name: names.sanitize(pair.golden[0]) for name, pair in pairs.items() if pair.is_single}
+    if not is_unlike and _unlike_reads(graph, whole, golden_names):
         return {}  # the wiring differs by any names: keep the names
-    taken = dict.fromkeys({*told.values()} - pairs.keys(), _ALONE)  # names of other operators
+    taken = dict.fromkeys({*golden_names.values()} - pairs.keys(), _ALONE)  # names of other operators
     return taken | pairs
 
 
@@ -388,11 +388,11 @@ def _number_in(model: CompiledModel, operators: Collection[str]) -> int:
     return max(graphs, key=lambda number: len(graphs[number].operators.keys() & {*operators}), default=0)
 
 
-def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, told: Mapping[str, str]) -> int:
+def _unlike_reads(graph: OperatorGraph, model: OperatorGraph, golden_names: Mapping[str, str]) -> int:
     """Return how many operators of a dump read other values than their counterparts in a model."""
 
     def partner(name: str) -> str:
-        return told.get(names.sanitize(name)) or names.sanitize(name)
+        return golden_names.get(names.sanitize(name)) or names.sanitize(name)
 
     kinds = {SourceKind.OPERATOR, SourceKind.WEIGHT}
     pairs = ((each, model.find(partner(each.full_name))) for each in graph.operators.values())

@@ -179,8 +179,8 @@ def _graph_side(graph: OperatorGraph, folder: Folder, shared: tuple[str, ...]) -
 
     def digest(row: MeasuredRecord) -> Hashable | None:
         cells = tuple(row.cells.get(category) for category in shared)
-        is_telling = math.prod(row.shape) > 1 and any(cell is not None for cell in cells)
-        return (row.shape, cells) if is_telling else None
+        is_distinctive = math.prod(row.shape) > 1 and any(cell is not None for cell in cells)
+        return (row.shape, cells) if is_distinctive else None
 
     def digest_of(name: str) -> Hashable | None:
         """Return the statistics of a weight that both sides have, in place of a digest of its elements."""
@@ -214,7 +214,7 @@ def row_evidence(
     golden: MeasuredRecord,
     limits: Mapping[str, float],
     *,
-    is_handed_on: bool = False,
+    may_be_reshaped: bool = False,
 ) -> TensorEvidence:
     """Compare the rows of a tensor and its counterpart: the evidence has the error that two files would have.
 
@@ -224,12 +224,12 @@ def row_evidence(
     show whether tensors are the same, as elements near zero may change their sign.
 
     The user's ``limits`` are relative differences by category: for counts a share of the elements; for
-    digests any limit demands equality. Other categories: by element type. With ``is_handed_on`` shapes may
+    digests any limit demands equality. Other categories: by element type. With ``may_be_reshaped`` shapes may
     differ by a reshape: one side's compiler removed operators that pass the tensor on.
     """
     evidence = replace(lone_row(dumped), golden_dtype=golden.dtype, note="")
     forms = [read_shape(each.row.get("Shape")) for each in (dumped, golden)]
-    shapes = [form if form is None or not is_handed_on else (math.prod(form),) for form in forms]
+    shapes = [form if form is None or not may_be_reshaped else (math.prod(form),) for form in forms]
     if None not in shapes and shapes[0] != shapes[1]:
         note = f"shape {forms[0]} against {forms[1]}"
         return replace(evidence, verdict=TensorVerdict.SHAPE, note=note)
@@ -243,7 +243,7 @@ def row_evidence(
         return replace(evidence, note="no statistic in common")
     if all(_is_same(*pair) for pair in shared.values()) and dumped.dtype == golden.dtype:
         return replace(evidence, error=SAME)
-    telling = {category: pair for category, pair in shared.items() if _tells(category, shared)}
+    different = {category: pair for category, pair in shared.items() if _shows_difference(category, shared)}
     count = max(1, math.prod(dumped.shape))
     for category in filter(limits.__contains__, shared):
         # the limit of a count is a share of the elements
@@ -251,12 +251,14 @@ def row_evidence(
         share = _distance(*shared[category]) / count if is_count else _difference(category, shared)
         if share > limits[category]:
             note = f"{_in_words(category, shared)}, limit {limits[category]:g}"
-            error = _error(telling, shared)
+            error = _error(different, shared)
             return replace(evidence, verdict=TensorVerdict.DIFFERS, error=error, note=note)
-    judged = {category: pair for category, pair in telling.items() if category not in limits}
+    judged = {category: pair for category, pair in different.items() if category not in limits}
     # A weight counts as rounded, not as wrong, if rounding or printing alone explains the changed digits.
-    is_told = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
-    is_rounded = not judged or (is_told and any(_is_rounded_to(each, judged, shared) for each in _HALVES))
+    has_evidence = evidence.dtype != evidence.golden_dtype or not judged.keys().isdisjoint(_EXTREMES)
+    is_rounded = not judged or (
+        has_evidence and any(_is_rounded_to(each, judged, shared) for each in _HALVES)
+    )
     worst = max(judged, key=lambda category: _difference(category, shared), default="")
     note = _in_words(worst, shared) if worst else ""
     return replace(evidence, error=_error(judged, shared), note=note, is_rounded=is_rounded)
@@ -291,7 +293,7 @@ def _has_overflowed(category: str, cells: Mapping[str, Cell]) -> bool:
     return category in SUMS and not _is_finite(cells[category]) and all(map(_is_finite, extremes))
 
 
-def _tells(category: str, shared: Mapping[str, Pair]) -> bool:
+def _shows_difference(category: str, shared: Mapping[str, Pair]) -> bool:
     """Return whether a statistic shows a difference beyond that of rounding and printing."""
     nature = BY_CATEGORY[category].nature
     if nature is Nature.DIGEST:  # without a distance: used only if no number is there
@@ -411,11 +413,11 @@ def compare_statistics(
     golden: str,
     limits: Limits,
     executions: Executions,
-    tell: Callable[[str, Folder], object] = lambda _path, _side: None,
+    visit: Callable[[str, Folder], object] = lambda _path, _side: None,
 ) -> tuple[Report, Sequence[str]]:
     """Compare two dumps by their statistics; return the verdicts, and the directories without a counterpart.
 
-    ``tell`` is called with the path and the rows of each directory that is compared.
+    ``visit`` is called with the path and the rows of each directory that is compared.
 
     Raises:
         ToolError: A dump cannot be used.
@@ -438,8 +440,8 @@ def compare_statistics(
             if not rows.operators:
                 spec = StatisticSpec(categories(golden_rows))
                 rows = measure_tensors(pair.dumped, execution, spec)
-        tell(pair.dumped, rows)
-        tell(pair.golden, golden_rows)
+        visit(pair.dumped, rows)
+        visit(pair.golden, golden_rows)
         mine, theirs = comparison.mine.of(pair.dumped), comparison.theirs.of(pair.golden)
         if is_tree:
             identities, golden_rows = pair_with_tree(rows, mine, golden_rows)
@@ -468,8 +470,8 @@ def _tensors(
             compared.append(lone_row(row))
         else:
             is_other = (golden.op_name, golden.io) != (row.op_name, row.io)
-            is_handed_on = is_other and folder.dumped.kind.is_compiled != folder.golden.kind.is_compiled
-            known = row_evidence(row, golden, limits.statistics, is_handed_on=is_handed_on)
+            may_be_reshaped = is_other and folder.dumped.kind.is_compiled != folder.golden.kind.is_compiled
+            known = row_evidence(row, golden, limits.statistics, may_be_reshaped=may_be_reshaped)
             is_weight = known.is_weight or (row.io is IO.INPUT and row.slot in weights)
             # only weights are exempt as rounded: results of operators are judged by limits
             is_rounded = known.is_rounded and is_weight

@@ -181,7 +181,7 @@ def align(mine: GraphSide, golden: GraphSide) -> Alignment:
             side.content_of(each.names[-1], 0) if each.is_last else None
             for side, each in ((mine, item), (golden, other))
         )
-        if own is None or content is None or not content.is_telling:
+        if own is None or content is None or not content.is_distinctive:
             return False
         return (own.likeness(content) or 0) >= LIKE
 

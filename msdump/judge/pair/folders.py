@@ -190,7 +190,7 @@ def label_folders(
     """
     if not os.path.isdir(root):
         raise ToolError(ReturnCode.PATH, f"{root}: no such directory")
-    wanted = [*_holding(root, is_wanted or _has_either, _tell)]
+    wanted = [*_holding(root, is_wanted or _has_either, _warn_of)]
     if any(_TIME.fullmatch(part) for path in wanted for part in Path(path).relative_to(root).parts):
         others = _of_other_runs(root, execution)
         wanted = [path for path in wanted if os.path.abspath(path) not in others]  # noqa: PTH100 - as dumps
@@ -234,14 +234,14 @@ def _label(path: Path) -> str:
 
 
 def _holding(
-    root: str, is_wanted: _IsWanted, tell: Callable[[OSError], object] = lambda _: None
+    root: str, is_wanted: _IsWanted, on_error: Callable[[OSError], object] = lambda _: None
 ) -> Iterator[str]:
-    for folder, _, files in reading.walk(root, tell):
+    for folder, _, files in reading.walk(root, on_error):
         if is_wanted(original_names(folder, files)):
             yield folder
 
 
-def _tell(error: OSError) -> None:
+def _warn_of(error: OSError) -> None:
     _log.log(DAMAGED, "%s: %s; left out", error.filename, error.strerror or error)
 
 
@@ -314,8 +314,8 @@ def _renumbered(mine: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str,
     for network in own.keys() & other.keys():
         for graph, golden in _pair_graphs(own[network], other[network]):
             numbers, theirs_of = own[network][graph].keys(), other[network][golden]
-            is_told = graph == golden or not numbers.isdisjoint(theirs_of)
-            if len(numbers) == len(theirs_of) and not is_told:
+            has_same_numbers = graph == golden or not numbers.isdisjoint(theirs_of)
+            if len(numbers) == len(theirs_of) and not has_same_numbers:
                 named = dict(zip(theirs_of, numbers, strict=True))
             else:
                 named = {number: number for number in theirs_of}

@@ -430,8 +430,8 @@ class Score:
             known, same = (own >= 0) & (other >= 0), (own == other) & (own >= 0)
             share = np.clip((count[np.maximum(own, 0)] - 1) / total, 1e-9, 0.999)
             # two systems that never write a property of a family alike write it in two ways
-            is_told = np.bincount(family, same)[family] > 0
-            unlike = np.where(known & is_told, np.log2((1 - m) / 0.8), 0.0)
+            is_ever_same = np.bincount(family, same)[family] > 0
+            unlike = np.where(known & is_ever_same, np.log2((1 - m) / 0.8), 0.0)
             return same, np.where(same, np.log2(m / share), unlike)
 
         are_known = all(any(item.onnx_names for item in side) for side in self.sides)

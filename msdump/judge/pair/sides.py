@@ -41,12 +41,12 @@ class TensorContent:
     smallest: float = math.nan
 
     @property
-    def is_telling(self) -> bool:
+    def is_distinctive(self) -> bool:
         """Whether the content is distinctive: more than one element, and not all equal."""
         return self.count > 1 and self.largest != self.smallest
 
-    def beside(self, other: TensorContent) -> tuple[tuple[float, float], ...]:
-        """Return the statistics of both tensors in pairs: norm, maximum and minimum."""
+    def in_pairs(self, other: TensorContent) -> tuple[tuple[float, float], ...]:
+        """Return (own, other) pairs of norm, maximum and minimum of two tensors."""
         return (self.norm, other.norm), (self.largest, other.largest), (self.smallest, other.smallest)
 
     def likeness(self, other: TensorContent) -> float | None:
@@ -55,7 +55,7 @@ class TensorContent:
             return 1.0
         if self.count != other.count:
             return 0.0
-        known = [(one, two) for one, two in self.beside(other) if math.isfinite(one) and math.isfinite(two)]
+        known = [(one, two) for one, two in self.in_pairs(other) if math.isfinite(one) and math.isfinite(two)]
         if not known:
             return None
         scale = max(max(abs(one), abs(two)) for one, two in known[-2:])

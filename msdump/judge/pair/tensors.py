@@ -89,7 +89,7 @@ class MatchedNames:
     partners: Mapping[str, str] | None = None
     replaced: Mapping[str, str] = field(default_factory=dict)  # the pairs of operators with different types
     golden: frozenset[str] = frozenset()  # golden operators in any pair, also as parts of a fused operator
-    # partner of an examined operator, if its name does not tell it
+    # partner of an examined operator, if its name is another one
     notes: Mapping[str, str] = field(default_factory=dict)
     # full names of the casts that the other side lacks, of the examined side and of golden
     casts: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
@@ -415,10 +415,10 @@ def align_with_model(
     The model's graph is compiled as that of the dump; ``digest_of`` hashes the model's weights.
     """
     folder, graph = dumped
-    told = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
-    if told <= 1:  # the dump's graph file has one node for a fused operator, or none
+    most_names = max((len(each.onnx_names) for each in graph.operators.values()), default=0)
+    if most_names <= 1:  # the dump's graph file has one node for a fused operator, or none
         unnamed = {
-            name: replace(each, onnx_names=each.onnx_names[-told:] if told else ())
+            name: replace(each, onnx_names=each.onnx_names[-most_names:] if most_names else ())
             for name, each in model.operators.items()
         }
         model = replace(model, operators=unnamed)
@@ -563,8 +563,8 @@ class _Identified:
         is_other_way = self._reads_lacked(0, mine) and self._reads_lacked(1, golden)
         for slot, golden_slot in enumerate(self._turned(mine, golden)):
             sources = mine.inputs[slot], golden.inputs[golden_slot]
-            is_told = is_sure or any(each.varies for each in sources)
-            if is_told or self._may_be_same(*sources, may_lack=not is_other_way):
+            is_known = is_sure or any(each.varies for each in sources)
+            if is_known or self._may_be_same(*sources, may_lack=not is_other_way):
                 yield slot, golden_slot
 
     def _may_be_same(self, mine: ValueSource, golden: ValueSource, *, may_lack: bool) -> bool:

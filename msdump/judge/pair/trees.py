@@ -190,8 +190,8 @@ class _Pairing:
     def _key(self, record: Record) -> _Key:
         content = self._content(record)
         own = record.op_name, record.io, record.slot
-        is_told = content.is_telling and content.norm == content.norm
-        return (self._shape(record), content.norm, content.largest, content.smallest) if is_told else own
+        is_known = content.is_distinctive and content.norm == content.norm
+        return (self._shape(record), content.norm, content.largest, content.smallest) if is_known else own
 
     def _likeness(self, key: _Key, value: ValueSource) -> float:
         """Return 2 for a value of the same statistics, 1 for a like one, 0 for an unlike or unknown one."""
@@ -203,7 +203,7 @@ class _Pairing:
             return 0.0
         ends = (abs(golden.largest), abs(golden.smallest))
         close = _SAME * max(filter(math.isfinite, ends), default=0.0)
-        if all(math.isclose(*each, rel_tol=_SAME, abs_tol=close) for each in mine.beside(golden)):
+        if all(math.isclose(*each, rel_tol=_SAME, abs_tol=close) for each in mine.in_pairs(golden)):
             return 2.0
         return float((mine.likeness(golden) or 0.0) >= LIKE)
 
@@ -417,7 +417,7 @@ class _Pairing:
             if key in used
         }
         self.turned = {place for place, key in golden.items() if key in self._turned}
-        self._tell_alone(used)
+        self._list_alone(used)
 
         def identity(key: _Key | None) -> Identity | None:
             return None if key is None else ("tree", str(key))
@@ -427,10 +427,10 @@ class _Pairing:
             return identity(mine.get((name if operator is None else operator.full_name, io, slot)))
 
         every = frozenset((*self._calls, *self._parameters, *self.alone))
-        told = MatchedNames(
+        matched = MatchedNames(
             {}, {}, every, alone=self.alone, rewired=(*self._rewired.values(),), networks=self._training()
         )
-        return Identities(identify, lambda *place: identity(golden.get(place)), told)
+        return Identities(identify, lambda *place: identity(golden.get(place)), matched)
 
     def _pair_calls(self) -> None:
         """Pair results of modules, innermost first, then results of functions, then the inputs of both."""
@@ -485,8 +485,8 @@ class _Pairing:
             return written
         for name in [*self._users[IO.OUTPUT][read]][:1]:
             is_missing = read not in self._value_of
-            told = RewiredInput(operator.full_name, slot, source.name, name, is_missing)
-            self._rewired.setdefault(name, told)
+            rewired = RewiredInput(operator.full_name, slot, source.name, name, is_missing)
+            self._rewired.setdefault(name, rewired)
         return read
 
     def _is_folded(self, name: str) -> bool:
@@ -573,7 +573,7 @@ class _Pairing:
             straight, turned = (
                 np.abs(arrays[0] - each).sum() for each in (arrays[1], arrays[1].swapaxes(-1, -2))
             )
-        except (DumpReadError, FormatError, IndexError, ValueError):  # statistics alone, which do not tell
+        except (DumpReadError, FormatError, IndexError, ValueError):  # statistics alone do not show the order
             return False
         return bool(turned < straight)
 
@@ -585,7 +585,7 @@ class _Pairing:
             effect = trained(call.kind) if call.module and not call.is_backward and len(keys) > 1 else ""
             contents = [self._content(self._samples[key]) for key in keys]
             if effect == "dropout":  # in inference it hands its input on
-                is_trained = all(each.is_telling for each in contents) and keys[0] != keys[1]
+                is_trained = all(each.is_distinctive for each in contents) and keys[0] != keys[1]
             else:
                 value = self._value_of.get(keys[-1]) if effect else None
                 is_other = value is not None and self._likeness(keys[-1], value) <= 1
@@ -610,7 +610,7 @@ class _Pairing:
         scale = norm / self._content(self._samples[key]).count ** 0.5
         return bool(abs(norm - expected) <= _SAME * norm) and abs(means[0] - means[1]) <= _SAME * scale
 
-    def _tell_alone(self, used: AbstractSet[_Key]) -> None:
+    def _list_alone(self, used: AbstractSet[_Key]) -> None:
         """List the modules, calls and parameters without a counterpart, and why."""
         for name, call in self._calls.items():
             shown = self._keys_of(name, IO.OUTPUT) or self._keys_of(name, IO.INPUT)

@@ -100,7 +100,7 @@ class HookedModule(TorchModule):
                 if tensors and "BatchNorm" in type(module).__name__:
                     self.followers[getattr(tensors[0], "msdump_maker", "")] = around[-1]
                 if len(tensors) == 1:
-                    tell(f"{around[-1]} in", path, module, tensors[0])
+                    record(f"{around[-1]} in", path, module, tensors[0])
 
             return hook
 
@@ -108,12 +108,12 @@ class HookedModule(TorchModule):
             def hook(module: Any, _: Any, result: Any) -> None:
                 place = around.pop()
                 if isinstance(result, torch.Tensor):
-                    tell(f"{place} out", path, module, result)
+                    record(f"{place} out", path, module, result)
                     result.msdump_maker = place
 
             return hook
 
-        def tell(name: str, path: str, module: Any, tensor: Any) -> None:
+        def record(name: str, path: str, module: Any, tensor: Any) -> None:
             line = self._lines[name.rpartition(" ")[0]]
             self._calls[name] = Call(type(module).__name__, path, source=line, maker=name)
             receive(name, as_array(tensor).copy())  # later modules may change it in place

@@ -60,44 +60,44 @@ def _same(operator: Operator) -> str | None:
 
 
 def _wrong_scale(operator: Operator) -> str | None:
-    """Its scale makes much more noise than the range of the tensor explains."""
+    """The operator's scale makes much more noise than the range of the tensor explains."""
     return operator.wrong_scale or None
 
 
 def _extra(operator: Operator) -> str | None:
-    """Golden lacks it, and outputs differ."""
-    return operator.told(FactKind.EXTRA)
+    """Golden's graph lacks the operator, and outputs differ."""
+    return operator.fact(FactKind.EXTRA)
 
 
 def _replaced(operator: Operator) -> str | None:
     """Golden's graph has another operator in its place, and outputs differ."""
-    return operator.told(FactKind.REPLACED)
+    return operator.fact(FactKind.REPLACED)
 
 
 def _unpaired(operator: Operator) -> str | None:
-    """It has no counterpart that ran."""
+    """The operator has no counterpart that ran."""
     return operator.row.note or None
 
 
 def _wired(operator: Operator) -> str | None:
-    """It reads other values than in golden's graph, and outputs differ."""
-    return operator.told(FactKind.WIRING)
+    """The operator reads other values than in golden's graph, and outputs differ."""
+    return operator.fact(FactKind.WIRING)
 
 
 def _attribute(operator: Operator) -> str | None:
-    """It has another attribute, and outputs differ by more than its inputs explain."""
+    """The operator has another attribute, and outputs differ by more than its inputs explain."""
     is_inherited = bool(operator.bad_inputs) and operator.is_explained
-    return None if is_inherited else operator.told(FactKind.ATTRIBUTE)
+    return None if is_inherited else operator.fact(FactKind.ATTRIBUTE)
 
 
 def _declared(operator: Operator) -> str | None:
     """The graphs declare another type of elements, and no output alone differs."""
     is_alone = bool(operator.bad_outputs) and not (operator.bad_inputs or operator.is_drift)
-    return None if is_alone else operator.told(FactKind.DTYPE)
+    return None if is_alone else operator.fact(FactKind.DTYPE)
 
 
 def _uneven(operator: Operator) -> str | None:
-    """It ran more often on one side, and all operators before agree."""
+    """The operator ran more often on one side, and all operators before agree."""
     passes, before = operator.row.passes, operator.before
     if passes is None or before.differs or before.is_uneven or operator.bad_inputs:
         return None
@@ -106,7 +106,7 @@ def _uneven(operator: Operator) -> str | None:
 
 
 def _by_chance(operator: Operator) -> str | None:
-    """Random numbers alone explain its difference."""
+    """Random numbers alone explain the difference of the outputs."""
     return BY_CHANCE if operator.is_chance else None
 
 
@@ -121,19 +121,19 @@ def _dtype(operator: Operator) -> str | None:
 
 
 def _rearranged(operator: Operator) -> str | None:
-    """It is one of several differences that undo each other: the values behind it agree."""
+    """The operator is one of several differences that undo each other: the values behind it agree."""
     # an own error was measured on golden's values: the readers do not show it, they may have read these, too
     is_healed = operator.is_held and operator.is_other and operator.own is None
     return "the values behind it agree" if is_healed else None
 
 
 def _not_the_models(operator: Operator) -> str | None:
-    """It reads a weight that is not the model's, and not golden's."""
+    """The operator reads a weight that is not the model's, and not golden's."""
     inputs = operator.row.inputs
     same = {each.slot for each in inputs if (each.error and each.error.is_same) or operator.is_harmless(each)}
     wrong = {slot: name for slot, name in operator.row.wrong_weights.items() if slot not in same}
-    told = ", ".join(f"input {slot} {name}" for slot, name in wrong.items())
-    return f"{told}: not the model's weight" if told else None
+    text = ", ".join(f"input {slot} {name}" for slot, name in wrong.items())
+    return f"{text}: not the model's weight" if text else None
 
 
 def _parameter(operator: Operator) -> str | None:
@@ -204,7 +204,7 @@ def _struck(operator: Operator) -> TensorEvidence | None:
 
 
 def _given_nonfinite(operator: Operator) -> str | None:
-    """NaN or infinities come from its inputs."""
+    """NaN or infinities come from the inputs."""
     struck = _struck(operator)
     if struck is None:
         return None
@@ -222,7 +222,7 @@ def _given_nonfinite(operator: Operator) -> str | None:
 
 
 def _nonfinite(operator: Operator) -> str | None:
-    """NaN or infinities begin here."""
+    """The operator is the first with NaN or infinities."""
     struck, own = _struck(operator), operator.row.own
     if struck is None:
         return None
@@ -242,7 +242,7 @@ def _unfit_inputs(operator: Operator) -> str | None:
 
 
 def _shaped_by_values(operator: Operator) -> str | None:
-    """Its shape depends on input values that differ."""
+    """The operator's shape depends on input values that differ."""
     note = _unfit(operator, TensorVerdict.SHAPE)
     errors = [each.error for each in operator.inputs if each.error is not None]
     is_selecting = operator.row.place.op_type in VALUE_SHAPED
@@ -252,12 +252,12 @@ def _shaped_by_values(operator: Operator) -> str | None:
 
 
 def _inserted(operator: Operator) -> str | None:
-    """A device inserted it, so that numbers alone pair it, and its shape or kind differs."""
+    """A device inserted the operator, so that numbers alone pair it, and its shape or kind differs."""
     return _unfit(operator) if operator.row.place.name.startswith(INSERTED_PREFIX) else None
 
 
 def _other_shapes(operator: Operator) -> str | None:
-    """Another operator stands in its place, with outputs of another shape."""
+    """Golden's graph has another operator in the place, with outputs of another shape."""
     row, note = operator.row, _unfit(operator, TensorVerdict.SHAPE)
     alone = not (operator.outputs or row.wiring)
     if row.replaces and (
@@ -275,12 +275,12 @@ def _excused(operator: Operator) -> str | None:
 
 def _wiring(operator: Operator) -> str | None:
     """An input is not the output of its producer, or not the model's."""
-    told = operator.row.wiring and not operator.is_contradicted
-    return operator.row.wiring if told and not operator.row.replaces else None
+    is_other = operator.row.replaces or operator.is_contradicted
+    return None if is_other else operator.row.wiring or None
 
 
 def _replacing(operator: Operator) -> str | None:
-    """Another operator stands in its place, with other inputs or results."""
+    """Golden's graph has another operator in the place, with other inputs or results."""
     row = operator.row
     if not row.replaces or operator.is_contradicted:
         return None
@@ -291,7 +291,7 @@ def _replacing(operator: Operator) -> str | None:
 
 
 def _own_nonfinite(operator: Operator) -> str | None:
-    """Its NaN or infinities do not come again."""
+    """The operator's NaN or infinities do not come again."""
     own = operator.own
     if own is None or not own.error.misplaced:
         return None
@@ -299,7 +299,7 @@ def _own_nonfinite(operator: Operator) -> str | None:
 
 
 def _own_finite(operator: Operator) -> str | None:
-    """Its NaN or infinities do not come again, and other elements differ, too."""
+    """The operator's NaN or infinities do not come again, and other elements differ, too."""
     own, note = operator.own, _own_nonfinite(operator)
     if own is None or note is None or not any(each.misplaced for each in operator.inputs):
         return None
@@ -310,7 +310,7 @@ def _own_finite(operator: Operator) -> str | None:
 
 
 def _recurring(operator: Operator) -> str | None:
-    """Its NaN or infinities come from inputs, and again in its own arithmetic."""
+    """The operator's NaN or infinities come from inputs, and again in its own arithmetic."""
     is_given = any(each.misplaced for each in operator.inputs)
     return _own_nonfinite(operator) if is_given and operator.own and operator.own.recurs else None
 
@@ -322,12 +322,12 @@ def _hidden(operator: Operator) -> str | None:
 
 
 def _own(operator: Operator) -> str | None:
-    """Run again it gives another result."""
+    """Run again, the operator gives another result."""
     own = operator.own
     if own is None:
         return None
-    told = f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation} {own.allowed:.2g}"
-    return joined(told, own.note)
+    text = f"own error {own.error.distance:.2g} in {own.arithmetic}, {own.explanation} {own.allowed:.2g}"
+    return joined(text, own.note)
 
 
 def _changed(operator: Operator) -> str | None:
@@ -341,12 +341,12 @@ def _changed(operator: Operator) -> str | None:
             producer.row.place.pass_number or 0
         ) < number:  # a pass of a loop reads the value of the one before
             continue
-        told = f"input {each.slot} is not the output of {producer.row.place.shown_name}"
+        text = f"input {each.slot} is not the output of {producer.row.place.shown_name}"
         if each.verdict is TensorVerdict.DIFFERS and each.distance > written.distance:
-            return f"{told}: the tensor changed in between"
+            return f"{text}: the tensor changed in between"
         # an input with the same number of elements is the same tensor in another layout
         if each.verdict is TensorVerdict.SHAPE and math.prod(each.shape) != math.prod(written.shape):
-            return f"{told}: {each.note}"
+            return f"{text}: {each.note}"
     return None
 
 
@@ -356,12 +356,12 @@ def _unreadable(operator: Operator) -> str | None:
 
 
 def _lost(operator: Operator) -> str | None:
-    """Its file is lost or torn."""
+    """The operator's file is lost or torn."""
     return None if operator.outputs or operator.row.wiring else _unreadable(operator)
 
 
 def _alone(operator: Operator) -> str | None:
-    """Nothing of it was compared."""
+    """No tensor of the operator was compared."""
     verdicts = {each.verdict for each in operator.row.tensors}
     is_unchecked = verdicts == {TensorVerdict.UNCHECKED}
     has_nothing = not (operator.outputs or operator.inputs)
@@ -395,7 +395,7 @@ def _agrees(operator: Operator) -> str | None:
 
 
 def _beyond_inputs(operator: Operator) -> str | None:
-    """An output differs by more than its type makes of its inputs."""
+    """An output differs by more than its type makes of the inputs."""
     if operator.row.own or operator.row.replaces or operator.flipped or not operator.is_complete:
         return None
     for each in operator.bad_outputs if operator.bad_inputs else ():
@@ -412,7 +412,7 @@ def _beyond_inputs(operator: Operator) -> str | None:
 
 
 def _amplified(operator: Operator) -> str | None:
-    """An output differs by more than `gain` times its inputs."""
+    """An output differs by more than `gain` times the inputs."""
     return _inherited(operator) if operator.is_amplified else None
 
 
@@ -433,7 +433,7 @@ def _flipped(operator: Operator) -> str | None:
 
 
 def _unknown_inputs(operator: Operator) -> str | None:
-    """Its inputs were not compared, and an operator before it differs."""
+    """The operator's inputs were not compared, and an operator before it differs."""
     is_open = not operator.is_complete and operator.before.differs and not operator.row.own
     return "its inputs were not compared" if is_open else None
 
@@ -442,42 +442,42 @@ def _other_network(operator: Operator) -> str | None:
     """Inputs have the same bits, both sides compute alike, and outputs differ."""
     inputs = {each.verdict for each in operator.row.inputs}
     repeats = bool(operator.row.own) and all(each.error.is_same for each in operator.row.own)
-    is_told = operator.is_one_arithmetic and repeats and inputs == {TensorVerdict.EQUAL}
-    return "golden's inputs are the same, but its outputs differ" if is_told else None
+    is_certain = operator.is_one_arithmetic and repeats and inputs == {TensorVerdict.EQUAL}
+    return "golden's inputs are the same, but its outputs differ" if is_certain else None
 
 
 def _drift(operator: Operator) -> str | None:
-    """Small differences of its inputs explain its outputs."""
+    """Small differences of the inputs explain the differences of the outputs."""
     if not (operator.is_drift and operator.is_explained):
         return None
     return "" if operator.row.own else f"its inputs already differ by {largest_distance(operator.inputs):.2g}"
 
 
 def _own_amplified(operator: Operator) -> str | None:
-    """Run again it gives the same, more than `gain` times its inputs."""
+    """Run again, the operator gives the same result, off by more than `gain` times its inputs."""
     return "" if operator.row.own and operator.is_amplified else None
 
 
 def _again(operator: Operator) -> str | None:
-    """Run again it gives the same."""
+    """Run again, the operator gives the same result."""
     return "" if operator.row.own else None
 
 
 def _in_place(operator: Operator) -> str | None:
-    """Another operator stands in its place."""
+    """Golden's graph has another operator in the place."""
     return f"in place of {operator.row.replaces}" if operator.row.replaces else None
 
 
 def _by_itself(operator: Operator) -> str:
-    """Its inputs agree, an output does not."""
+    """The operator's inputs agree, an output does not."""
     known = {each.slot for each in operator.inputs}
     fed = [each for slot, each in enumerate(operator.row.reads) if slot not in known]
     names = [each.name for each in fed if each.kind is SourceKind.INPUT]
     if names:
         return f"the cause may be the network's input {', '.join(names)}, which was not compared"
     worst = max(operator.bad_outputs, key=lambda each: each.badness)
-    told = f"output {worst.slot} differs by {worst.distance:.2g}, its inputs agree"
-    return joined(told, worst.note)
+    text = f"output {worst.slot} differs by {worst.distance:.2g}, its inputs agree"
+    return joined(text, worst.note)
 
 
 def _trained_weight(operator: Operator) -> str | None:
@@ -684,7 +684,7 @@ def _with_facts(
 
 
 def _lasting(operators: Sequence[Operator], located: Iterable[_Located]) -> tuple[set[int], set[int]]:
-    """Return the places of operators with differences that last, and of ones that lead to equal real numbers.
+    """Return the places of operators with a difference that reaches the outputs, and with one that is undone.
 
     Where the values around a region agree, it computes the same in another way, unless it has one difference
     alone: another one would have to undo it.

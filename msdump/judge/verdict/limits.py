@@ -110,7 +110,7 @@ NONEXPANSIVE: Final = frozenset(
 """Types whose output moves no further than their inputs together, in absolute numbers.
 
 Where the output is small beside the inputs, as a difference of nearly equal tensors or a part of a tensor is,
-its relative distance tells nothing. Broadcast inputs move more elements than they have; their distance counts
+its relative distance means nothing. Broadcast inputs move more elements than they have; their distance counts
 less, not more."""
 
 BOUNDED: Final = NONEXPANSIVE - {"Mod", "FloorMod", "Gather", "GatherD", "GatherNd", "Compress", "Sin", "Cos"}

@@ -96,7 +96,7 @@ class Operator:
     coarsest: str = ""  # the coarsest type that rounded a tensor so far
     is_held: bool = False  # whether its outputs differ or were not compared, and all that reads them agrees
 
-    def told(self, kind: FactKind) -> str | None:
+    def fact(self, kind: FactKind) -> str | None:
         """Return a difference of the graphs of a kind in words, None without any."""
         return next((each.text for each in self.facts if each.kind is kind), None)
 
@@ -184,7 +184,7 @@ class Operator:
 
     @cached_property
     def is_carrier(self) -> bool:
-        """Whether a device inserted it, and its input differs: a reader that no graph names gets that."""
+        """Whether a device inserted the operator, and its input differs, which its reader then reads."""
         return (
             self.row.place.name.startswith(INSERTED_PREFIX) and not self.row.reads and bool(self.bad_inputs)
         )
@@ -402,9 +402,9 @@ class Operator:
     @cached_property
     def is_suspect(self) -> bool:
         """Whether there is evidence of a fault in it."""
-        has_told = (self.own is not None or bool(self.row.wiring)) and not self.is_contradicted
+        has_evidence = (self.own is not None or bool(self.row.wiring)) and not self.is_contradicted
         weight = self.wrong_weight is not None and not self.is_trained
-        return has_told or weight or bool(self.row.wrong_weights)
+        return has_evidence or weight or bool(self.row.wrong_weights)
 
     @property
     def after(self) -> Before:
@@ -433,7 +433,7 @@ class Operator:
         return row.is_state and (is_later or (row.is_evaluation and before.differs))
 
     def as_written(self, tensor: TensorEvidence) -> TensorEvidence:
-        """Return a flipped input as agreeing if no more elements differ than in the producer's output."""
+        """Return an input as agreeing if it has no more flipped elements than the producer's output."""
         written = self.written(tensor.slot) if tensor.io is IO.INPUT else None
         if written is None or not written.is_flipped or tensor.error is None or written.error is None:
             return tensor
@@ -606,7 +606,7 @@ def elements(count: int) -> str:
 
 
 def _flipped(tensor: TensorEvidence) -> TensorEvidence:
-    """Return a tensor as agreeing if only integers or truth values flipped; any other one as it is."""
+    """Return a tensor as agreeing if rounding flipped integers or truth values alone, else as it is."""
     error = tensor.error
     if error is None or tensor.verdict is not TensorVerdict.DIFFERS or not error.changed:
         return tensor

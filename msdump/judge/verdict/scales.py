@@ -112,7 +112,7 @@ MOVING: Final = frozenset(
 
 
 def unlike_numbers(quantised: Sequence[bool], several: Sequence[AbstractSet[bool]]) -> str:
-    """Return why the integers of two models stand for other numbers, in words; "" where they may be the same.
+    """Return why equal integers of two models are other real numbers; "" if they may be the same ones.
 
     Args:
         quantised: Whether each model computes with quantised numbers.
@@ -224,5 +224,5 @@ def packed_fault(read: Sequence[np.ndarray], attributes: Mapping[str, Any], gold
         return ""
     off = (integers(packed)[:, :size] - zero) * scales - golden.T
     steps = float(np.sqrt(np.mean(np.square(off)) / np.mean(np.square(scales))))
-    told = f"input 1 is off golden's weight by {steps:.2g} of its steps, 0.29 by rounding"
-    return "" if steps <= _ROUNDED else told
+    text = f"input 1 is off golden's weight by {steps:.2g} of its steps, 0.29 by rounding"
+    return "" if steps <= _ROUNDED else text

@@ -109,7 +109,7 @@ class Subject:
     node_name: str = ""  # name of its ONNX node, "" without a model
     # operators and tensors that the configuration leaves out of its graph, None without a model
     table: GraphRefusals | None = None
-    # its place among the nodes of that graph, None for a subject that is no operator there
+    # index of its node in the graph of `table`, None for a weight, input or constant
     position: int | None = None
     reason: Reason | None = None  # reason why it has no files at all, where that does not depend on its place
     listing: Listing | None = None  # its entry in graph files of the dump, which stand in for the model

@@ -230,7 +230,7 @@ class ReportCollector:
             histograms=tuple(self._histograms(found)),
             faults=tuple(self._faults),
             alone=self.alone,
-            outputs="" if compared is None else answer.tell(compared),
+            outputs="" if compared is None else answer.outputs_sentence(compared),
             advice=advice,
         )
 

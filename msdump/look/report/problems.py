@@ -409,10 +409,10 @@ def verdict_problems(
 
 def absence_problems(report: Report, operators: Sequence[ReportedOperator]) -> Iterator[ReportedProblem]:
     """Yield golden operators that the dump lacks, without accused ones, then loops with other pass counts."""
-    told = {each.place.name for each in report.findings if each.verdict is Verdict.MISSING}
+    accused = {each.place.name for each in report.findings if each.verdict is Verdict.MISSING}
     missing: dict[str, list[OperatorPlace]] = {}
     for place in report.missing:
-        if place.name not in told:
+        if place.name not in accused:
             missing.setdefault(place.name, []).append(place)
     for group in missing.values():
         first = group[0]

@@ -43,11 +43,11 @@ _last: list[Writer] = []  # closed after all others
 _runs: Final = SignalSafeWeakSet[Any]()
 _LONGEST_RUN: Final = 60  # seconds that the end of a process waits for a run that goes on
 _guards: Final = SignalSafeWeakSet[Any]()
-_told: Final[list[int]] = []  # the signal that waits until the main thread leaves its last guard
+_deferred: Final[list[int]] = []  # the signal that waits until the main thread leaves its last guard
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 
 heard: Final[list[str]] = []
-"""Names of the signals by which the process was told to end."""
+"""Names of the signals by which the process is asked to end."""
 
 
 class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it final
@@ -62,7 +62,7 @@ class _Guard(REENTRANT):  # type: ignore[misc, valid-type]  # typeshed calls it 
 
     def __exit__(self, *error: object) -> None:
         self.release()
-        if _told:
+        if _deferred:
             _end_where_free()
 
 
@@ -132,7 +132,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     # SIGXCPU (limit of CPU time) comes again every second
     signal.signal(number, signal.SIG_IGN if number == signal.SIGXCPU else signal.SIG_DFL)
     heard.append(signal.Signals(number).name)
-    _told.append(number)
+    _deferred.append(number)
     _end_where_free()
 
 
@@ -140,7 +140,7 @@ def _end_where_free() -> None:
     """End the process by the pending signal; no-op in other threads or while the main one holds a guard."""
     if not _is_main_thread() or any(guard.is_mine for guard in _guards):
         return
-    number = _told.pop()
+    number = _deferred.pop()
     try:
         for writer in [*_active, *_last]:
             writer.complete()
@@ -158,7 +158,7 @@ def _close_all() -> None:
 def _forget_all() -> None:
     for writer in _registered:
         writer.forget()
-    _told.clear()
+    _deferred.clear()
     for writer in _last:
         writer.forget()
     _last.clear()
