@@ -23,6 +23,8 @@ from msdump.frontends import mindspore
 from msdump.store.write.async_sink import THREAD_NAME
 from tests import fork_server, path_warnings
 
+_ALLOCATIONS = 20_000
+"""Allocations between collections of garbage: 700, Python's own number, take a sixth of the tests' time."""
 _SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
 
 settings.register_profile(
@@ -35,9 +37,10 @@ settings.load_profile("msdump")
 
 
 def pytest_configure():
-    """Let tests and the programs that they start keep compiled modules, which all would compile anew."""
+    """Let tests and the programs that they start keep compiled modules; collect garbage less often."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    gc.set_threshold(_ALLOCATIONS)
 
 
 @pytest.hookimpl(wrapper=True)

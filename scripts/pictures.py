@@ -89,8 +89,10 @@ class Scene:
     shown: tuple[str, ...]
     crop: bool = False
 
-    def lines(self) -> list[str]:
+    def lines(self, programs: str | Path = "") -> list[str]:
         """Run the scene in a new folder and return the lines that its terminal shows.
+
+        ``programs`` is a folder of programs to prefer to the environment's.
 
         Raises:
             CalledProcessError: A command fails.
@@ -102,22 +104,22 @@ class Scene:
             for line in self.shown:
                 shown = f"$ {line}" if line and not line.startswith("#") else line
                 script += [f"printf '%s\\n' {shlex.quote(shown)}", line]
-            programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}".removeprefix(":")
             done = subprocess.run(
                 ["bash", "-euc", "\n".join(script)],
                 cwd=folder,
-                env={"PATH": programs, "HOME": folder, "PYTHONPATH": str(ROOT), "COLUMNS": str(self.width)},
+                env={"PATH": path, "HOME": folder, "PYTHONPATH": str(ROOT), "COLUMNS": str(self.width)},
                 stdout=subprocess.PIPE,
                 text=True,
                 check=True,
             )
             return done.stdout.replace(folder, "~").splitlines()
 
-    def terminal(self) -> list[Text]:
+    def terminal(self, programs: str | Path = "") -> list[Text]:
         """Return the lines in colours, none wider than the terminal."""
         fitted = (
             line
-            for each in self.lines()
+            for each in self.lines(programs)
             for line in ([_cut(each, self.width)] if self.crop else _wrapped(each, self.width))
         )
         return [styled(line) for line in fitted]

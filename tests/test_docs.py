@@ -249,13 +249,13 @@ def words_of_svg(path):
 
 
 @pytest.mark.parametrize("name", pictures.SCENES)
-def test_picture_is_real(name):
-    """A picture shows the output of its commands; make pictures draws it again."""
+def test_picture_is_real(name, forks):
+    """A picture shows the output of its commands, run as forks; make pictures draws it again."""
     shown, real = (
         "".join(same(text).split())
         for text in (
             words_of_svg(ROOT / f"docs/pictures/{name}.svg"),
-            " ".join(line.plain for line in pictures.SCENES[name].terminal()),
+            " ".join(line.plain for line in pictures.SCENES[name].terminal(forks)),
         )
     )
 

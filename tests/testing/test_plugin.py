@@ -31,7 +31,7 @@ g (float[2] x) => (float[2] y)
 
 @pytest.fixture(autouse=True)
 def _started(forks, monkeypatch):
-    """Start the commands of a comparison as forks, but commands of an inner pytest as processes."""
+    """Start the commands of a comparison as forks."""
     monkeypatch.setattr(sys, "executable", str(forks / "python"))
 
 
@@ -166,6 +166,7 @@ def test_settings_of_the_environment_have_no_say(monkeypatch):
 
 def test_fixture(pytester, model):
     """A test with the fixture passes, or fails with the verdicts and without a traceback."""
+    pytester.makeconftest(f"import sys; sys.executable = {sys.executable!r}")  # forks again
     good, bad = model("good.onnx"), model("bad.onnx", "2.0, 3.5")
     pytester.makepyfile(
         f"""
