@@ -23,7 +23,7 @@ from msdump.judge.pair import (
     part_types,
     passes_on,
 )
-from msdump.read import ASKING, FIXED, GraphOperator, SourceKind, ValueSource, parse_attributes
+from msdump.read import FIXED, SHAPE_READERS, GraphOperator, SourceKind, ValueSource, parse_attributes
 
 _NOTHING: Final = ValueSource(SourceKind.ABSENT, "nothing")
 """Stands for the missing counterpart of an input that only one side's kernel has."""
@@ -349,7 +349,7 @@ class _Comparison:
         is_alike = len(mine) == len(golden) == 1 and _parts(mine[0]) == _parts(golden[0])
         if not is_alike or is_commutative(canonical_type(mine[0].op_type)):
             pairs = self._unequal(own, other)
-        for slot, one, two in () if mine[-1].op_type in ASKING else pairs:
+        for slot, one, two in () if mine[-1].op_type in SHAPE_READERS else pairs:
             if self._is_other(one, two):
                 yield _Edge(mine[-1], slot, one, two)
 

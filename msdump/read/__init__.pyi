@@ -31,10 +31,10 @@ from .msprobe import is_tree as is_tree
 from .msprobe import load_tensor as load_tensor
 from .msprobe import parse_name as parse_name
 from .msprobe import read_parents as read_parents
-from .msprobe import turned as turned
+from .msprobe import transposed as transposed
 from .operator_graph import ABSENT as ABSENT
-from .operator_graph import ASKING as ASKING
 from .operator_graph import FIXED as FIXED
+from .operator_graph import SHAPE_READERS as SHAPE_READERS
 from .operator_graph import GraphOperator as GraphOperator
 from .operator_graph import OperatorGraph as OperatorGraph
 from .operator_graph import SourceKind as SourceKind

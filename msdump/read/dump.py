@@ -474,7 +474,7 @@ def open_dump(path: str | os.PathLike[str], execution: int | None = None) -> Dum
     place, tree = None, msprobe.scan(folder) if os.path.isdir(folder) else None
     if tree is None:
         place = locate(folder)
-        tree = _loose(folder, execution) if place is None else scan(*place, execution)
+        tree = _single_directory(folder, execution) if place is None else scan(*place, execution)
     dump = Dump(folder, tree)
     choose_run(folder, dump.runs, execution)  # raises if the dump has no such run
     if place is None and not any(
@@ -702,7 +702,7 @@ class Dump(SelectableTensors):
         return f"<Dump {self.path!r}: ranks {[*self.ranks]}, networks {sorted(networks)}, {count} iterations>"
 
 
-def _loose(folder: str, execution: int | None) -> TreeListing:
+def _single_directory(folder: str, execution: int | None) -> TreeListing:
     """Return a tree for one directory of tensors alone: as if it stood in graph 0 of a nameless network."""
     number = Path(folder).name
     iteration = int(number) if number.isascii() and number.isdigit() else 0

@@ -405,7 +405,7 @@ def read_pb(path: str) -> OperatorGraph:
     Raises:
         DumpReadError: The file cannot be read, is no such message, or there is no graph in it.
     """
-    return replace(_read_message(path, frozenset()), tells_weights=False, is_ours=True)
+    return replace(_read_message(path, frozenset()), separates_weights=False, is_ours=True)
 
 
 def restore_graph(path: str, torn: OperatorGraph) -> OperatorGraph:

@@ -204,9 +204,9 @@ class GraphFacts:
     # directories of a rank, so that each is logged once
     reported: set[tuple[int, int] | None] = field(default_factory=set, compare=False)
 
-    def was_loaded_between(self, first: Span, later: Span) -> bool:
-        """Return whether a program loaded the graph between two passes."""
-        return self.loaded is not None and first[0] < self.loaded <= later[0]
+    def was_loaded_between(self, time: int, later: int) -> bool:
+        """Return whether a program loaded the graph between two times."""
+        return self.loaded is not None and time < self.loaded <= later
 
 
 def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) -> tuple[Execution, ...]:
@@ -219,8 +219,8 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     # most directories, some of 100,000 files: no tensor comes twice
     if records and not rows and facts.main is None and facts.listed_passes != 0:
         span = records[0].timestamp, records[-1].timestamp
-        is_one = facts.loaded is None or not span[0] < facts.loaded <= span[1]
-        if is_one and len({_identity(record.name) for record in records}) == len(records):
+        are_of_one = len({_identity(record.name) for record in records}) == len(records)
+        if are_of_one and not facts.was_loaded_between(*span):
             return (Execution(0, is_whole=True, span=span, records=(*records,)),)
     # files and rows together: with saved_data "statistic" there are rows alone
     moments: list[Moment] = []
@@ -230,10 +230,9 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     for number, row in enumerate(rows):
         if isinstance(time := row.get("Timestamp"), int):
             op_type, op_name = str(row.get("Op Type")), str(row.get("Op Name"))
-            # a tensor that is saved and measured has a file and a row: "row" keeps the two apart
-            tensor = ("row", op_type, op_name, row.get("IO"), row.get("Slot"))
             place, bearers = facts.place_of(op_type, op_name), facts.bearers_of(op_name)
-            moments.append(Moment(time, tensor, place, bearers, row=number))
+            # a tensor that is saved and measured has a file and a row: "row" keeps the two apart
+            moments.append(Moment(time, ("row", *identity(row)), place, bearers, row=number))
     moments.sort(key=attrgetter("time"))
     # file and row of a tensor share a time: no pass begins between the two
     times_of = [moment.time for moment in moments]
@@ -272,17 +271,6 @@ def of_graph(records: Sequence[Record], rows: Sequence[Row], facts: GraphFacts) 
     )
 
 
-def of_compiled(records: Sequence[Record], rows: Sequence[Row], number: int = 0) -> Execution:
-    """Return the one execution in a directory of a compiled graph; operators count their passes."""
-    passes = ordinals(_identity(record.name) for record in records)
-    numbered = (
-        # a record from an operator's file has the pass number of that file already
-        _placed(record, number, record.pass_number or ordinal)
-        for record, ordinal in zip(records, passes, strict=True)
-    )
-    return Execution(number, is_whole=True, records=tuple(numbered), statistics=tuple(rows))
-
-
 def _identity(name: TensorName) -> Hashable:
     """Return the parts of a name that are the same in every pass: all but the timestamp."""
     return (name.op_type, name.op_name, name.task_id, name.stream_id, name.io, name.slot)
@@ -293,9 +281,9 @@ def _execution_of_each(spans: Sequence[Span], facts: GraphFacts) -> list[int]:
     if facts.main:
         return [nearest_span([each.span for each in facts.main], span, facts.loaded) for span in spans]
     if facts.main is not None:  # nothing of the main graph was dumped: a load begins a second execution
-        return [int(facts.was_loaded_between(spans[0], span)) for span in spans]
+        return [int(facts.was_loaded_between(spans[0][0], span[0])) for span in spans]
     if facts.listed_passes is not None and facts.listed_passes < len(spans):
-        count = max(facts.listed_passes, 1 + facts.was_loaded_between(spans[0], spans[-1]))
+        count = max(facts.listed_passes, 1 + facts.was_loaded_between(spans[0][0], spans[-1][0]))
         # the longest pauses between passes separate executions
         pauses = sorted(range(1, len(spans)), key=lambda number: spans[number - 1][1] - spans[number][0])
         borders = sorted(pauses[: count - 1])
@@ -364,14 +352,14 @@ class Iteration(Directory):
         Raises:
             DumpReadError: The directory, its ``mapping.csv`` or an operator's file cannot be read.
         """
-        return self._taken.records
+        return self._selected.records
 
     @cached_property
     def tensors(self) -> tuple[Record, ...]:
         """``records``, and tensors with only a row of ``statistic.csv``, by timestamp."""
-        taken = self._taken
-        measured = self.measured(taken)
-        return tuple(sorted((*taken.records, *measured), key=_order)) if measured else taken.records
+        selected = self._selected
+        measured = self.measured(selected)
+        return tuple(sorted((*selected.records, *measured), key=_order)) if measured else selected.records
 
     def measured(self, execution: Execution) -> tuple[MeasuredRecord, ...]:
         """Return the tensors of an execution with only a row of ``statistic.csv``."""
@@ -393,7 +381,7 @@ class Iteration(Directory):
         Raises:
             DumpReadError: As in ``records``.
         """
-        return self._taken.statistics
+        return self._selected.statistics
 
     @property
     def executions(self) -> tuple[Execution, ...]:
@@ -419,17 +407,15 @@ class Iteration(Directory):
             DumpReadError: The execution is unknown, or as in ``records``.
         """
         if number is None:
-            return self._taken
-        found = next((each for each in self.all_executions if each.number == number), None)
-        if found is None:
-            count = len(self.all_executions)
-            raise DumpReadError(
-                self.path, f"no execution {number}: there are {count}, numbers from {self.run}"
-            )
-        return found
+            return self._selected
+        for each in self.all_executions:
+            if each.number == number:
+                return each
+        count = len(self.all_executions)
+        raise DumpReadError(self.path, f"no execution {number}: there are {count}, numbers from {self.run}")
 
     @cached_property
-    def _taken(self) -> Execution:
+    def _selected(self) -> Execution:
         if self.is_compiled:
             return self.all_executions[0]
         if self.chosen is not None:
@@ -464,9 +450,12 @@ class Iteration(Directory):
         for file in self.files:
             records += file.records
         records.sort(key=_order)
-        if self.is_compiled:
-            return (of_compiled(records, rows, self.run),)
-        return of_graph(records, rows, self.facts)
+        if not self.is_compiled:
+            return of_graph(records, rows, self.facts)
+        # every operator counts its passes; records of one file of an operator have its number already
+        passes = zip(records, ordinals(_identity(record.name) for record in records), strict=True)
+        numbered = (_placed(each, self.run, each.pass_number or ordinal) for each, ordinal in passes)
+        return (Execution(self.run, is_whole=True, records=tuple(numbered), statistics=tuple(rows)),)
 
     @property
     def is_compiled(self) -> bool:
@@ -565,7 +554,7 @@ class Iteration(Directory):
 
     @cached_property
     def _files(self) -> _Files:
-        return _list(self)
+        return _list_files(self)
 
     def __repr__(self) -> str:
         """Return number, network or model, and path."""
@@ -601,7 +590,7 @@ class _Files:
     ignored: list[str] = field(default_factory=list)
 
 
-def _list(directory: Iteration) -> _Files:
+def _list_files(directory: Iteration) -> _Files:
     folder = directory.path
     if msprobe.is_process(folder):
         tensors, rows = msprobe.list_tensors(directory)
@@ -632,7 +621,7 @@ def _list(directory: Iteration) -> _Files:
             records.append(Record(parsed, path, directory))
         elif name == STATISTICS:
             files.statistics = path
-        elif name != MAPPING and not _is_of_operator(mapping.get(name, name), path, files, directory):
+        elif name != MAPPING and not _add_operator_file(mapping.get(name, name), path, files, directory):
             files.ignored.append(path)
     files.records = tuple(records)
     files.operators.sort(key=lambda file: (file.name.timestamp, file.path))
@@ -644,7 +633,7 @@ def _list(directory: Iteration) -> _Files:
     return files
 
 
-def _is_of_operator(name: str, path: str, files: _Files, directory: Iteration) -> bool:
+def _add_operator_file(name: str, path: str, files: _Files, directory: Iteration) -> bool:
     """Add a file of one operator (arguments, tensors, ...) to ``files``; False for any other file."""
     args = operator_names.parse(name, OperatorFileKind.ARGUMENTS)
     operator = operator_names.parse(name) or operator_names.parse_exception(name)

@@ -93,7 +93,7 @@ class TreeRecord(Record):
     """A tensor in a ``.npy`` file, or a ``.pt`` file of PyTorch."""
 
     # whether the last two axes change places, as exporters store some weights
-    is_turned: bool = field(default=False, kw_only=True)
+    is_transposed: bool = field(default=False, kw_only=True)
 
     @property
     def raw(self) -> np.ndarray:
@@ -103,20 +103,20 @@ class TreeRecord(Record):
         else:
             array = Record.raw.fget(self)  # type: ignore[attr-defined]  # super() has no cell: of slots
         is_read = self._known is None or isinstance(self._known, npy.Header)
-        return array.swapaxes(-1, -2) if self.is_turned and is_read else array
+        return array.swapaxes(-1, -2) if self.is_transposed and is_read else array
 
     @property
     def _head(self) -> np.ndarray | npy.Header:
         if self._known is not None:
             return self._known
-        is_read = self.is_turned or self.path.endswith(".pt")
+        is_read = self.is_transposed or self.path.endswith(".pt")
         return self.raw if is_read else files.read_npy_header(self.path)
 
 
-def turned(record: Record) -> Record:
+def transposed(record: Record) -> Record:
     """Return a tensor of a tree with its last two axes in the other order."""
     if isinstance(record, TreeRecord):
-        return replace(record, is_turned=True)
+        return replace(record, is_transposed=True)
     assert isinstance(record, MeasuredRecord)
     sizes = (*record.shape[:-2], *record.shape[-2:][::-1])
     return replace(record, row={**record.row, "Shape": _shape_text(sizes)})

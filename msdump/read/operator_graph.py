@@ -43,7 +43,7 @@ class SourceKind(enum.StrEnum):
 FIXED: Final = frozenset({SourceKind.WEIGHT, SourceKind.CONSTANT})
 """Sources of values that only training changes."""
 
-ASKING: Final = frozenset({"TensorShape", "Shape", "Size"})
+SHAPE_READERS: Final = frozenset({"TensorShape", "Shape", "Size"})
 """Operators that read the shape of a tensor, which a compiler knows, and no elements."""
 
 
@@ -106,7 +106,7 @@ class GraphOperator:
     @property
     def element_inputs(self) -> tuple[ValueSource, ...]:
         """Inputs of which it reads the elements, not the shape or type alone, as ONNX's CastLike does."""
-        return () if self.op_type in ASKING else self.inputs[: 1 if self.op_type == "Cast" else None]
+        return () if self.op_type in SHAPE_READERS else self.inputs[: 1 if self.op_type == "Cast" else None]
 
     @property
     def held(self) -> frozenset[str]:
@@ -167,7 +167,7 @@ class OperatorGraph:
     name: str = ""  # name of the graph in the file, "" if the file has none
     is_whole: bool = True  # whether its file is complete; else it has only the operators before the break
     # whether its file separates weights from inputs of the graph; else all are inputs
-    tells_weights: bool = True
+    separates_weights: bool = True
     is_ours: bool = False  # whether msdump wrote its file, with names of ONNX nodes and of files
 
     def in_order(self, order: Iterable[str] | None) -> OperatorGraph:

@@ -174,14 +174,14 @@ class DumpedOperator:
     def inputs_from(self) -> tuple[DumpedOperator, ...]:
         """The sources of the inputs in order: operators, weights and graph inputs, without constants."""
         sources = () if self.node is None else self.node.inputs
-        return tuple(dict.fromkeys(each for source in sources for each in self.giver(source)))
+        return tuple(dict.fromkeys(each for source in sources for each in self.producers_of(source)))
 
     @property
     def used_by(self) -> tuple[DumpedOperator, ...]:
         """The operators that read an output, in graph order."""
         return self.readers(None)
 
-    def giver(self, source: ValueSource) -> Iterator[DumpedOperator]:
+    def producers_of(self, source: ValueSource) -> Iterator[DumpedOperator]:
         """Yield the source of an input, nothing for a constant and for an absent input."""
         graph = self._directory.operator_graph
         if source.kind in _PARAMETERS:
@@ -297,7 +297,7 @@ class Record:
         return tuple(
             each
             for source in operator.node.inputs[self.slot : self.slot + 1]
-            for each in operator.giver(source)
+            for each in operator.producers_of(source)
         )
 
     @property

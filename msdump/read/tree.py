@@ -246,18 +246,18 @@ def choose_run(path: str, found: Sequence[DumpedRun], wanted: int | None) -> Dum
     for run in found:
         if wanted == run.number or str(wanted) in run.times:
             return run
-    raise DumpReadError(path, f"no run {wanted}: there are {_listed(found)}")
+    raise DumpReadError(path, f"no run {wanted}: there are {_run_texts(found)}")
 
 
 @functools.cache
 def warn_of_several(path: str, found: tuple[DumpedRun, ...]) -> None:
     """Log that a dump holds several runs of which the newest is read, once for each dump as it is."""
     _log.warning(
-        "%s: holds %d runs, %s; the newest, %d, is read", path, len(found), _listed(found), len(found) - 1
+        "%s: holds %d runs, %s; the newest, %d, is read", path, len(found), _run_texts(found), len(found) - 1
     )
 
 
-def _listed(found: Sequence[DumpedRun]) -> str:
+def _run_texts(found: Sequence[DumpedRun]) -> str:
     most = 4
     texts = [f"{run.number} ({run.time})" for run in found]
     return ", ".join(texts if len(texts) <= most else [*texts[:2], "...", texts[-1]])

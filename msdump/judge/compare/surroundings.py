@@ -134,7 +134,7 @@ class FolderSurroundings:
     def graph(self) -> OperatorGraph | None:
         """The graph that ran, None without a readable graph file that is whole and identifies weights."""
         graph = self._read_graph
-        return graph if graph is None or (graph.is_whole and graph.tells_weights) else None
+        return graph if graph is None or (graph.is_whole and graph.separates_weights) else None
 
     @property
     def is_graph_torn(self) -> bool:

@@ -16,7 +16,7 @@ from msdump.judge.pair.score import Item, Reader, Source, items_of, single_pairs
 from msdump.judge.pair.sides import CAST, FLOATS, LIKE, GraphSide, passes_on
 from msdump.read import (
     ABSENT,
-    ASKING,
+    SHAPE_READERS,
     GraphOperator,
     OperatorGraph,
     SourceKind,
@@ -376,7 +376,7 @@ def _join_neighbours(classes: _Classes, sides: _Items, golden_of: _Pairs) -> tup
             if at in golden_of[number] or not _is_free(item):
                 continue
             free.append((number, at))
-            for each in item.sources if item.op_type not in ASKING else ():
+            for each in item.sources if item.op_type not in SHAPE_READERS else ():
                 is_alike = each.place >= 0 and side[each.place].is_fixed is item.is_fixed
                 if is_alike and each.place not in golden_of[number] and _is_free(side[each.place]):
                     classes.join((number, at), (number, each.place))

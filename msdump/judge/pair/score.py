@@ -31,7 +31,7 @@ from msdump.judge.pair.sides import (
     part_types,
     passes_on,
 )
-from msdump.read import ASKING, GraphOperator, OperatorGraph, SourceKind, ValueSource
+from msdump.read import SHAPE_READERS, GraphOperator, OperatorGraph, SourceKind, ValueSource
 
 _FIELDS: Final = {
     "type": 0.7,
@@ -237,7 +237,7 @@ class _Items:
                 each.is_fixed or (each.place >= 0 and self.items[each.place].is_fixed)
                 for each in item.sources[: 1 if item.op_type == CAST else None]
             )
-            item.is_fixed = item.op_type in ASKING or (bool(item.sources) and all(known))
+            item.is_fixed = item.op_type in SHAPE_READERS or (bool(item.sources) and all(known))
             item.fields = _fields(item, operator, taken, is_part=end - place > 1)
             before = [Source(at)]
             if item.op_type == CAST and item.sources:
@@ -250,7 +250,7 @@ class _Items:
                 continue
             for number, source in enumerate(item.sources):
                 slot = -1 if item.swaps else number
-                if source.place >= 0 and item.op_type not in ASKING:
+                if source.place >= 0 and item.op_type not in SHAPE_READERS:
                     self.items[source.place].readers.append(Reader(at, slot, source.slot))
                 if source.passed >= 0:
                     self.items[source.passed].readers.append(Reader(at, slot, 0))

@@ -118,7 +118,7 @@ def _labels(side: GraphSide, other: GraphSide) -> LabelOf:
     places = {
         name: place for place, name in enumerate(each for each in graph.inputs if each not in beside.inputs)
     }
-    are_weights = not (graph.tells_weights and beside.tells_weights)
+    are_weights = not (graph.separates_weights and beside.separates_weights)
 
     @cache
     def label(source: ValueSource) -> Hashable | None:

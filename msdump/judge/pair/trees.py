@@ -33,7 +33,7 @@ from msdump.read import (
     ValueSource,
     parse_name,
     read_shape,
-    turned,
+    transposed,
 )
 from msdump.record import IO
 from msdump.store import PARAMETER, sanitize
@@ -89,7 +89,7 @@ def pair_tree(
     identities = pairing.identities()
     operators = {
         name: tuple(
-            turned(each) if (name, each.io, each.slot) in pairing.turned else each for each in tensors
+            transposed(each) if (name, each.io, each.slot) in pairing.turned else each for each in tensors
         )
         for name, tensors in golden.operators.items()
     }
