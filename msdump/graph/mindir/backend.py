@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, groupby
 from typing import Final, TypeVar
 
@@ -160,7 +161,7 @@ class KernelGraph:
     kernels: Sequence[Kernel]  # as they run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileGraph:
     """A graph of the file, the main one or a function, as it runs: kernel graphs, and calls between them."""
 
@@ -174,7 +175,7 @@ class FileGraph:
         last, result = steps[-1] if steps else None, source(self.nodes.results[0])
         return last if isinstance(last, Kernel) and last is result else None
 
-    @property
+    @cached_property
     def callees(self) -> frozenset[str]:
         """Names of the functions that it calls, or may call."""
         values = (
