@@ -231,7 +231,7 @@ def is_no_tensor(graph: Graph, name: str) -> bool:
     return graph.type_of(name).kind in _NO_TENSORS
 
 
-def drop_text(*, drops_empty: bool = False) -> Step:
+def drop_text(*, drops_empty: bool) -> Step:
     """Return the step that drops string tensors, which no file can hold, with one warning per operator.
 
     With ``drops_empty`` it drops tensors without elements, too.

@@ -9,5 +9,4 @@ from .file import Source as Source
 from .file import Target as Target
 from .file import convert_file as convert_file
 from .file import shorten_name as shorten_name
-from .format import LAYOUTS as LAYOUTS
 from .format import load_function as load_function

@@ -23,7 +23,6 @@ from .precision import numpy_cast as numpy_cast
 from .precision import overflows as overflows
 from .precision import rounded as rounded
 from .precision import rounding as rounding
-from .tasks import DATA_FLOW as DATA_FLOW
 from .tasks import INSERTED_PREFIX as INSERTED_PREFIX
 from .tasks import Task as Task
 from .tasks import is_settled as is_settled

@@ -261,7 +261,7 @@ def decode(name: str, array: np.ndarray, host_shape: Dims, groups: int = 1) -> n
     return raw.reshape(host_shape).view(array.dtype)
 
 
-def is_form(name: str, device_shape: Dims, host_shape: Dims, groups: int = 1) -> bool:
+def is_form(name: str, device_shape: Dims, host_shape: Dims, groups: int) -> bool:
     """Return whether an array of a device shape can be decoded to a host shape."""
     try:
         return _conversion(name, host_shape, _length(device_shape), groups).shapes[-1] == device_shape

@@ -84,7 +84,7 @@ _TABLE: Final[Mapping[OperatorFormats, str]] = {
     Fixed((NC1HWC0,), (C1HWNCOC0,), IMAGE): "DepthwiseConv2dNativeBackpropFilter",
     _VOLUME_CONV: "Conv3D Conv3DTranspose Conv3DBackpropInput",
     Fixed((NDC1HWC0,), (FRACTAL_Z_3D,), VOLUME): "Conv3DBackpropFilter",
-    # GE's transposes that have the output's shape as their first input
+    # GE's transposed convolutions that have the output's shape as their first input
     Fixed((DEFAULT_FORMAT, NC1HWC0, FRACTAL_Z, DEFAULT_FORMAT), (NC1HWC0,)): "Conv2DTransposeOfSize",
     Fixed((DEFAULT_FORMAT, NDC1HWC0, FRACTAL_Z_3D, DEFAULT_FORMAT), (NDC1HWC0,)): "Conv3DTransposeOfSize",
     _VOLUME: "AvgPool3D MaxPool3D MaxPool3DGrad MaxPool3DGradGrad",

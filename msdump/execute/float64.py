@@ -217,11 +217,6 @@ def sigmoid(x: Array) -> Array:
     return np.asarray(np.where(x >= 0, 1.0, small) / (1 + small))
 
 
-def softplus(x: Array) -> Array:
-    """Return log(1 + exp(x))."""
-    return np.asarray(np.logaddexp(0, x))
-
-
 def _gelu(call: Call) -> tuple[Array]:
     x = call[0]
     if call.attribute("approximate", "none") == "tanh":

@@ -37,9 +37,7 @@ def losses(graph: Graph, outputs: Iterable[Any]) -> list[np.ndarray]:
     ]
 
 
-def first_fault(
-    program: Program, feeds: Mapping[str, OrtValue | None], replaced: Replaced = NONE_REPLACED
-) -> str:
+def first_fault(program: Program, feeds: Mapping[str, OrtValue | None], replaced: Replaced) -> str:
     """Run a step again; return a text that names the origin of the first value that is not finite."""
     fed = {name: values.to_python(value) for name, value in feeds.items()}
     faulty = {

@@ -149,7 +149,7 @@ def load(
 
 
 def load_checked(
-    model: Any, check: Callable[[Graph, Callable[[], Ascend | None]], None], seed: int | None = None
+    model: Any, check: Callable[[Graph, Callable[[], Ascend | None]], None], seed: int | None
 ) -> Network:
     """Load a model like ``load``, and call ``check``, which may raise, before any file is written.
 

@@ -7,9 +7,6 @@ from .bodies import LOOP_HEAD as LOOP_HEAD
 from .bodies import has_content_sizes as has_content_sizes
 from .bodies import opaque_control_flow as opaque_control_flow
 from .bodies import with_bodies as with_bodies
-from .body import BodyValue as BodyValue
-from .body import Constant as Constant
-from .body import OnnxBody as OnnxBody
 from .body import Operand as Operand
 from .body import Tape as Tape
 from .body import array_of as array_of
@@ -36,10 +33,8 @@ from .graph import MINDSPORE_DOMAIN as MINDSPORE_DOMAIN
 from .graph import UNKNOWN as UNKNOWN
 from .graph import UNKNOWN_RANK as UNKNOWN_RANK
 from .graph import WORLD_GROUP as WORLD_GROUP
-from .graph import Attribute as Attribute
 from .graph import Graph as Graph
 from .graph import Node as Node
-from .graph import Shape as Shape
 from .graph import SourceLine as SourceLine
 from .graph import Training as Training
 from .graph import Value as Value

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import mul
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -413,18 +414,14 @@ def _attribute(context: _Inference, *names: str) -> onnx.AttributeProto:
     return next(filter(None, map(context.get_attribute, names)), onnx.AttributeProto())
 
 
-def _joined(size: int, count: int) -> int:
-    return size * count
-
-
 def _divided(size: int, count: int) -> int:
     return -(-size // count)
 
 
 _RESIZED: Final[Mapping[Collective | None, tuple[tuple[str, Callable[[int, int], int]], ...]]] = {
-    Collective.ALL_GATHER: (("axis", _joined),),
+    Collective.ALL_GATHER: (("axis", mul),),
     Collective.REDUCE_SCATTER: (("", _divided),),
-    Collective.ALL_TO_ALL: (("split_dim", _divided), ("concat_dim", _joined)),
+    Collective.ALL_TO_ALL: (("split_dim", _divided), ("concat_dim", mul)),
 }
 """Axes with other sizes in outputs: the attribute that names each ("": the first), and its size by ranks."""
 
@@ -461,7 +458,7 @@ def standard(path: str | os.PathLike[str], context: Context = _DEFAULT) -> onnx.
 
 
 def annotated(
-    path: str, properties: Mapping[str, Mapping[str, str]], folder: str, context: Context = _DEFAULT
+    path: str, properties: Mapping[str, Mapping[str, str]], folder: str, context: Context
 ) -> tuple[bytes, int]:
     """Return a model with ``properties`` (by node name) in its nodes' metadata, and the number of such nodes.
 

@@ -700,7 +700,7 @@ _PLAIN: Final = Operator()
 
 
 def facts_of(op_type: str) -> Operator:
-    """Return the row of an operator, an empty one for an operator without a row."""
+    """Return the facts on an operator, plain ones for an operator that ``OPERATORS`` lacks."""
     return OPERATORS.get(op_type, _PLAIN)
 
 

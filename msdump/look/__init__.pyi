@@ -20,9 +20,7 @@ from .show import SHOWN as SHOWN
 from .show import Extreme as Extreme
 from .show import FirstStatistics as FirstStatistics
 from .show import FirstTensor as FirstTensor
-from .show import Histogram as Histogram
 from .show import InspectedTensor as InspectedTensor
-from .show import Inspection as Inspection
 from .show import Place as Place
 from .show import Strangers as Strangers
 from .show import file_size as file_size

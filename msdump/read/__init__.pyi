@@ -57,7 +57,6 @@ from .records import of_rows as of_rows
 from .records import read_overflow as read_overflow
 from .statistic_table import Cell as Cell
 from .statistic_table import Measurements as Measurements
-from .statistic_table import Row as Row
 from .statistic_table import no_table as no_table
 from .statistic_table import read_cell as read_cell
 from .statistic_table import read_shape as read_shape

@@ -214,7 +214,7 @@ def list_tensors(directory: Directory) -> tuple[tuple[Record, ...], tuple[Row, .
     except OSError as error:
         raise DumpReadError(folder, cause_of(error)) from error
     index = f"{directory.path}/{INDEX}"
-    # a killed program leaves the tensors alone
+    # a program that was killed has written tensors, but no index
     is_whole = os.path.isfile(index)
     entries = _read(index) if is_whole else _of_files(folder, present)
     records: list[Record] = []

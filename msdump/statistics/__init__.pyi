@@ -10,7 +10,6 @@ from .insession import stand_ins as stand_ins
 from .passes import from_float16 as from_float16
 from .passes import is_measurable as is_measurable
 from .passes import measure as measure
-from .passes import total as total
 from .passes import total_of_products as total_of_products
 from .passes import total_of_squares as total_of_squares
 from .table import BY_CATEGORY as BY_CATEGORY

@@ -85,9 +85,9 @@ LOWERINGS: Final[dict[tuple[str, str], Lowering]] = {}
 """By domain and type; the modules of ``operators`` fill it."""
 
 
-def lowering(*op_types: str, domain: str = "") -> Callable[[Lowering], Lowering]:
+def lowering(*op_types: str) -> Callable[[Lowering], Lowering]:
     """Register the replacement of some forward operators."""
-    return _registering(LOWERINGS, op_types, domain)
+    return _registering(LOWERINGS, op_types, "")
 
 
 def keep(node: StepOperator) -> None:

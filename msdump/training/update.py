@@ -38,7 +38,7 @@ Write = Callable[[], None]
 """Writes operators, and binds variables to new values."""
 
 
-def update_if(condition: StepTensor, *, then: Write | None = None, otherwise: Write | None = None) -> None:
+def update_if(condition: StepTensor, *, then: Write | None = None, otherwise: Write) -> None:
     """Write an If with branches that give variables new values; without a new one a variable keeps its value.
 
     One branch may be missing. If both are given, ``then`` binds each variable that ``otherwise`` binds.

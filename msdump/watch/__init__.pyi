@@ -3,7 +3,6 @@ from .quantities import SHARE_WITHIN as SHARE_WITHIN
 from .quantities import Elements as Elements
 from .quantities import LowerBound as LowerBound
 from .quantities import Past as Past
-from .quantities import Row as Row
 from .quantities import measured_row as measured_row
 from .rules import CONDITIONS as CONDITIONS
 from .rules import GRADIENTS as GRADIENTS

@@ -74,7 +74,7 @@ _LEFT_OUT = re.compile(
 @cache
 def onnx_cases():
     """Return the arguments of ONNX's tests of operators with a gradient rule, but for special cases."""
-    rules = {op_type for (domain, op_type), rule in (RULES | LOWERINGS).items() if not domain}
+    rules = {op_type for domain, op_type in RULES | LOWERINGS if not domain}
     rules -= {op_type for (_, op_type), rule in RULES.items() if rule is constant_zero}
     rules -= {"Attention", "RotaryEmbedding"}  # too large, or without kernels
     cases = {}

@@ -418,7 +418,7 @@ class CompiledDump(DumpWriter):
 
 
 def select_compiled(
-    devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str = ""
+    devices: Sequence[Ascend], plan: DumpPlan, marked: frozenset[str], file_name: str
 ) -> list[ModelSelection]:
     """Return the selection of each graph of a compiled model; operators without a task are never dumped.
 

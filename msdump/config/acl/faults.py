@@ -88,7 +88,7 @@ class AclFaults:
         """Return EP0003: a value breaks a rule."""
         return _refused("EP0003", f"{self._value(value, item)} is invalid. Reason: {reason}.")
 
-    def unparsable(self, reason: str, code: AclCode = AclCode.INVALID_DUMP_CONFIG) -> AclError:
+    def unparsable(self, reason: str, code: AclCode) -> AclError:
         """Return EP0004: the file cannot be read or is not JSON."""
         return _refused("EP0004", f"Failed to parse file {self.path}. Reason: {reason}.", code)
 

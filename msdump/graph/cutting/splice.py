@@ -229,7 +229,7 @@ def splice(
     other: Graph,
     values: Mapping[str, str],
     chosen: Collection[str],
-    scales: tuple[Scales, Scales] = ({}, {}),
+    scales: tuple[Scales, Scales],
 ) -> Spliced:
     """Return a network in which operators of another network compute some values.
 

@@ -20,6 +20,5 @@ from .linked import UnlinkableError as UnlinkableError
 from .linked import expanded as expanded
 from .linked import link as link
 from .onenode import Bindings as Bindings
-from .onenode import NodeModel as NodeModel
 from .onenode import ReferenceNode as ReferenceNode
 from .onenode import type_text as type_text

@@ -1,5 +1,4 @@
 from .expansions import COMPOSITES as COMPOSITES
-from .file import SUFFIX as SUFFIX
 from .file import is_mindir as is_mindir
 from .file import read as read
 from .model import TranslatedModel as TranslatedModel

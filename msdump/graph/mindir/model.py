@@ -240,7 +240,7 @@ class TranslatedModel:
             self._scope = outer
 
     def _choose(self, condition: str, *calls: Callable[[], Tree]) -> Tree:
-        """Write an If; return its result. Values that its branches do not make are results without it."""
+        """Write an If; return its result. A result that no branch computes is returned without the If."""
         sides: list[tuple[_Scope, Tree, list[str]]] = []
         for truth, call in zip((True, False), calls, strict=True):
             with self._inside({truth: condition}) as scope:

@@ -5,10 +5,8 @@ from .advice import KeepAdvice as KeepAdvice
 from .advice import Named as Named
 from .advice import SearchEnd as SearchEnd
 from .advice import TypeSet as TypeSet
-from .advice import Unseen as Unseen
 from .advice import advise as advise
 from .advice import write as write
 from .variants import Progress as Progress
-from .variants import Truth as Truth
 from .variants import Values as Values
 from .variants import Variants as Variants

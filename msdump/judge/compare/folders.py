@@ -391,7 +391,7 @@ class ComparedFolder:
 
     @cached_property
     def clamps(self) -> frozenset[str]:
-        """Types of golden operators that the range of the examined side's integers stands for."""
+        """Types of golden's clamps (Relu, Clip) that the examined side has as ranges of its integers."""
         return lost_clamps(*reversed(self._types))
 
     @cached_property

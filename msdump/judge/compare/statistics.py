@@ -496,7 +496,7 @@ _EXACT: Final = {
 }
 
 
-def contradictions(path: str, execution: int | None = None) -> Iterator[str]:
+def contradictions(path: str, execution: int | None) -> Iterator[str]:
     """Yield a message for each row of a directory that contradicts the tensor in its file.
 
     Tensors without a row, and tensors of which only the first elements were saved, are left out.

@@ -78,7 +78,7 @@ def measure_pairs(pairs: Sequence[ArrayPair]) -> list[TensorError]:
     return [found[place] for place in range(len(pairs))]
 
 
-def measure_pair(mine: np.ndarray, golden: np.ndarray, limit: float | None = None) -> TensorError:
+def measure_pair(mine: np.ndarray, golden: np.ndarray, limit: float | None) -> TensorError:
     """Return the error of two tensors of one shape; arguments as of ``ArrayPair``."""
     return measure_pairs((ArrayPair(mine, golden, limit),))[0]
 

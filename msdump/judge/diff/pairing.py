@@ -278,7 +278,7 @@ class _AlignedModels:
         return ModelValues(values, casts, weights, dict(self._origins()), kernels)
 
     def _origins(self) -> Iterator[tuple[str, str]]:
-        """Yield inner values of quantised products, each with the product's input."""
+        """Yield the values inside products that quantise an input themselves, each with that input."""
         makers = {name: node for node in self._mine.nodes for name in node.outputs}
         for pair in self._alignment.pairs:
             members = [self._nodes[name] for name in pair.mine]

@@ -13,7 +13,6 @@ from .sides import CAST as CAST
 from .sides import CLAMPS as CLAMPS
 from .sides import FLOATS as FLOATS
 from .sides import INPUTS as INPUTS
-from .sides import INTEGER as INTEGER
 from .sides import DigestOf as DigestOf
 from .sides import GraphSide as GraphSide
 from .sides import TensorContent as TensorContent

@@ -447,7 +447,7 @@ def _changed(graphs: tuple[GraphSide, GraphSide], sides: _Items, golden_of: _Pai
             read = [_weights_of(*each) for each in zip(graphs, (mine, golden), strict=True)]
             is_alike = read[0] == read[1] or None in (*read[0], *read[1])
             is_alike &= len({mine.fields["attributes"], golden.fields["attributes"]} - {None}) <= 1
-            # two views do the work of one
+            # two views in a row are not alike one view: together they may reshape as it does
             is_alike &= not (is_view(mine.op_type) and any(is_view(each.op_type) for each in beside))
         if not is_alike:
             changed[0].add(own)

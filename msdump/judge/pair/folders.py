@@ -175,7 +175,7 @@ def _paired(dumped: str, golden: str, mine: dict[str, str], theirs: dict[str, st
 
 
 def label_folders(
-    root: str, execution: int | None = None, is_wanted: _IsWanted | None = None
+    root: str, execution: int | None, is_wanted: _IsWanted | None = None
 ) -> tuple[dict[str, str], int | None]:
     """Return the directories of one run below a root by label, and the number of the execution in them.
 

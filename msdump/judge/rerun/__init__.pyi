@@ -3,7 +3,6 @@ from .arithmetic import in_type as in_type
 from .own import OperatorRunners as OperatorRunners
 from .own import OwnErrors as OwnErrors
 from .own import RerunOutput as RerunOutput
-from .own import is_near as is_near
 from .reexecution import Reexecution as Reexecution
 from .reexecution import Rerun as Rerun
 from .sites import LEAST_FIT as LEAST_FIT

@@ -163,13 +163,13 @@ class _Run:
             self._run(self._waiting.popleft())
 
     def rows(self) -> list[tuple[Finding, Cause | None]]:
-        """Run the other operators; return the evidence on all, with the causes of wrong functions."""
+        """Run the operators that still wait; return the evidence on all, with causes of wrong functions."""
         while self._waiting:
             self._run(self._waiting.popleft())
         return self._rows
 
     def end(self) -> None:
-        """Run the other operators, and compare the outputs of the network."""
+        """Run the operators that still wait, and compare the outputs of the network."""
         both, rows = self._both, [row for row, _ in self.rows()]
         found = judge(rows, both.limits)
         for (_, cause), finding in zip(self._rows, found, strict=True):

@@ -1,6 +1,5 @@
 from .evidence import ACCUSING as ACCUSING
 from .evidence import AGREEING as AGREEING
-from .evidence import BAD as BAD
 from .evidence import TURNED as TURNED
 from .evidence import Finding as Finding
 from .evidence import OperatorPlace as OperatorPlace

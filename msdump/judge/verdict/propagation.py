@@ -460,8 +460,8 @@ def propagate(
     rows: Iterable[Finding],
     limits: Limits,
     *,
-    is_continued: bool = False,
-    is_one_arithmetic: bool = False,
+    is_continued: bool,
+    is_one_arithmetic: bool,
 ) -> Iterator[Operator]:
     """Yield the operators of a run in the order of execution, their tensors with limits and verdicts.
 

@@ -108,7 +108,7 @@ def check_pack(folder: str) -> None:
 
 
 def select_pack(
-    folder: str, view: str, fault: Callable[[str], object], find_fault: Callable[[str], str] | None = None
+    folder: str, view: str, fault: Callable[[str], object], find_fault: Callable[[str], str] | None
 ) -> str | None:
     """Return the SQL that reads a view of a pack, None where the pack has no row of it.
 

@@ -5,7 +5,5 @@ from .collecting import DumpReport as DumpReport
 from .collecting import ReportCollector as ReportCollector
 from .collecting import UndumpedOperators as UndumpedOperators
 from .problems import ReportedProblem as ReportedProblem
-from .series import STRUCK as STRUCK
-from .series import TensorState as TensorState
 from .table import OperatorOverTime as OperatorOverTime
 from .table import TensorOverTime as TensorOverTime

@@ -60,11 +60,11 @@ def compare_dumps(
     dumped: str,
     golden: str,
     limits: Limits,
-    executions: Executions = (None, None),
+    executions: Executions,
     *,
-    graph: str | None = None,
-    executor: ExecutorChoice = ExecutorChoice(),  # noqa: B008 - frozen
-    explain: Callable[[DumpComparison], None] | None = None,
+    graph: str | None,
+    executor: ExecutorChoice,
+    explain: Callable[[DumpComparison], None] | None,
 ) -> tuple[Report, tuple[str, ...]]:
     """Return the verdicts on two dumps, and directories without a counterpart in the other dump.
 

@@ -66,7 +66,7 @@ class Root:
             reading.close(fd)
 
 
-def open_directory(path: str, root: Root | None = None) -> int:
+def open_directory(path: str, root: Root | None) -> int:
     """Return a descriptor of a directory; it and its missing parents are made, each 0700.
 
     Below the root, which must be there, no link is followed; without one every link is.

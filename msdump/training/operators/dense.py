@@ -159,7 +159,7 @@ def _lower_matmul(node: StepOperator) -> None:
         multiplied(a, b, out)
 
 
-def multiplied(a: StepTensor, b: StepTensor, out: StepTensor | None = None) -> StepTensor:
+def multiplied(a: StepTensor, b: StepTensor, out: StepTensor | None) -> StepTensor:
     """Write MindSpore's ``ops.matmul`` of operands of any rank; gradient rules see a single MatMulExt."""
     with op.as_one("MatMulExt", a, b):
         first, second = as_matrices(a, b)
