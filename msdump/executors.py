@@ -71,7 +71,7 @@ def map_items(
     items: Iterable[_Item],
     *,
     size: Callable[[_Item], int],
-    executor: ExecutorChoice,
+    executor: ExecutorChoice = ExecutorChoice(),
     name: Callable[[_Item], str] = str,
     paths: Iterable[str] = (),
     progress: Callable[[int], object] = lambda _: None,

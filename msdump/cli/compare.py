@@ -43,7 +43,7 @@ DOCUMENT: Final = Document(Shape(ComparedDumps, COMPARED, name="CompareDocument"
 
 
 class _JudgedDumps(NamedTuple):
-    """The verdicts on two dumps, with what their summary names."""
+    """The verdicts on two dumps, and the sources that the summary names."""
 
     report: Report
     alone: Sequence[str]  # directories without a counterpart

@@ -247,7 +247,7 @@ class Frames:
         value = frame[self.slots[name]]
         return None if value is None or value is self._weights.value(name) else value
 
-    def fed(self, nodes: Iterable[Node], frame: Frame) -> dict[str, OrtValue | None]:
+    def values_read(self, nodes: Iterable[Node], frame: Frame) -> dict[str, OrtValue | None]:
         """Return the values that operators read, by name, without weights that no session takes as feeds."""
         slots = self.slots
         return {

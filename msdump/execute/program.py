@@ -324,7 +324,7 @@ class Program:
             else:
                 assert segment.run is not None
                 try:
-                    outputs = segment.run(segment.fed(frame, self._frames), segment.names, None)
+                    outputs = segment.run(segment.session_inputs(frame, self._frames), segment.names, None)
                 except Exception as error:  # noqa: BLE001 - the runtime's classes vary
                     done = self._run_one_by_one(plan, segment, frame, observer, error)
                 else:
@@ -404,7 +404,7 @@ class Program:
             # fallbacks are tried only after a failure, so that successful runs cost nothing extra
             node = operator.node
             try:
-                outputs = self._factory.rescue(node, self._frames.fed((node,), frame), error)
+                outputs = self._factory.rescue(node, self._frames.values_read((node,), frame), error)
             except Exception as later:  # noqa: BLE001 - the first reason is the one to tell, unless something ran out
                 if observer is not None and position is not None and not is_foreign(later):
                     observer.failed(position, [self._frames.tensor(name, frame) for name in node.inputs])
@@ -425,7 +425,7 @@ class Program:
         node = operator.node
         make = tracing.timed(self._factory.make, "compile", f"compile {node.operator.full_name}")
         try:
-            kernel = make(node, self._frames.fed((node,), current))
+            kernel = make(node, self._frames.values_read((node,), current))
             self._frames.place((name for _, name in kernel.feeds), current)
         except Exception as error:
             raise self._failure(node, current, error) from error

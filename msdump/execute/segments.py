@@ -169,8 +169,8 @@ class Segment:
     # memory of the session's statistics; None before the first run, or without statistics
     measuring: Measuring | None = None
 
-    def fed(self, frame: Frame, frames: Frames) -> dict[str, OrtValue]:
-        """Return the inputs of its session; the device rounds a replaced weight as it rounded the weight."""
+    def session_inputs(self, frame: Frame, frames: Frames) -> dict[str, OrtValue]:
+        """Return the inputs of the segment's session, a replaced weight rounded as the device rounds it."""
         feeds = {name: frame[slot] for name, slot in self.feeds}
         for inner, name, rounding in self.defaults:
             value = frames.replacement(name, frame)
@@ -456,8 +456,8 @@ class SegmentPlanner:
                 return session
         nodes = [operator.node for operator in segment.operators]
         make = _timed(self._compiler.compile, "compile", segment, "compile ")
-        fed = self._frames.fed(nodes, frame)
-        session = make(nodes, fed, segment.outputs, segment.looks)
+        read = self._frames.values_read(nodes, frame)
+        session = make(nodes, read, segment.outputs, segment.looks)
         self._sessions[segment.positions] = (*sessions, session)
         return session
 

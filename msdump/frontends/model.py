@@ -175,7 +175,7 @@ def data_sink(
         for _ in range(sink_size):
             with lock:  # a generator that two threads advance at once raises ValueError
                 element = next(elements)
-            result = fed(network, element)
+            result = run_on(network, element)
         return result
 
     return run
@@ -211,7 +211,7 @@ def repeated(dataset: Iterable[Any], who: str) -> Iterator[Any]:
             )
 
 
-def fed(run: Callable[..., Any], element: Any) -> Any:
+def run_on(run: Callable[..., Any], element: Any) -> Any:
     """Run a network, or its training step, on an element: inputs by name, in order, or the one input."""
     if isinstance(element, Mapping):
         return run(**element)
@@ -313,7 +313,7 @@ class Model:
                 for sink in sinks():
                     context.notify("step_begin")
                     for element in sink:
-                        arguments.net_outputs = fed(self._network.train_step, element)
+                        arguments.net_outputs = run_on(self._network.train_step, element)
                         arguments.cur_step_num += 1
                     context.notify("step_end")
                     if context.get_stop_requested():
@@ -356,7 +356,7 @@ class Model:
             context.notify("begin")
             for element in valid_dataset:
                 context.notify("step_begin")
-                arguments.net_outputs = fed(network, element)
+                arguments.net_outputs = run_on(network, element)
                 arguments.cur_step_num += 1
                 results = arguments.net_outputs
                 loss, *others = results if isinstance(results, tuple) else (results,)

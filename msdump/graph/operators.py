@@ -664,7 +664,7 @@ OPERATORS: Final[Mapping[str, Operator]] = {
     # texts and generation
     **_each("StringNormalizer StringSplit", Operator(sizes_from=(0,))),
     **_each("BeamSearch GreedySearch Sampling WhisperBeamSearch Tokenizer", Operator(sizes_from=_ALL)),
-    # sequences, control flow; sizes of one that runs as a single operator follow from contents
+    # sequences, control flow; where control flow runs as one operator, its sizes follow from contents
     **_each(
         "ConcatFromSequence SequenceConstruct SequenceEmpty SequenceLength"
         " Optional OptionalGetElement OptionalHasElement",

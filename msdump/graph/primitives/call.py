@@ -108,7 +108,7 @@ class Call:
                 for slot, value in enumerate(slots)
             ]
             results = entry.results(wide, structure)
-            # as the operand: an emulated device may have it in float32
+            # in the element type of the operand, which an emulated device may hold in float32
             return tuple(
                 op.CastLike(value, slots[halves[0]]) if is_half else value
                 for value, is_half in itertools.zip_longest(results, own[: len(results)])

@@ -127,7 +127,7 @@ class _Run:
         self._results = {value.name for value in self._graph.outputs}
         self._pending = set(comparison.module.names)
         self._golden: dict[str, np.ndarray] = {}
-        self._fed: dict[str, Any] = {**inputs}  # the operators' inputs: golden's values
+        self._on_golden: dict[str, Any] = {**inputs}  # the operators' inputs: golden's values
         self._own: dict[str, Any] = {**inputs}  # the file's values
         self._wrong: dict[str, np.ndarray] = {}  # results of golden's values that differ from golden's
         self._misshapen = set[str]()  # values of other shapes than golden's, which golden's cannot replace
@@ -217,7 +217,7 @@ class _Run:
             self._advance()
         while self._ends and self._ends[-1][0] <= position:
             _, name, is_golden = self._ends.pop()
-            for values in (self._golden,) if is_golden else (self._fed, self._own, self._wrong):
+            for values in (self._golden,) if is_golden else (self._on_golden, self._own, self._wrong):
                 values.pop(name, None)
 
     def _judge(self, node: Node, results: list[Any], own: list[Any]) -> None:
@@ -244,7 +244,7 @@ class _Run:
                     error = replace(error, is_explained=True, note="golden's of the rounded inputs")
                 own_errors.append(error)
                 propagated.append(errors.measure(own[slot], results[slot]).distance)
-                self._fed[name] = like(golden, results[slot])
+                self._on_golden[name] = like(golden, results[slot])
             else:
                 wrong = wrong or name
                 self._misshapen.add(name)
@@ -262,7 +262,7 @@ class _Run:
         if own_errors and not wrong:
             self._right |= self._functions.weights(cone.nodes).keys()
         if wrong and not is_random:
-            values = {**self._fed, **dict(zip(node.outputs, results, strict=True))}
+            values = {**self._on_golden, **dict(zip(node.outputs, results, strict=True))}
             cause = Trial(self._functions, cone, wrong, values, self._golden).cause()
         inputs = [*self._inputs(cone), *(cause.weights if cause else ())]
         sources = (
@@ -289,7 +289,7 @@ class _Run:
             self.moved |= held.keys() & self._misshapen
             self.kept |= held.keys() - self._misshapen
         elif held and wrong:
-            known = {**self._fed, **held}
+            known = {**self._on_golden, **held}
             for node in cone.nodes:
                 known |= dict(zip(node.outputs, self._functions.outputs(node, known), strict=True))
             if self._functions.agrees(known[wrong], self._golden_of(wrong, known[wrong]), cone):
@@ -308,11 +308,11 @@ class _Run:
     def _again(self, node: Node) -> tuple[list[Any], list[Any]]:
         """Run an operator on golden's values and on the file's; return the outputs of both runs."""
         own = self._functions.outputs(node, self._own)
-        is_alike = all(self._fed.get(name) is self._own.get(name) for name in reads(node))
-        results = own if is_alike else self._functions.outputs(node, self._fed)
-        for name, fed, mine in zip(node.outputs, results, own, strict=True):
+        is_alike = all(self._on_golden.get(name) is self._own.get(name) for name in reads(node))
+        results = own if is_alike else self._functions.outputs(node, self._on_golden)
+        for name, on_golden, mine in zip(node.outputs, results, own, strict=True):
             if name:
-                self._fed[name], self._own[name] = fed, mine
+                self._on_golden[name], self._own[name] = on_golden, mine
         return results, own
 
     def _inputs(self, cone: Cone) -> Iterator[TensorEvidence]:
@@ -329,7 +329,7 @@ class _Run:
         short = self._functions.coarsest(cone)
         if array.dtype.kind not in "iub" or short == "float32":
             return False
-        read = {name: self._fed[name] for name in cone.reads if name in self._partners}
+        read = {name: self._on_golden[name] for name in cone.reads if name in self._partners}
         held = {
             self._partners[name]: array
             if array.dtype.kind in "iub"

@@ -650,7 +650,7 @@ def _with_facts(
     *,
     outputs_differ: bool,
 ) -> tuple[list[Operator], dict[int, list[Finding]]]:
-    """Return operators with the differences of the graphs that lasting outputs show; missing ones by place.
+    """Return operators with the graphs' differences that reach the outputs, and missing operators by place.
 
     A missing operator, or one without a row, comes before the first operator that shows it.
     """
