@@ -88,6 +88,8 @@ class Operator:
     # the latest operators before it, by name
     producers: Mapping[str, Operator] = field(repr=False, default_factory=dict)
     moved: float = 0.0  # the largest distance of flipped elements that its inputs carry
+    # producers with values that golden lacks and that may show a fault, by name
+    doubtful: frozenset[str] = frozenset()
     facts: tuple[Fact, ...] = ()  # differences of the graphs in this operator
     excuse: str = ""  # difference of the graphs in an earlier operator that shows in this one, in words
     wrong_scale: str = ""  # sentence on a scale that does not fit the tensor; "" for none
@@ -115,8 +117,8 @@ class Operator:
     def inputs(self) -> Sequence[TensorEvidence]:
         """Its compared inputs; the producer's output stands for an input that was not dumped.
 
-        For an output that golden lacks, the input of its producer stands that agrees least, unless there
-        is evidence of a fault in the producer.
+        For an output that golden lacks, the input of its producer stands that agrees least, unless the
+        output may show a fault.
         """
         return [*self._inputs.values()]
 
@@ -127,7 +129,9 @@ class Operator:
             written, producer = self.written(slot), self.producer(slot)
             if slot in known or written is None or producer is None:
                 continue
-            if written.verdict in UNCOMPARED and not (producer.outputs or producer.is_suspect):
+            if written.verdict in UNCOMPARED and not (
+                producer.outputs or self.row.source(slot).name in self.doubtful
+            ):
                 computed = (each for each in producer.inputs if not each.is_weight)
                 written = max(computed, key=lambda each: each.badness, default=written)
             if written.verdict not in UNCOMPARED:
@@ -406,6 +410,12 @@ class Operator:
         weight = self.wrong_weight is not None and not self.is_trained
         return has_evidence or weight or bool(self.row.wrong_weights)
 
+    @cached_property
+    def is_doubtful(self) -> bool:
+        """Whether no output was compared, and there is evidence of a fault in it or behind such inputs."""
+        unknown = {each.name for slot, each in enumerate(self.row.reads) if slot not in self._inputs}
+        return not self.outputs and (self.is_suspect or not unknown.isdisjoint(self.doubtful))
+
     @property
     def after(self) -> Before:
         """The operators up to this one, for the next one."""
@@ -484,6 +494,7 @@ def propagate(
         )
         moved = max((each.handed_on for each in producers.values()), default=0.0)
         moved = max(moved, most) if is_unknown else moved
+        doubtful = frozenset(name for name, each in producers.items() if each.is_doubtful)
         mine, golden = row.arithmetic  # where both sides read and write the same types they round alike
         computed = () if mine == golden else tuple(sorted({dtype for _, dtype in mine | golden}))
         coarsest = coarser(coarsest, *sorted({*computed, *_rounded_types(row)}))
@@ -503,6 +514,7 @@ def propagate(
             limits,
             producers,
             moved,
+            doubtful,
             is_one_arithmetic=is_one_arithmetic,
             coarsest=coarsest,
         )

@@ -311,6 +311,22 @@ def test_other_values_are_not_taken_for_those_of_the_tree(compare, network, call
     assert (0, []) == (code, accused(document))
 
 
+def test_a_wrong_weight_is_accused_without_the_result_that_shows_it(compare):
+    """Where golden lacks the values behind a wrong weight, the next one that differs is no second fault."""
+    network = model(
+        {"q_add": ("MatMul", ["x", "val_e"], "e", "q")},
+        {
+            "q_more": ("Add", ["val_0", "e"], "val_1", "q"),
+            "q_less": ("Sub", ["val_1", "e"], "val_2", "q"),
+            "q_bias": ("Add", ["val_2", "q.bias"], "linear", "q"),
+        },
+        val_q=np.ascontiguousarray(W["q.weight"].T * 2),
+        val_e=np.ones((4, 1), np.float32),
+    )
+    _, document = compare(network, golden())
+    assert ["Default/q-Linear/MatMul-op0"] == accused(document)
+
+
 @pytest.mark.parametrize(
     ("changes", "weights", "expected"),
     [

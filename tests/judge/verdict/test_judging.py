@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -119,6 +120,11 @@ STEP = error(NEAR, largest=NEAR)
 OFF = TensorError(is_same=False, distance=1e-3, largest=1e-3, norm=3e-3, scaled=1e-3, ulps=1e6)
 FACTOR = TensorError(is_same=False, distance=1e-3, norm=1e-3, largest=1e-4, scaled=1e-3, ulps=1e3)
 CAST = TensorError(is_same=False, distance=1e-3, largest=2.5, scaled=1e-3)
+LACKS = {"inputs": [], "outputs": [None]}
+WRONG = (
+    operator("B", [], [NEAR]),
+    operator("C", [None, weight(FAR)], [None], reads=(of("B"), WEIGHT)),
+)
 WEIGHTED = {"inputs": [0, weight(FAR)], "outputs": [FAR]}
 
 
@@ -126,6 +132,13 @@ def chain(first, known, verdict, inputs=(FAR,), outputs=(FAR,), **more):
     """Return a case of an operator behind A with an output at a distance."""
     before = operator("A", [0], [first])
     return case(verdict, before, operator("X", inputs, outputs, order=2, **known), **more)
+
+
+def links(count):
+    """Return operators that golden lacks, each behind ``B`` and the one before, and a reader of the last."""
+    names = ["C", *(f"L{number}" for number in range(count))]
+    inner = [operator(name, reads=(of(before), of("B")), **LACKS) for before, name in pairwise(names)]
+    return *inner, operator("X", [], [FAR], reads=(of(names[-1]),))
 
 
 def quantised(largest, count, sides):
@@ -300,6 +313,14 @@ CASES = {
         operator("X", [None], [FAR], order=3, reads=(of("C"),)),
         words="its inputs were not compared",
     ),
+    **{
+        f"further behind it, {name}": case(verdict, *WRONG, *operators)
+        for name, verdict, operators in (
+            ("beside values that agree", "inherited", links(1)),
+            ("as deep as networks are", "inherited", links(2000)),
+            ("a value that agrees", "own", (links(1)[0], operator("X", [NEAR], [FAR], reads=(of("L0"),)))),
+        )
+    },
     "ids of the same numbers": case("own", operator(inputs=[0], outputs=[integers(IO.OUTPUT, 0, 2)])),
     "truth values": case("accumulated", operator(inputs=[NEAR], outputs=[integers(IO.OUTPUT, 0, 3, "bool")])),
     **{
