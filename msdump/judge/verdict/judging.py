@@ -396,7 +396,7 @@ def _agrees(operator: Operator) -> str | None:
 
 def _beyond_inputs(operator: Operator) -> str | None:
     """An output differs by more than its type makes of the inputs."""
-    if operator.row.own or operator.row.replaces or operator.flipped or not operator.is_complete:
+    if operator.row.own or operator.row.replaces or operator.flipped or not operator.is_measured:
         return None
     for each in operator.bad_outputs if operator.bad_inputs else ():
         effect = operator.effect(each)

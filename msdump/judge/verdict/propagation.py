@@ -150,6 +150,13 @@ class Operator:
             for slot, source in enumerate(self.row.reads)
         )
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether all of its inputs were compared, so that none further away stands for one."""
+        own = {each.slot for each in self.row.inputs if each.verdict not in UNCOMPARED}
+        written = [self.written(each.slot) for each in self.inputs if each.slot not in own]
+        return self.is_complete and not any(each and each.verdict in UNCOMPARED for each in written)
+
     @cached_property
     def outputs(self) -> Sequence[TensorEvidence]:
         """Its compared outputs."""

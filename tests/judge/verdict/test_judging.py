@@ -503,6 +503,12 @@ CASES = {
     "noise in a sum of inputs that differ": case(
         "own", operator(inputs=[1e-3, 0], outputs=[FAR], op_type="Add"), words="its inputs explain 0.0021"
     ),
+    "more than inputs further away": case(
+        "inherited",
+        operator("A", [], [1e-3]),
+        operator("B", reads=(of("A"),), **LACKS),
+        operator("X", [], [FAR], "Add", order=3, reads=(of("B"),)),
+    ),
     "a sum that is zero in theory": case(
         "accumulated",
         operator(
