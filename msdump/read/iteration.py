@@ -390,7 +390,7 @@ class Iteration(Directory):
 
     @cached_property
     def all_executions(self) -> tuple[Execution, ...]:
-        """As ``executions``, also those in which a branch has no pass; at least one."""
+        """As ``executions``, with executions in which a branch has no pass; at least one."""
         return self._separate(self.rows)
 
     @property

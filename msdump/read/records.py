@@ -68,7 +68,7 @@ class Directory(ABC):
     @property
     @abstractmethod
     def tensors(self) -> Sequence[Record]:
-        """The tensors of one execution, also those with only a row of ``statistic.csv``, by timestamp."""
+        """The tensors of one execution, also tensors with only a row in ``statistic.csv``, by timestamp."""
 
     @property
     @abstractmethod
