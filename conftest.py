@@ -24,7 +24,7 @@ from msdump.store.write.async_sink import THREAD_NAME
 from tests import fork_server, path_warnings
 
 _ALLOCATIONS = 20_000
-"""Allocations between collections of garbage: 700, Python's own number, take a sixth of the tests' time."""
+"""Allocations between collections of garbage: Python's own 700 take 6 to 18 % of the tests' time."""
 _SLOW_LIMIT = 600  # seconds for a test marked slow; the limit of the others stands in pyproject.toml
 
 settings.register_profile(
